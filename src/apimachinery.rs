@@ -1,0 +1,16 @@
+//! API machinery: the object tree, codecs, selectors, patches, statuses.
+//!
+//! No I/O and no async, so that every parser here can be fuzzed whole. No other room is visible from here.
+
+pub mod codec;
+pub mod field;
+pub mod gvk;
+pub mod object;
+pub mod status;
+pub mod value;
+
+pub use field::{ErrorList, FieldError, FieldPath};
+pub use gvk::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use object::ObjectView;
+pub use status::Status;
+pub use value::{Map, Str, Value};

@@ -1,0 +1,3 @@
+//! Encodings of the object tree.
+
+pub mod json;

@@ -1,0 +1,383 @@
+//! JSON, as Go's decoder reads it and Go's encoder writes it: integers stay integers, floats print as Go prints them,
+//! `<`, `>`, `&`, U+2028 and U+2029 are escaped, nesting is limited, duplicate keys are found.
+
+use crate::apimachinery::value::{Map, Str, Value};
+use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+/// Deepest nesting accepted; Go's `sigs.k8s.io/json` has the same.
+pub const MAX_DEPTH: usize = 10_000;
+
+/// What decoding noticed beside the value.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// Paths of keys that occurred more than once (`metadata.labels.a`), in source order.
+    pub duplicates: Vec<String>,
+}
+
+/// Decodes one document; anything but white space after it is an error.
+///
+/// # Errors
+/// The text of the decoder, for a 400.
+pub fn decode(bytes: &[u8]) -> Result<Value, String> {
+    decode_noting(bytes).map(|(v, _)| v)
+}
+
+/// Decodes one document and reports duplicate keys (the last one wins, as in Go).
+///
+/// # Errors
+/// The text of the decoder, for a 400.
+pub fn decode_noting(bytes: &[u8]) -> Result<(Value, Notes), String> {
+    let lossy;
+    let bytes = match std::str::from_utf8(bytes) {
+        Ok(_) => bytes,
+        Err(_) => {
+            // Go replaces invalid UTF-8 with U+FFFD instead of refusing it.
+            lossy = String::from_utf8_lossy(bytes).into_owned();
+            lossy.as_bytes()
+        }
+    };
+    let mut d = serde_json::Deserializer::from_slice(bytes);
+    d.disable_recursion_limit();
+    let cx = Cx::default();
+    let v = Seed { cx: &cx, at: None, depth: 0 }.deserialize(&mut d).map_err(|e| e.to_string())?;
+    d.end().map_err(|e| e.to_string())?;
+    Ok((v, Notes { duplicates: cx.duplicates.into_inner() }))
+}
+
+#[derive(Default)]
+struct Cx {
+    duplicates: RefCell<Vec<String>>,
+    stack_low: Cell<bool>,
+}
+
+/// The path to where the decoder stands, linked through the call stack so that it costs nothing until needed.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    parent: Option<&'a At<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+fn path(at: Option<&At<'_>>, key: &str) -> String {
+    let mut steps = Vec::new();
+    let mut cur = at;
+    while let Some(a) = cur {
+        steps.push(a.step);
+        cur = a.parent;
+    }
+    let mut out = String::new();
+    for s in steps.iter().rev() {
+        match s {
+            Step::Key(k) => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(k);
+            }
+            Step::Index(i) => out.push_str(&format!("[{i}]")),
+        }
+    }
+    if !out.is_empty() {
+        out.push('.');
+    }
+    out.push_str(key);
+    out
+}
+
+struct Seed<'a> {
+    cx: &'a Cx,
+    at: Option<&'a At<'a>>,
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+    fn deserialize<D: de::Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
+        if self.depth > MAX_DEPTH {
+            self.cx.stack_low.set(true);
+            return Err(de::Error::custom("exceeded max depth"));
+        }
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_bool<E>(self, b: bool) -> Result<Value, E> {
+        Ok(Value::Bool(b))
+    }
+    fn visit_i64<E>(self, i: i64) -> Result<Value, E> {
+        Ok(Value::Int(i))
+    }
+    fn visit_u64<E>(self, i: u64) -> Result<Value, E> {
+        Ok(i64::try_from(i).map_or(Value::Float(i as f64), Value::Int))
+    }
+    fn visit_f64<E>(self, f: f64) -> Result<Value, E> {
+        Ok(Value::Float(f))
+    }
+    fn visit_str<E>(self, s: &str) -> Result<Value, E> {
+        Ok(Value::String(Str::new(s)))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut out = Vec::new();
+        loop {
+            let at = At { parent: self.at, step: Step::Index(out.len()) };
+            match seq.next_element_seed(Seed { cx: self.cx, at: Some(&at), depth: self.depth + 1 })? {
+                Some(v) => out.push(v),
+                None => return Ok(Value::Array(out)),
+            }
+        }
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut pairs: Vec<(Str, Value)> = Vec::new();
+        let mut sorted = true;
+        while let Some(key) = map.next_key_seed(KeySeed)? {
+            if sorted && pairs.last().is_some_and(|(k, _)| *k >= key) {
+                sorted = false;
+            }
+            let at = At { parent: self.at, step: Step::Key(&key) };
+            let v = map.next_value_seed(Seed { cx: self.cx, at: Some(&at), depth: self.depth + 1 })?;
+            pairs.push((key, v));
+        }
+        if !sorted {
+            let mut seen: Vec<&str> = pairs.iter().map(|(k, _)| k.as_str()).collect();
+            seen.sort_unstable();
+            let mut last = "";
+            for w in seen.windows(2) {
+                if w[0] == w[1] && w[0] != last {
+                    last = w[0];
+                    self.cx.duplicates.borrow_mut().push(path(self.at, w[0]));
+                }
+            }
+        }
+        Ok(Value::Object(Map::from_pairs(pairs)))
+    }
+}
+
+struct KeySeed;
+
+impl<'de> DeserializeSeed<'de> for KeySeed {
+    type Value = Str;
+    fn deserialize<D: de::Deserializer<'de>>(self, d: D) -> Result<Str, D::Error> {
+        d.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for KeySeed {
+    type Value = Str;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string key")
+    }
+    fn visit_str<E>(self, s: &str) -> Result<Str, E> {
+        Ok(Str::new(s))
+    }
+}
+
+/// Appends the compact encoding of `v`.
+pub fn encode(v: &Value, out: &mut Vec<u8>) {
+    match v {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Int(i) => encode_int(*i, out),
+        Value::Float(f) => encode_float(*f, out),
+        Value::String(s) => encode_str(s, out),
+        Value::Array(a) => {
+            out.push(b'[');
+            for (i, v) in a.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                encode(v, out);
+            }
+            out.push(b']');
+        }
+        Value::Object(m) => {
+            out.push(b'{');
+            for (i, (k, v)) in m.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                encode_str(k, out);
+                out.push(b':');
+                encode(v, out);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+/// The compact encoding.
+pub fn to_vec(v: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    encode(v, &mut out);
+    out
+}
+
+/// The compact encoding as text.
+pub fn to_string(v: &Value) -> String {
+    String::from_utf8(to_vec(v)).unwrap_or_default()
+}
+
+/// The encoding upstream's `?pretty=true` gives: two spaces, empty containers closed at once, no final newline.
+pub fn to_vec_pretty(v: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    pretty(v, 0, &mut out);
+    out
+}
+
+fn pretty(v: &Value, depth: usize, out: &mut Vec<u8>) {
+    fn line(depth: usize, out: &mut Vec<u8>) {
+        out.push(b'\n');
+        out.extend(std::iter::repeat_n(b' ', depth * 2));
+    }
+    match v {
+        Value::Array(a) if !a.is_empty() => {
+            out.push(b'[');
+            for (i, v) in a.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                line(depth + 1, out);
+                pretty(v, depth + 1, out);
+            }
+            line(depth, out);
+            out.push(b']');
+        }
+        Value::Object(m) if !m.is_empty() => {
+            out.push(b'{');
+            for (i, (k, v)) in m.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                line(depth + 1, out);
+                encode_str(k, out);
+                out.extend_from_slice(b": ");
+                pretty(v, depth + 1, out);
+            }
+            line(depth, out);
+            out.push(b'}');
+        }
+        other => encode(other, out),
+    }
+}
+
+/// Appends an integer.
+pub fn encode_int(i: i64, out: &mut Vec<u8>) {
+    use std::io::Write;
+    write!(out, "{i}").expect("writing to a Vec cannot fail");
+}
+
+/// Appends a float as Go's `encoding/json` prints it: shortest form, exponent below 1e-6 and from 1e21 on, no `.0`.
+pub fn encode_float(f: f64, out: &mut Vec<u8>) {
+    use std::io::Write;
+    let abs = f.abs();
+    if abs != 0.0 && !(1e-6..1e21).contains(&abs) {
+        let text = format!("{f:e}");
+        let (mantissa, exp) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, digits) = match exp.strip_prefix('-') {
+            Some(d) => ('-', d),
+            None => ('+', exp),
+        };
+        write!(out, "{mantissa}e{sign}{digits:0>2}").expect("writing to a Vec cannot fail");
+        // Go cleans up e-09 to e-9, and leaves e+21 alone.
+        let n = out.len();
+        if n >= 4 && out[n - 4] == b'e' && out[n - 3] == b'-' && out[n - 2] == b'0' {
+            out[n - 2] = out[n - 1];
+            out.truncate(n - 1);
+        }
+    } else {
+        write!(out, "{f}").expect("writing to a Vec cannot fail");
+    }
+}
+
+/// Appends a quoted string with Go's escapes.
+pub fn encode_str(s: &str, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    let b = s.as_bytes();
+    let mut start = 0;
+    let mut i = 0;
+    while i < b.len() {
+        let c = b[i];
+        let plain = c >= 0x20 && c != b'"' && c != b'\\' && c != b'<' && c != b'>' && c != b'&' && c != 0xe2;
+        if plain {
+            i += 1;
+            continue;
+        }
+        if c == 0xe2 {
+            // U+2028 and U+2029 are e2 80 a8 and e2 80 a9.
+            if b[i + 1] == 0x80 && (b[i + 2] == 0xa8 || b[i + 2] == 0xa9) {
+                out.extend_from_slice(&b[start..i]);
+                out.extend_from_slice(if b[i + 2] == 0xa8 { b"\\u2028" } else { b"\\u2029" });
+                i += 3;
+                start = i;
+            } else {
+                i += 3;
+            }
+            continue;
+        }
+        out.extend_from_slice(&b[start..i]);
+        match c {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            c => out.extend_from_slice(&[b'\\', b'u', b'0', b'0', HEX[usize::from(c >> 4)], HEX[usize::from(c & 15)]]),
+        }
+        i += 1;
+        start = i;
+    }
+    out.extend_from_slice(&b[start..]);
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_print_as_go_prints_them() {
+        for (f, want) in [(1.0, "1"), (1e21, "1e+21"), (1e-7, "1e-7"), (1.5e-10, "1.5e-10"), (0.1, "0.1"), (1e20, "100000000000000000000")] {
+            let mut out = Vec::new();
+            encode_float(f, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), want);
+        }
+    }
+
+    #[test]
+    fn strings_are_escaped_as_go_escapes_them() {
+        let v = Value::from("a<b>&\u{2028}€\"\\\n\u{1}");
+        assert_eq!(to_string(&v), r#""a\u003cb\u003e\u0026\u2028€\"\\\n\u0001""#);
+        assert_eq!(decode(to_string(&v).as_bytes()), Ok(v));
+    }
+
+    #[test]
+    fn duplicates_are_named_with_their_path_and_the_last_wins() {
+        let (v, notes) = decode_noting(br#"{"b":{"x":1,"x":2},"a":[{"k":1,"k":1}]}"#).unwrap();
+        assert_eq!(v.at(&["b", "x"]).as_i64(), Some(2));
+        assert_eq!(notes.duplicates, ["b.x", "a[0].k"]);
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        let deep = "[".repeat(20_000);
+        assert!(std::thread::Builder::new().stack_size(64 << 20).spawn(move || decode(deep.as_bytes()).is_err()).unwrap().join().unwrap());
+    }
+}

@@ -1,0 +1,240 @@
+//! Field paths and error lists: how validation says what is wrong, in upstream's words.
+//!
+//! Messages follow `k8s.io/apimachinery/pkg/util/validation/field/errors.go`.
+
+use super::value::Value;
+use std::fmt;
+
+/// A path to a field: `spec.ports[0].name`, `metadata.labels[a/b]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldPath(String);
+
+impl FieldPath {
+    /// A path of one field; `""` is the root.
+    pub fn new(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+    /// The path of a member.
+    pub fn child(&self, name: &str) -> Self {
+        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+    }
+    /// The path of an element.
+    pub fn index(&self, i: usize) -> Self {
+        Self(format!("{}[{i}]", self.0))
+    }
+    /// The path of a map entry.
+    pub fn key(&self, k: &str) -> Self {
+        Self(format!("{}[{k}]", self.0))
+    }
+    /// The text of the path.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { f.write_str("<nil>") } else { f.write_str(&self.0) }
+    }
+}
+
+/// What kind of wrong a field is. The text form is the cause's `reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    /// `FieldValueNotFound`
+    NotFound,
+    /// `FieldValueRequired`
+    Required,
+    /// `FieldValueDuplicate`
+    Duplicate,
+    /// `FieldValueInvalid`
+    Invalid,
+    /// `FieldValueNotSupported`
+    NotSupported,
+    /// `FieldValueForbidden`
+    Forbidden,
+    /// `FieldValueTooLong`
+    TooLong,
+    /// `FieldValueTooMany`
+    TooMany,
+    /// `InternalError`
+    Internal,
+    /// `FieldValueTypeInvalid`
+    TypeInvalid,
+}
+
+/// One thing that is wrong with one field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    /// What kind of wrong.
+    pub kind: FieldErrorKind,
+    /// Where.
+    pub field: String,
+    /// The offending value as it is shown: Go's `%#v`-like form, already rendered (strings quoted).
+    pub bad_value: Option<String>,
+    /// The rest of the message.
+    pub detail: String,
+}
+
+/// All that is wrong with an object.
+pub type ErrorList = Vec<FieldError>;
+
+/// How upstream shows a bad value: strings quoted as Go's `%q` does, numbers and booleans bare, the rest as JSON.
+pub fn show(value: &Value) -> String {
+    match value {
+        Value::String(s) => quote(s),
+        Value::Null => "null".to_owned(),
+        other => super::codec::json::to_string(other),
+    }
+}
+
+/// Go's `strconv.Quote`.
+pub fn quote(s: &str) -> String {
+    let mut out = String::with_capacity(s.len() + 2);
+    out.push('"');
+    for c in s.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0c' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\x0b' => out.push_str("\\v"),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+impl FieldError {
+    fn of(kind: FieldErrorKind, path: &FieldPath, bad_value: Option<String>, detail: impl Into<String>) -> Self {
+        Self { kind, field: path.to_string(), bad_value, detail: detail.into() }
+    }
+    /// The field must be set.
+    pub fn required(path: &FieldPath, detail: impl Into<String>) -> Self {
+        Self::of(FieldErrorKind::Required, path, None, detail)
+    }
+    /// The value is wrong.
+    pub fn invalid(path: &FieldPath, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::of(FieldErrorKind::Invalid, path, Some(show(&value.into())), detail)
+    }
+    /// The value is wrong; `shown` is printed as it is.
+    pub fn invalid_raw(path: &FieldPath, shown: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::of(FieldErrorKind::Invalid, path, Some(shown.into()), detail)
+    }
+    /// The value stands there already.
+    pub fn duplicate(path: &FieldPath, value: impl Into<Value>) -> Self {
+        Self::of(FieldErrorKind::Duplicate, path, Some(show(&value.into())), "")
+    }
+    /// What the value names does not exist.
+    pub fn not_found(path: &FieldPath, value: impl Into<Value>) -> Self {
+        Self::of(FieldErrorKind::NotFound, path, Some(show(&value.into())), "")
+    }
+    /// The value is none of `supported` (shown quoted, in the order given; upstream sorts sets before).
+    pub fn not_supported(path: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let list = supported.iter().map(|s| quote(s)).collect::<Vec<_>>().join(", ");
+        let detail = if supported.is_empty() { String::new() } else { format!("supported values: {list}") };
+        Self::of(FieldErrorKind::NotSupported, path, Some(show(&value.into())), detail)
+    }
+    /// The field may not be set.
+    pub fn forbidden(path: &FieldPath, detail: impl Into<String>) -> Self {
+        Self::of(FieldErrorKind::Forbidden, path, None, detail)
+    }
+    /// The value has more than `max` bytes (negative: no number is given).
+    pub fn too_long(path: &FieldPath, max: i64) -> Self {
+        let detail =
+            if max >= 0 { format!("may not be more than {max} bytes") } else { "value is too long".to_owned() };
+        Self::of(FieldErrorKind::TooLong, path, None, detail)
+    }
+    /// The list has `actual` elements, more than `max`.
+    pub fn too_many(path: &FieldPath, actual: usize, max: usize) -> Self {
+        let items = if max == 1 { "item" } else { "items" };
+        Self::of(FieldErrorKind::TooMany, path, Some(actual.to_string()), format!("must have at most {max} {items}"))
+    }
+    /// The value has the wrong type.
+    pub fn type_invalid(path: &FieldPath, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::of(FieldErrorKind::TypeInvalid, path, Some(show(&value.into())), detail)
+    }
+
+    /// The cause's `reason`.
+    pub fn reason(&self) -> &'static str {
+        match self.kind {
+            FieldErrorKind::NotFound => "FieldValueNotFound",
+            FieldErrorKind::Required => "FieldValueRequired",
+            FieldErrorKind::Duplicate => "FieldValueDuplicate",
+            FieldErrorKind::Invalid => "FieldValueInvalid",
+            FieldErrorKind::NotSupported => "FieldValueNotSupported",
+            FieldErrorKind::Forbidden => "FieldValueForbidden",
+            FieldErrorKind::TooLong => "FieldValueTooLong",
+            FieldErrorKind::TooMany => "FieldValueTooMany",
+            FieldErrorKind::Internal => "InternalError",
+            FieldErrorKind::TypeInvalid => "FieldValueTypeInvalid",
+        }
+    }
+
+    /// The message without the field: what a cause carries.
+    pub fn body(&self) -> String {
+        let title = match self.kind {
+            FieldErrorKind::NotFound => "Not found",
+            FieldErrorKind::Required => "Required value",
+            FieldErrorKind::Duplicate => "Duplicate value",
+            FieldErrorKind::Invalid => "Invalid value",
+            FieldErrorKind::NotSupported => "Unsupported value",
+            FieldErrorKind::Forbidden => "Forbidden",
+            FieldErrorKind::TooLong => "Too long",
+            FieldErrorKind::TooMany => "Too many",
+            FieldErrorKind::Internal => "Internal error",
+            FieldErrorKind::TypeInvalid => "Invalid value",
+        };
+        let mut out = title.to_owned();
+        if let Some(v) = &self.bad_value {
+            out.push_str(": ");
+            out.push_str(v);
+        }
+        if !self.detail.is_empty() {
+            out.push_str(": ");
+            out.push_str(&self.detail);
+        }
+        out
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+/// The joined message of a list: one error bare, several in brackets; equal messages are said once.
+pub fn aggregate(errors: &[FieldError]) -> String {
+    let mut seen: Vec<String> = Vec::new();
+    for e in errors {
+        let m = e.to_string();
+        if !seen.contains(&m) {
+            seen.push(m);
+        }
+    }
+    match seen.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_read_as_upstream_prints_them() {
+        let p = FieldPath::new("spec").child("ports").index(0).child("port");
+        let e = FieldError::invalid(&p, 0i64, "must be between 1 and 65535, inclusive");
+        assert_eq!(e.to_string(), "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive");
+        let r = FieldError::required(&p, "");
+        assert_eq!(aggregate(&[e.clone(), r, e]), "[spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive, spec.ports[0].port: Required value]");
+    }
+}

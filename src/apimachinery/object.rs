@@ -1,0 +1,78 @@
+//! Views on the metadata every object has.
+
+use super::gvk::GroupVersionKind;
+use super::value::Value;
+
+/// Reads and writes `apiVersion`, `kind` and `metadata` of an object tree. Absent strings read as `""`.
+pub trait ObjectView {
+    /// `apiVersion`
+    fn api_version(&self) -> &str;
+    /// `kind`
+    fn kind(&self) -> &str;
+    /// Group, version and kind.
+    fn gvk(&self) -> GroupVersionKind;
+    /// A string of `metadata`.
+    fn meta(&self, key: &str) -> &str;
+    /// `metadata.name`
+    fn name(&self) -> &str {
+        self.meta("name")
+    }
+    /// `metadata.namespace`
+    fn namespace(&self) -> &str {
+        self.meta("namespace")
+    }
+    /// `metadata.uid`
+    fn uid(&self) -> &str {
+        self.meta("uid")
+    }
+    /// `metadata.resourceVersion`
+    fn resource_version(&self) -> &str {
+        self.meta("resourceVersion")
+    }
+    /// The label's value.
+    fn label(&self, key: &str) -> Option<&str>;
+    /// The annotation's value.
+    fn annotation(&self, key: &str) -> Option<&str>;
+    /// Sets a field of `metadata`.
+    fn set_meta(&mut self, key: &str, value: impl Into<Value>);
+    /// Removes a field of `metadata`.
+    fn unset_meta(&mut self, key: &str);
+    /// True where `metadata.deletionTimestamp` is set.
+    fn is_being_deleted(&self) -> bool;
+    /// `metadata.finalizers`
+    fn finalizers(&self) -> Vec<&str>;
+}
+
+impl ObjectView for Value {
+    fn api_version(&self) -> &str {
+        self.str_at(&["apiVersion"])
+    }
+    fn kind(&self) -> &str {
+        self.str_at(&["kind"])
+    }
+    fn gvk(&self) -> GroupVersionKind {
+        let gv = super::gvk::GroupVersion::parse(self.api_version()).unwrap_or_default();
+        gv.with_kind(ObjectView::kind(self))
+    }
+    fn meta(&self, key: &str) -> &str {
+        self.str_at(&["metadata", key])
+    }
+    fn label(&self, key: &str) -> Option<&str> {
+        self.at(&["metadata", "labels", key]).as_str()
+    }
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.at(&["metadata", "annotations", key]).as_str()
+    }
+    fn set_meta(&mut self, key: &str, value: impl Into<Value>) {
+        self.set(&["metadata", key], value);
+    }
+    fn unset_meta(&mut self, key: &str) {
+        self.unset(&["metadata", key]);
+    }
+    fn is_being_deleted(&self) -> bool {
+        !self.at(&["metadata", "deletionTimestamp"]).is_null()
+    }
+    fn finalizers(&self) -> Vec<&str> {
+        self.at(&["metadata", "finalizers"]).items().iter().filter_map(Value::as_str).collect()
+    }
+}

@@ -1,0 +1,282 @@
+//! `metav1.Status`: every error a client of the API reads, with upstream's codes, reasons and words
+//! (`k8s.io/apimachinery/pkg/api/errors/errors.go`).
+
+use super::field::{ErrorList, aggregate};
+use super::gvk::GroupResource;
+use super::value::{Map, Value};
+
+/// An answer of kind Status. As an error type it is what every API verb fails with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// HTTP status code.
+    pub code: u16,
+    /// Machine-readable reason; empty where upstream gives none.
+    pub reason: &'static str,
+    /// Human-readable message.
+    pub message: String,
+    /// What it is about. `None` leaves `details` out.
+    pub details: Option<Box<Details>>,
+    /// A fresh continue token, for an expired one.
+    pub continue_token: Option<String>,
+}
+
+/// The `details` of a Status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// Name of the object.
+    pub name: String,
+    /// Group of the kind.
+    pub group: String,
+    /// Kind or resource, as upstream has it for the error.
+    pub kind: String,
+    /// Uid of the object.
+    pub uid: String,
+    /// Single causes.
+    pub causes: Vec<Cause>,
+    /// Seconds to wait; also sent as `Retry-After`. 0: not given.
+    pub retry_after_seconds: u32,
+}
+
+/// One cause.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cause {
+    /// Reason.
+    pub reason: String,
+    /// Message.
+    pub message: String,
+    /// Field.
+    pub field: String,
+}
+
+/// What every API verb returns.
+pub type Result<T, E = Status> = std::result::Result<T, E>;
+
+impl Status {
+    /// A failure without details.
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None, continue_token: None }
+    }
+
+    fn about(mut self, gr: &GroupResource, name: &str) -> Self {
+        let d = self.details_mut();
+        d.group = gr.group.to_string();
+        d.kind = gr.resource.to_string();
+        d.name = name.to_owned();
+        self
+    }
+
+    /// The details, made where absent.
+    pub fn details_mut(&mut self) -> &mut Details {
+        self.details.get_or_insert_with(Default::default)
+    }
+
+    /// Adds a wait, in seconds.
+    pub fn with_retry_after(mut self, seconds: u32) -> Self {
+        self.details_mut().retry_after_seconds = seconds;
+        self
+    }
+
+    /// Seconds for `Retry-After`, 0 where none.
+    pub fn retry_after(&self) -> u32 {
+        self.details.as_ref().map_or(0, |d| d.retry_after_seconds)
+    }
+
+    /// 404 for an object.
+    pub fn not_found(gr: &GroupResource, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{gr} {name:?} not found")).about(gr, name)
+    }
+
+    /// 409: the name is taken.
+    pub fn already_exists(gr: &GroupResource, name: &str) -> Self {
+        Self::new(409, "AlreadyExists", format!("{gr} {name:?} already exists")).about(gr, name)
+    }
+
+    /// 409: the write lost, `why` says against what. `gr.resource` may be a Kind where upstream shows one.
+    pub fn conflict(gr: &GroupResource, name: &str, why: &str) -> Self {
+        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {gr} {name:?}: {why}")).about(gr, name)
+    }
+
+    /// 409 of optimistic locking.
+    pub fn modified(gr: &GroupResource, name: &str) -> Self {
+        Self::conflict(
+            gr,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// 422 with one cause per error. `kind` is the Kind (some callers: the resource, as upstream).
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: &ErrorList) -> Self {
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let mut s = Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {}", aggregate(errors)));
+        let d = s.details_mut();
+        d.group = group.to_owned();
+        d.kind = kind.to_owned();
+        d.name = name.to_owned();
+        d.causes = errors
+            .iter()
+            .map(|e| Cause { reason: e.reason().to_owned(), message: e.body(), field: e.field.clone() })
+            .collect();
+        s
+    }
+
+    /// 400.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 401.
+    pub fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403 for an object; `why` follows `is forbidden: `.
+    pub fn forbidden(gr: &GroupResource, name: &str, why: &str) -> Self {
+        let message = if gr.resource.is_empty() {
+            format!("forbidden: {why}")
+        } else if name.is_empty() {
+            format!("{gr} is forbidden: {why}")
+        } else {
+            format!("{gr} {name:?} is forbidden: {why}")
+        };
+        Self::new(403, "Forbidden", message).about(gr, name)
+    }
+
+    /// 405 of a resource that lacks the verb.
+    pub fn method_not_supported(gr: &GroupResource, action: &str) -> Self {
+        Self::new(405, "MethodNotAllowed", format!("{action} is not supported on resources of kind {:?}", gr.to_string()))
+            .about(gr, "")
+    }
+
+    /// 406.
+    pub fn not_acceptable(accepted: &[&str]) -> Self {
+        Self::new(
+            406,
+            "NotAcceptable",
+            format!("only the following media types are accepted: {}", accepted.join(", ")),
+        )
+    }
+
+    /// 415.
+    pub fn unsupported_media_type(accepted: &[&str]) -> Self {
+        Self::new(
+            415,
+            "UnsupportedMediaType",
+            format!("the body of the request was in an unknown format - accepted media types include: {}", accepted.join(", ")),
+        )
+    }
+
+    /// 413.
+    pub fn too_large(message: &str) -> Self {
+        Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: {message}"))
+    }
+
+    /// 410: what was asked for is no longer kept.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 429.
+    pub fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Self {
+        Self::new(429, "TooManyRequests", message).with_retry_after(retry_after)
+    }
+
+    /// 500 with upstream's prefix.
+    pub fn internal(error: impl std::fmt::Display) -> Self {
+        let mut s = Self::new(500, "InternalError", format!("Internal error occurred: {error}"));
+        s.details_mut().causes.push(Cause { message: error.to_string(), ..Default::default() });
+        s
+    }
+
+    /// 500 as Go code makes it of an error that is no Status: no reason, the bare text.
+    pub fn raw_error(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// 503.
+    pub fn service_unavailable(message: impl Into<String>) -> Self {
+        Self::new(503, "ServiceUnavailable", message)
+    }
+
+    /// 504.
+    pub fn timeout(message: impl std::fmt::Display, retry_after: u32) -> Self {
+        Self::new(504, "Timeout", format!("Timeout: {message}")).with_retry_after(retry_after)
+    }
+
+    /// The object a client reads.
+    pub fn to_value(&self) -> Value {
+        let mut m = Map::new();
+        m.insert("kind", "Status");
+        m.insert("apiVersion", "v1");
+        let mut meta = Map::new();
+        if let Some(c) = &self.continue_token {
+            meta.insert("continue", c.as_str());
+        }
+        m.insert("metadata", meta);
+        m.insert("status", if self.code < 400 { "Success" } else { "Failure" });
+        if !self.message.is_empty() {
+            m.insert("message", self.message.as_str());
+        }
+        if !self.reason.is_empty() {
+            m.insert("reason", self.reason);
+        }
+        if let Some(d) = &self.details {
+            m.insert("details", d.to_value());
+        }
+        m.insert("code", i64::from(self.code));
+        Value::Object(m)
+    }
+
+    /// The Success answer of a delete. Upstream gives it neither message nor code.
+    pub fn deleted(gr: &GroupResource, name: &str, uid: &str) -> Value {
+        let details = Details {
+            name: name.to_owned(),
+            group: gr.group.to_string(),
+            kind: gr.resource.to_string(),
+            uid: uid.to_owned(),
+            ..Default::default()
+        };
+        let mut v = crate::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+        v.set(&["details"], details.to_value());
+        v
+    }
+}
+
+impl Details {
+    fn to_value(&self) -> Value {
+        let mut m = Map::new();
+        for (k, v) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)] {
+            if !v.is_empty() {
+                m.insert(k, v.as_str());
+            }
+        }
+        if !self.causes.is_empty() {
+            let causes: Vec<Value> = self
+                .causes
+                .iter()
+                .map(|c| {
+                    let mut m = Map::new();
+                    for (k, v) in [("reason", &c.reason), ("message", &c.message), ("field", &c.field)] {
+                        if !v.is_empty() {
+                            m.insert(k, v.as_str());
+                        }
+                    }
+                    Value::Object(m)
+                })
+                .collect();
+            m.insert("causes", causes);
+        }
+        if self.retry_after_seconds > 0 {
+            m.insert("retryAfterSeconds", i64::from(self.retry_after_seconds));
+        }
+        Value::Object(m)
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Status {}

@@ -1,0 +1,432 @@
+//! The dynamic object tree every layer passes on when it must look inside an object.
+//!
+//! Objects at rest and on their way out are bytes; this tree exists between decoding a request and encoding what is
+//! stored. Maps are sorted vectors: Kubernetes objects have few keys per level, lookups are binary searches over
+//! contiguous memory, and encoding is deterministic, which makes "nothing changed" a comparison of bytes.
+
+use compact_str::CompactString;
+use std::fmt;
+
+/// The string type of the tree: up to 24 bytes are stored inline.
+pub type Str = CompactString;
+
+/// A JSON value with Kubernetes' number rules: an integer that fits `i64` is an integer, everything else is a float.
+#[derive(Clone, PartialEq, Default)]
+pub enum Value {
+    /// JSON `null`.
+    #[default]
+    Null,
+    /// JSON `true` or `false`.
+    Bool(bool),
+    /// An integer literal that fits 64 bits.
+    Int(i64),
+    /// Every other number. Never NaN or infinite.
+    Float(f64),
+    /// A string.
+    String(Str),
+    /// An array.
+    Array(Vec<Value>),
+    /// An object with sorted keys.
+    Object(Map),
+}
+
+/// An object: pairs sorted by key (bytewise), keys unique.
+#[derive(Clone, PartialEq, Default)]
+pub struct Map(Vec<(Str, Value)>);
+
+static NULL: Value = Value::Null;
+
+// === impl Map ===
+
+impl Map {
+    /// An empty map.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Builds a map from pairs in any order; of pairs with the same key the last one wins, as in Go's decoder.
+    pub fn from_pairs(mut pairs: Vec<(Str, Value)>) -> Self {
+        if !pairs.windows(2).all(|w| w[0].0 < w[1].0) {
+            // A stable sort keeps duplicates in source order, so "last wins" is "keep the last of each run".
+            pairs.sort_by(|a, b| a.0.cmp(&b.0));
+            let mut out: Vec<(Str, Value)> = Vec::with_capacity(pairs.len());
+            for pair in pairs {
+                match out.last_mut() {
+                    Some(last) if last.0 == pair.0 => *last = pair,
+                    _ => out.push(pair),
+                }
+            }
+            pairs = out;
+        }
+        Self(pairs)
+    }
+
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(k, _)| k.as_str().cmp(key))
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.find(key).ok().map(|i| &self.0[i].1)
+    }
+
+    /// The value under `key`, to be changed.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        match self.find(key) {
+            Ok(i) => Some(&mut self.0[i].1),
+            Err(_) => None,
+        }
+    }
+
+    /// The value under `key`, inserted as null where absent.
+    pub fn entry(&mut self, key: &str) -> &mut Value {
+        let i = match self.find(key) {
+            Ok(i) => i,
+            Err(i) => {
+                self.0.insert(i, (Str::new(key), Value::Null));
+                i
+            }
+        };
+        &mut self.0[i].1
+    }
+
+    /// The object under `key`; whatever else stood there (or nothing) is replaced by an empty object.
+    pub fn object_entry(&mut self, key: &str) -> &mut Map {
+        self.entry(key).make_object()
+    }
+
+    /// True where `key` is present, also with a null value.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.find(key).is_ok()
+    }
+
+    /// Sets `key`, returning what stood there.
+    pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
+        let key = key.into();
+        match self.find(&key) {
+            Ok(i) => Some(std::mem::replace(&mut self.0[i].1, value.into())),
+            Err(i) => {
+                self.0.insert(i, (key, value.into()));
+                None
+            }
+        }
+    }
+
+    /// Removes `key`.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        self.find(key).ok().map(|i| self.0.remove(i).1)
+    }
+
+    /// Pairs in key order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Value)> + ExactSizeIterator {
+        self.0.iter().map(|(k, v)| (k.as_str(), v))
+    }
+
+    /// Pairs in key order, values to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
+        self.0.iter_mut().map(|(k, v)| (k.as_str(), v))
+    }
+
+    /// Keys in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(k, _)| k.as_str())
+    }
+
+    /// Values in key order.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.0.iter().map(|(_, v)| v)
+    }
+
+    /// Keeps the pairs `f` approves of.
+    pub fn retain(&mut self, mut f: impl FnMut(&str, &mut Value) -> bool) {
+        self.0.retain_mut(|(k, v)| f(k, v));
+    }
+
+    /// Number of pairs.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True where there is no pair.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The string under `key`, or `""`.
+    pub fn str(&self, key: &str) -> &str {
+        self.get(key).and_then(Value::as_str).unwrap_or("")
+    }
+}
+
+impl IntoIterator for Map {
+    type Item = (Str, Value);
+    type IntoIter = std::vec::IntoIter<(Str, Value)>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Map {
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(iter: T) -> Self {
+        Self::from_pairs(iter.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
+    }
+}
+
+// === impl Value ===
+
+impl Value {
+    /// An empty object.
+    pub const fn object() -> Self {
+        Self::Object(Map::new())
+    }
+
+    /// The member under `key`, or null where this is no object or has no such key.
+    pub fn get(&self, key: &str) -> &Value {
+        self.as_object().and_then(|m| m.get(key)).unwrap_or(&NULL)
+    }
+
+    /// The value at the end of `path` through objects, or null.
+    pub fn at(&self, path: &[&str]) -> &Value {
+        path.iter().fold(self, |v, k| v.get(k))
+    }
+
+    /// The value at the end of `path` through objects, to be changed; `None` where it does not exist.
+    pub fn at_mut(&mut self, path: &[&str]) -> Option<&mut Value> {
+        path.iter().try_fold(self, |v, k| v.as_object_mut()?.get_mut(k))
+    }
+
+    /// Sets the value at the end of `path`, making objects on the way.
+    pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
+        let slot = path.iter().fold(self, |v, k| v.make_object().entry(k));
+        *slot = value.into();
+    }
+
+    /// Removes the value at the end of `path`.
+    pub fn unset(&mut self, path: &[&str]) -> Option<Value> {
+        let (last, parents) = path.split_last()?;
+        self.at_mut(parents)?.as_object_mut()?.remove(last)
+    }
+
+    /// The string at the end of `path`, or `""`.
+    pub fn str_at(&self, path: &[&str]) -> &str {
+        self.at(path).as_str().unwrap_or("")
+    }
+
+    /// Turns this value into an object unless it is one, and returns it.
+    pub fn make_object(&mut self) -> &mut Map {
+        if !matches!(self, Self::Object(_)) {
+            *self = Self::object();
+        }
+        match self {
+            Self::Object(m) => m,
+            _ => unreachable!("made an object above"),
+        }
+    }
+
+    /// The object, if this is one.
+    pub fn as_object(&self) -> Option<&Map> {
+        match self {
+            Self::Object(m) => Some(m),
+            _ => None,
+        }
+    }
+
+    /// The object, if this is one, to be changed.
+    pub fn as_object_mut(&mut self) -> Option<&mut Map> {
+        match self {
+            Self::Object(m) => Some(m),
+            _ => None,
+        }
+    }
+
+    /// The elements, if this is an array.
+    pub fn as_array(&self) -> Option<&Vec<Value>> {
+        match self {
+            Self::Array(a) => Some(a),
+            _ => None,
+        }
+    }
+
+    /// The elements, if this is an array, to be changed.
+    pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
+        match self {
+            Self::Array(a) => Some(a),
+            _ => None,
+        }
+    }
+
+    /// The elements of an array, or none at all.
+    pub fn items(&self) -> &[Value] {
+        self.as_array().map(Vec::as_slice).unwrap_or(&[])
+    }
+
+    /// The string, if this is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The integer, if this is one.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Self::Int(i) => Some(*i),
+            _ => None,
+        }
+    }
+
+    /// The number as a float, if this is a number.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Self::Int(i) => Some(*i as f64),
+            Self::Float(f) => Some(*f),
+            _ => None,
+        }
+    }
+
+    /// The boolean, if this is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// True for null.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// True for null, `false`, 0, `""`, `[]` and `{}`: what Go's `omitempty` leaves out.
+    pub fn is_empty_value(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(b) => !b,
+            Self::Int(i) => *i == 0,
+            Self::Float(f) => *f == 0.0,
+            Self::String(s) => s.is_empty(),
+            Self::Array(a) => a.is_empty(),
+            Self::Object(m) => m.is_empty(),
+        }
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&crate::apimachinery::codec::json::to_string(self))
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+macro_rules! from {
+    ($($t:ty => |$x:ident| $e:expr),* $(,)?) => { $(impl From<$t> for Value { fn from($x: $t) -> Self { $e } })* };
+}
+from! {
+    bool => |b| Value::Bool(b),
+    i64 => |i| Value::Int(i),
+    i32 => |i| Value::Int(i.into()),
+    u32 => |i| Value::Int(i.into()),
+    u16 => |i| Value::Int(i.into()),
+    f64 => |f| Value::Float(f),
+    &str => |s| Value::String(Str::new(s)),
+    &String => |s| Value::String(Str::new(s)),
+    String => |s| Value::String(Str::from(s)),
+    Str => |s| Value::String(s),
+    Map => |m| Value::Object(m),
+}
+
+impl<T: Into<Value>> From<Vec<T>> for Value {
+    fn from(items: Vec<T>) -> Self {
+        Self::Array(items.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(v: Option<T>) -> Self {
+        v.map(Into::into).unwrap_or_default()
+    }
+}
+
+impl From<serde_json::Value> for Value {
+    fn from(v: serde_json::Value) -> Self {
+        match v {
+            serde_json::Value::Null => Self::Null,
+            serde_json::Value::Bool(b) => Self::Bool(b),
+            serde_json::Value::Number(n) => match n.as_i64() {
+                Some(i) => Self::Int(i),
+                None => Self::Float(n.as_f64().unwrap_or_default()),
+            },
+            serde_json::Value::String(s) => Self::String(s.into()),
+            serde_json::Value::Array(a) => Self::Array(a.into_iter().map(Into::into).collect()),
+            serde_json::Value::Object(o) => Self::Object(o.into_iter().collect()),
+        }
+    }
+}
+
+impl From<Value> for serde_json::Value {
+    fn from(v: Value) -> Self {
+        match v {
+            Value::Null => Self::Null,
+            Value::Bool(b) => Self::Bool(b),
+            Value::Int(i) => i.into(),
+            Value::Float(f) => f.into(),
+            Value::String(s) => Self::String(s.into()),
+            Value::Array(a) => Self::Array(a.into_iter().map(Into::into).collect()),
+            Value::Object(o) => Self::Object(o.into_iter().map(|(k, v)| (k.into(), v.into())).collect()),
+        }
+    }
+}
+
+impl serde::Serialize for Value {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => s.serialize_unit(),
+            Self::Bool(b) => s.serialize_bool(*b),
+            Self::Int(i) => s.serialize_i64(*i),
+            Self::Float(f) => s.serialize_f64(*f),
+            Self::String(v) => s.serialize_str(v),
+            Self::Array(a) => s.collect_seq(a),
+            Self::Object(m) => s.collect_map(m.iter()),
+        }
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Value {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        serde_json::Value::deserialize(d).map(Into::into)
+    }
+}
+
+/// Builds a [`Value`] with `serde_json::json!`'s syntax. For set-up and answers, not for hot paths.
+#[macro_export]
+macro_rules! json {
+    ($($t:tt)*) => { $crate::apimachinery::Value::from($crate::apimachinery::value::__serde_json::json!($($t)*)) };
+}
+#[doc(hidden)]
+pub use serde_json as __serde_json;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_duplicate_keys_the_last_one_wins() {
+        let m = Map::from_pairs(vec![("b".into(), 1i64.into()), ("a".into(), 2i64.into()), ("b".into(), 3i64.into())]);
+        assert_eq!(m.iter().map(|(k, v)| (k, v.as_i64())).collect::<Vec<_>>(), [("a", Some(2)), ("b", Some(3))]);
+    }
+
+    #[test]
+    fn paths_are_made_on_set_and_absent_on_get() {
+        let mut v = Value::object();
+        v.set(&["metadata", "labels", "x"], "y");
+        assert_eq!(v.str_at(&["metadata", "labels", "x"]), "y");
+        assert!(v.at(&["metadata", "nope", "x"]).is_null());
+        assert_eq!(v.unset(&["metadata", "labels", "x"]), Some("y".into()));
+    }
+}
