@@ -2,6 +2,14 @@
 //!
 //! Modules are declared in the order a request meets them: this list is the table of contents and the data flow.
 
+// ── what every room passes on ──
+/// What is known about a request; handlers, bodies, identities.
+pub mod request;
+
+// ── verb → admission → registry → storage ──
+/// Where objects live: one trait, an object is its bytes.
+pub mod storage;
+
 // ── foundations: no room above is visible from here ──
 /// The object tree, codecs, selectors, patches, statuses: no I/O, no async.
 pub mod apimachinery;

@@ -1,0 +1,15 @@
+//! What is known about a request, carried as typed values, and the erased shapes rooms meet through.
+
+pub mod body;
+pub mod context;
+pub mod handler;
+pub mod info;
+pub mod proof;
+pub mod user;
+
+pub use body::Body;
+pub use context::{AuditId, Deadline, ReceivedAt, Warnings};
+pub use handler::{Handler, Request, Response, UnprotectedHandler};
+pub use info::RequestInfo;
+pub use proof::{Authenticated, Authorized};
+pub use user::UserInfo;

@@ -1,0 +1,179 @@
+//! The one erased body between rooms: nothing, bytes that are there already, or a stream.
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// What may go wrong while a body streams.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A request or response body.
+#[derive(Default)]
+pub struct Body(Inner);
+
+#[derive(Default)]
+enum Inner {
+    #[default]
+    Empty,
+    Full(Bytes),
+    Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+}
+
+/// Why [`Body::collect`] gave up.
+#[derive(Debug)]
+pub enum CollectError {
+    /// More than the limit (in bytes) arrived.
+    TooLarge(usize),
+    /// The connection or the peer failed.
+    Read(BoxError),
+}
+
+impl Body {
+    /// No bytes.
+    pub const fn empty() -> Self {
+        Self(Inner::Empty)
+    }
+
+    /// Bytes that are there already; the length is known to the transport.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        if bytes.is_empty() {
+            Self::empty()
+        } else {
+            Self(Inner::Full(bytes))
+        }
+    }
+
+    /// Any other body.
+    pub fn stream<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self(Inner::Stream(Box::pin(body.map_err(Into::into))))
+    }
+
+    /// The bytes, where they are there already.
+    pub fn as_full(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Inner::Empty => Some(&[]),
+            Inner::Full(b) => Some(b),
+            Inner::Stream(_) => None,
+        }
+    }
+
+    /// Reads everything, up to `limit` bytes.
+    ///
+    /// # Errors
+    /// [`CollectError`].
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: what was read is lost.
+    pub async fn collect(self, limit: usize) -> Result<Bytes, CollectError> {
+        let mut stream = match self.0 {
+            Inner::Empty => return Ok(Bytes::new()),
+            Inner::Full(b) if b.len() > limit => return Err(CollectError::TooLarge(limit)),
+            Inner::Full(b) => return Ok(b),
+            Inner::Stream(s) => s,
+        };
+        let mut first = Bytes::new();
+        let mut rest: Vec<u8> = Vec::new();
+        while let Some(frame) = stream.frame().await {
+            let Ok(data) = frame.map_err(CollectError::Read)?.into_data() else {
+                continue;
+            };
+            if first.len() + rest.len() + data.len() > limit {
+                return Err(CollectError::TooLarge(limit));
+            }
+            if first.is_empty() && rest.is_empty() {
+                first = data;
+            } else {
+                if rest.is_empty() {
+                    rest.extend_from_slice(&first);
+                    first = Bytes::new();
+                }
+                rest.extend_from_slice(&data);
+            }
+        }
+        Ok(if rest.is_empty() { first } else { rest.into() })
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.0 {
+            Inner::Empty => Poll::Ready(None),
+            Inner::Full(b) => {
+                let b = std::mem::take(b);
+                self.0 = Inner::Empty;
+                Poll::Ready(Some(Ok(Frame::data(b))))
+            }
+            Inner::Stream(s) => s.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Empty => true,
+            Inner::Full(_) => false,
+            Inner::Stream(s) => s.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Empty => SizeHint::with_exact(0),
+            Inner::Full(b) => SizeHint::with_exact(b.len() as u64),
+            Inner::Stream(s) => s.size_hint(),
+        }
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(b: Bytes) -> Self {
+        Self::full(b)
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(b: Vec<u8>) -> Self {
+        Self::full(b)
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(s: &'static str) -> Self {
+        Self::full(Bytes::from_static(s.as_bytes()))
+    }
+}
+
+impl From<String> for Body {
+    fn from(s: String) -> Self {
+        Self::full(s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn collecting_stops_at_the_limit() {
+        let chunks = ["ab", "cd", "ef"].map(|s| Ok::<_, BoxError>(Frame::data(Bytes::from_static(s.as_bytes()))));
+        let body = |n: usize| {
+            let it = chunks
+                .iter()
+                .take(n)
+                .map(|c| Ok::<_, BoxError>(Frame::data(c.as_ref().unwrap().data_ref().unwrap().clone())))
+                .collect::<Vec<_>>();
+            Body::stream(http_body_util::StreamBody::new(futures_util::stream::iter(it)))
+        };
+        assert_eq!(body(2).collect(4).await.unwrap(), "abcd");
+        assert!(matches!(body(3).collect(4).await, Err(CollectError::TooLarge(4))));
+    }
+}

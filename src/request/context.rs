@@ -1,0 +1,40 @@
+//! Facts of a request that filters leave for those inside, each its own type in the request's extensions.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// When the request's head had been read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceivedAt(pub Instant);
+
+/// When a non-long-running request must have been answered. Absent: no limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(pub Instant);
+
+/// The id that ties log lines, audit events and backends' audit events together.
+#[derive(Clone, Debug)]
+pub struct AuditId(pub Arc<str>);
+
+/// True where the request entered before every path was installed: unknown paths are then 503, not 404.
+#[derive(Clone, Copy, Debug)]
+pub struct PathsIncomplete(pub bool);
+
+/// Texts for `Warning: 299` headers of the answer, each said once.
+#[derive(Clone, Debug, Default)]
+pub struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    /// Adds a text unless it was said before.
+    pub fn add(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut all = self.0.lock().expect("no code panics while holding this lock");
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+
+    /// Takes what was said.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().expect("no code panics while holding this lock"))
+    }
+}

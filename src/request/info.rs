@@ -1,0 +1,56 @@
+//! RequestInfo: what a path and method ask for, as upstream's
+//! `k8s.io/apiserver/pkg/endpoints/request/requestinfo.go` reads them.
+
+use crate::apimachinery::gvk::GroupResource;
+
+/// What is asked for. Strings are empty where the path does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// The decoded path.
+    pub path: String,
+    /// True for `/api/<v>/<resource>…` and `/apis/<g>/<v>/<resource>…`.
+    pub is_resource: bool,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, `proxy`, or the lower-case
+    /// method of a non-resource request.
+    pub verb: String,
+    /// `api` or `apis`.
+    pub api_prefix: String,
+    /// Group, empty for core.
+    pub api_group: String,
+    /// Version.
+    pub api_version: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Resource, lower-case plural.
+    pub resource: String,
+    /// Subresource.
+    pub subresource: String,
+    /// Object name; also from a `metadata.name=` field selector.
+    pub name: String,
+    /// Path segments from the resource on.
+    pub parts: Vec<String>,
+    /// The raw `fieldSelector` of list, watch and deletecollection.
+    pub field_selector: String,
+    /// The raw `labelSelector` of list, watch and deletecollection.
+    pub label_selector: String,
+}
+
+impl RequestInfo {
+    /// The resource and its group.
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource::new(&self.api_group, &self.resource)
+    }
+
+    /// Watches, proxies and the streaming subresources: no deadline, no in-flight slot.
+    pub fn is_long_running(&self) -> bool {
+        if self.is_resource {
+            matches!(self.verb.as_str(), "watch" | "proxy")
+                || matches!(
+                    self.subresource.as_str(),
+                    "attach" | "exec" | "proxy" | "log" | "portforward"
+                )
+        } else {
+            self.path.starts_with("/debug/pprof/")
+        }
+    }
+}

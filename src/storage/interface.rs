@@ -1,0 +1,279 @@
+//! The `Storage` trait: what the generic registry needs of a store, per resource, as upstream's `storage.Interface`.
+
+use super::entry::{Draft, Entry};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// The number of a write: grows by one with every committed change of the whole store, survives restarts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+/// How fresh a read must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinRevision {
+    /// At least everything acknowledged before the call (resourceVersion unset).
+    Latest,
+    /// Whatever is at hand (resourceVersion "0").
+    Any,
+    /// Not older than this.
+    AtLeast(Revision),
+}
+
+/// How `resourceVersion` of a list is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionMatch {
+    /// The state at least as new as [`MinRevision`] says.
+    NotOlderThan(MinRevision),
+    /// The state right after this revision.
+    Exact(Revision),
+}
+
+/// Where a paged list goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContinueToken {
+    /// The pinned revision; `None`: go on at the latest state (an expired token was renewed).
+    pub revision: Option<Revision>,
+    /// First key (below the resource's prefix) of the next page, inclusive.
+    pub start: String,
+}
+
+/// The test of a selector over an entry. `None`: everything matches.
+#[derive(Clone, Default)]
+pub struct Predicate(pub Option<Arc<dyn Fn(&Entry) -> bool + Send + Sync>>);
+
+/// What a list asks for.
+#[derive(Clone)]
+pub struct ListOptions {
+    /// Key prefix below the resource's: `""`, `"<namespace>/"`, or a whole key for a single object.
+    pub prefix: String,
+    /// True where `prefix` is a whole key.
+    pub single: bool,
+    /// Which state.
+    pub version: VersionMatch,
+    /// Selectors.
+    pub predicate: Predicate,
+    /// Most objects to return; 0: all.
+    pub limit: usize,
+    /// Where to go on.
+    pub token: Option<ContinueToken>,
+}
+
+/// What a list returns: entries in key order.
+pub struct Listing {
+    /// The objects.
+    pub entries: Vec<Arc<Entry>>,
+    /// The list's resourceVersion.
+    pub revision: Revision,
+    /// Where the next page starts; `None`: this was the last.
+    pub next: Option<ContinueToken>,
+    /// Objects after this page; only known without selectors.
+    pub remaining: Option<usize>,
+}
+
+/// What a watch asks for.
+#[derive(Clone)]
+pub struct WatchOptions {
+    /// As for lists.
+    pub prefix: String,
+    /// As for lists.
+    pub single: bool,
+    /// Selectors.
+    pub predicate: Predicate,
+    /// Events after this revision; `None`: from now on (after the initial state, where that is asked for).
+    pub since: Option<Revision>,
+    /// Send ADDED for the present state first; it must be at least this fresh.
+    pub initial: Option<MinRevision>,
+    /// Bookmarks are welcome.
+    pub bookmarks: bool,
+    /// When the watch will be ended by its reader; a bookmark comes shortly before.
+    pub until: Option<Instant>,
+}
+
+/// What happened to an object, from one watcher's point of view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// It is there now, or matches now.
+    Added,
+    /// It changed.
+    Modified,
+    /// It is gone, or no longer matches.
+    Deleted,
+}
+
+/// A committed change. Shared by all watchers; so are its frames.
+pub struct Event {
+    /// The state after the change; for a deletion the last state, with the deletion's revision.
+    pub entry: Arc<Entry>,
+    /// The state before, `None` for a creation.
+    pub previous: Option<Arc<Entry>>,
+    /// True for a deletion.
+    pub deleted: bool,
+    /// The JSON watch frames, each made once, on first use: ADDED, MODIFIED, DELETED.
+    pub frames: [OnceLock<Bytes>; 3],
+}
+
+/// What a watcher receives.
+#[derive(Clone)]
+pub enum WatchItem {
+    /// A change, and what it means to this watcher.
+    Change(EventType, Arc<Event>),
+    /// An object of the initial state.
+    Initial(Arc<Entry>),
+    /// Everything up to here was sent. `initial_end`: and this closes the initial state.
+    Bookmark {
+        /// The revision reached.
+        revision: Revision,
+        /// Closes the initial state.
+        initial_end: bool,
+    },
+}
+
+/// A running watch; ends when dropped. `None` from [`next`](Watch::next): the store ended it (reader too slow, shutdown).
+#[async_trait]
+pub trait Watch: Send {
+    /// The next item.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    async fn next(&mut self) -> Option<WatchItem>;
+
+    /// An item that is there already, so that a writer can put several into one write.
+    fn try_next(&mut self) -> Option<WatchItem>;
+}
+
+/// What must hold for a write to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// The key does not exist.
+    Absent,
+    /// The key's last write is this one.
+    Unchanged(Revision),
+}
+
+/// Why a store refused. A variant is a decision somebody makes.
+#[derive(Debug, Clone)]
+pub enum Error {
+    /// The precondition did not hold; the state that stood there.
+    Conflict(Option<Arc<Entry>>),
+    /// History before this revision is no longer kept (410).
+    Compacted(Revision),
+    /// The revision has not been reached within the wait; the one that was (504).
+    TooNew {
+        /// Asked for.
+        asked: Revision,
+        /// Reached.
+        current: Revision,
+    },
+    /// Not yet, or no longer, serving: retry after so many seconds (429).
+    NotReady(u32),
+    /// The store has failed and takes no more writes.
+    Failed(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflict(_) => f.write_str("the key was changed by another write"),
+            Self::Compacted(r) => write!(f, "revision {} has been compacted", r.0),
+            Self::TooNew { asked, current } => {
+                write!(f, "Too large resource version: {}, current: {}", asked.0, current.0)
+            }
+            Self::NotReady(_) => f.write_str("storage is (re)initializing"),
+            Self::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Predicate {
+    /// True where the entry is selected.
+    pub fn matches(&self, e: &Entry) -> bool {
+        self.0.as_ref().is_none_or(|f| f(e))
+    }
+    /// True where nothing is left out.
+    pub fn is_everything(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Event {
+    /// What the change is to a watcher with this predicate; `None`: nothing.
+    pub fn seen_by(&self, p: &Predicate) -> Option<EventType> {
+        let before = self.previous.as_ref().is_some_and(|e| p.matches(e));
+        let after = !self.deleted && p.matches(&self.entry);
+        match (before, after) {
+            (false, true) => Some(EventType::Added),
+            (true, true) => Some(EventType::Modified),
+            (true, false) => Some(EventType::Deleted),
+            (false, false) => None,
+        }
+    }
+
+    /// The object a watcher reads with an event of this type: for "no longer matches" the state before, at the
+    /// revision of the change.
+    pub fn object(&self, t: EventType) -> Arc<Entry> {
+        match (t, self.deleted, &self.previous) {
+            (EventType::Deleted, false, Some(prev)) => Arc::new(prev.at_revision(self.entry.revision)),
+            _ => self.entry.clone(),
+        }
+    }
+}
+
+/// A resource's store. One per resource, made by a backend; revisions are shared by all resources of the backend.
+///
+/// Reads are consistent: what was acknowledged before a read with [`MinRevision::Latest`] is seen by it.
+/// Watch order is revision order; no event is skipped: a reader that cannot keep up is ended instead.
+#[async_trait]
+pub trait Storage: Send + Sync + 'static {
+    /// The object at `key`.
+    ///
+    /// # Errors
+    /// [`Error::TooNew`], [`Error::NotReady`].
+    async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error>;
+
+    /// Objects in key order.
+    ///
+    /// # Errors
+    /// [`Error::TooNew`], [`Error::Compacted`], [`Error::NotReady`].
+    async fn list(&self, options: ListOptions) -> Result<Listing, Error>;
+
+    /// Changes in revision order.
+    ///
+    /// # Errors
+    /// [`Error::TooNew`], [`Error::Compacted`], [`Error::NotReady`].
+    async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>, Error>;
+
+    /// Stores `draft` at `key`; returns when it is durable. `ttl_seconds`: the object goes by itself after that time.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] where the precondition does not hold, [`Error::Failed`].
+    ///
+    /// # Cancel safety
+    /// A dropped future may or may not have written.
+    async fn put(
+        &self,
+        key: &str,
+        when: Precondition,
+        draft: Draft,
+        ttl_seconds: Option<u64>,
+    ) -> Result<Arc<Entry>, Error>;
+
+    /// Removes `key`; returns, when that is durable, the last state at the deletion's revision.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] where the key is gone or was changed, [`Error::Failed`].
+    ///
+    /// # Cancel safety
+    /// A dropped future may or may not have written.
+    async fn delete(&self, key: &str, unchanged: Revision) -> Result<Arc<Entry>, Error>;
+
+    /// The newest committed revision of the backend.
+    fn revision(&self) -> Revision;
+
+    /// Number of objects.
+    fn count(&self) -> usize;
+}
