@@ -1,0 +1,169 @@
+//! The one seam for what a kind does that its row cannot say: defaults, preparation, validation, side effects.
+//! As upstream's `rest.RESTCreateStrategy`, `RESTUpdateStrategy` and `RESTDeleteStrategy`.
+
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::request::{UserInfo, Warnings};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// What a verb knows about its caller.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Who calls.
+    pub user: Arc<UserInfo>,
+    /// Namespace of the request, empty for cluster scope.
+    pub namespace: String,
+    /// Texts for the answer's `Warning` headers.
+    pub warnings: Warnings,
+    /// True where nothing may be written.
+    pub dry_run: bool,
+}
+
+impl Context {
+    /// The server acting as itself, in a namespace (or `""`).
+    pub fn system(namespace: &str) -> Self {
+        Self {
+            user: Arc::new(UserInfo::system("system:apiserver", &[crate::request::user::MASTERS])),
+            namespace: namespace.to_owned(),
+            warnings: Warnings::default(),
+            dry_run: false,
+        }
+    }
+}
+
+/// How names are checked. The texts are upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// DNS-1123 subdomain: most kinds.
+    Subdomain,
+    /// DNS-1123 label: namespaces.
+    Label,
+    /// DNS-1035 label: services.
+    Label1035,
+    /// Anything that is one path segment: RBAC, CRD-like names, APIServices.
+    PathSegment,
+}
+
+/// Per-kind behaviour. Every method has the default that suits a kind without any.
+///
+/// Order on create: [`default`](Self::default) → [`prepare_create`](Self::prepare_create) →
+/// [`begin_create`](Self::begin_create) → object meta and [`validate_create`](Self::validate_create) → warnings →
+/// admission → store → [`created`](Self::created). On update likewise, with the old object beside the new.
+/// Pure methods look at values only; the async ones may allocate (and must give back in [`abandoned`](Self::abandoned)).
+#[async_trait]
+pub trait Strategy: Send + Sync + 'static {
+    /// How names are checked.
+    fn name_rule(&self) -> NameRule {
+        NameRule::Subdomain
+    }
+
+    /// Fills in defaults of a decoded object, as upstream's `SetDefaults_*`.
+    fn default(&self, _object: &mut Value) {}
+
+    /// Removes what a creator may not set (status), sets what the server sets (generation 1).
+    fn prepare_create(&self, _object: &mut Value) {}
+
+    /// Errors beside those of the object meta.
+    fn validate_create(&self, _object: &Value) -> ErrorList {
+        Vec::new()
+    }
+
+    /// Keeps what an updater may not change, bumps the generation.
+    fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
+
+    /// Errors beside those of the object meta. The default checks the new object as if it were created.
+    fn validate_update(&self, new: &Value, _old: &Value) -> ErrorList {
+        self.validate_create(new)
+    }
+
+    /// As [`prepare_update`](Self::prepare_update), for the `status` subresource. The default keeps everything of the
+    /// old object but `status` (and managed fields, which the registry sees to).
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        let status = new.get("status").clone();
+        let managed = new.at(&["metadata", "managedFields"]).clone();
+        let version = new.at(&["metadata", "resourceVersion"]).clone();
+        *new = old.clone();
+        if status.is_null() {
+            new.unset(&["status"]).map(drop).unwrap_or(())
+        } else {
+            new.set(&["status"], status)
+        }
+        new.set(&["metadata", "managedFields"], managed);
+        new.set(&["metadata", "resourceVersion"], version);
+    }
+
+    /// Errors of a status update.
+    fn validate_status_update(&self, _new: &Value, _old: &Value) -> ErrorList {
+        Vec::new()
+    }
+
+    /// Texts for `Warning` headers.
+    fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Before validation of a create: allocates (cluster IPs, node ports).
+    async fn begin_create(&self, _cx: &Context, _object: &mut Value) -> Result<()> {
+        Ok(())
+    }
+
+    /// Before validation of an update: allocates and notes what to release.
+    async fn begin_update(&self, _cx: &Context, _new: &mut Value, _old: &Value) -> Result<()> {
+        Ok(())
+    }
+
+    /// A begun create or update did not happen (refused, lost, or dry run): gives back what it allocated.
+    /// `old` is `None` for a create.
+    async fn abandoned(&self, _cx: &Context, _object: &Value, _old: Option<&Value>) {}
+
+    /// After the create is durable.
+    async fn created(&self, _cx: &Context, _object: &Value) {}
+
+    /// After the update is durable.
+    async fn updated(&self, _cx: &Context, _new: &Value, _old: &Value) {}
+
+    /// After the object is gone.
+    async fn deleted(&self, _cx: &Context, _object: &Value) {}
+
+    /// May the object be deleted at all? (Namespaces refuse `default`.)
+    ///
+    /// # Errors
+    /// 403 or 409 in upstream's words.
+    fn check_delete(&self, _object: &Value) -> Result<()> {
+        Ok(())
+    }
+
+    /// Seconds of grace for kinds that end gracefully (pods); `None`: this kind does not. Given the options' seconds.
+    fn grace(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// Called when a delete must first mark the object (finalizers or grace): the kind's own marks, such as a
+    /// namespace's `status.phase`.
+    fn mark_deleting(&self, _object: &mut Value) {}
+
+    /// False while something beside `metadata.finalizers` keeps the object (a namespace's `spec.finalizers`).
+    fn may_vanish(&self, _object: &Value) -> bool {
+        true
+    }
+
+    /// Seconds after which a new object goes by itself (events).
+    fn ttl_seconds(&self, _object: &Value) -> Option<u64> {
+        None
+    }
+
+    /// Paths that writers of the main resource never own (`status`); with `subresource` "status", those of that one.
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["spec", "metadata.labels", "metadata.annotations"],
+            _ => &[],
+        }
+    }
+}
+
+/// A kind without behaviour of its own.
+pub struct Plain;
+
+impl Strategy for Plain {}
