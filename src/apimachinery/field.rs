@@ -16,7 +16,11 @@ impl FieldPath {
     }
     /// The path of a member.
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() {
+            Self(name.to_owned())
+        } else {
+            Self(format!("{}.{name}", self.0))
+        }
     }
     /// The path of an element.
     pub fn index(&self, i: usize) -> Self {
@@ -34,7 +38,11 @@ impl FieldPath {
 
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { f.write_str("<nil>") } else { f.write_str(&self.0) }
+        if self.0.is_empty() {
+            f.write_str("<nil>")
+        } else {
+            f.write_str(&self.0)
+        }
     }
 }
 
@@ -113,7 +121,12 @@ pub fn quote(s: &str) -> String {
 
 impl FieldError {
     fn of(kind: FieldErrorKind, path: &FieldPath, bad_value: Option<String>, detail: impl Into<String>) -> Self {
-        Self { kind, field: path.to_string(), bad_value, detail: detail.into() }
+        Self {
+            kind,
+            field: path.to_string(),
+            bad_value,
+            detail: detail.into(),
+        }
     }
     /// The field must be set.
     pub fn required(path: &FieldPath, detail: impl Into<String>) -> Self {
@@ -138,7 +151,11 @@ impl FieldError {
     /// The value is none of `supported` (shown quoted, in the order given; upstream sorts sets before).
     pub fn not_supported(path: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
         let list = supported.iter().map(|s| quote(s)).collect::<Vec<_>>().join(", ");
-        let detail = if supported.is_empty() { String::new() } else { format!("supported values: {list}") };
+        let detail = if supported.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {list}")
+        };
         Self::of(FieldErrorKind::NotSupported, path, Some(show(&value.into())), detail)
     }
     /// The field may not be set.
@@ -147,14 +164,22 @@ impl FieldError {
     }
     /// The value has more than `max` bytes (negative: no number is given).
     pub fn too_long(path: &FieldPath, max: i64) -> Self {
-        let detail =
-            if max >= 0 { format!("may not be more than {max} bytes") } else { "value is too long".to_owned() };
+        let detail = if max >= 0 {
+            format!("may not be more than {max} bytes")
+        } else {
+            "value is too long".to_owned()
+        };
         Self::of(FieldErrorKind::TooLong, path, None, detail)
     }
     /// The list has `actual` elements, more than `max`.
     pub fn too_many(path: &FieldPath, actual: usize, max: usize) -> Self {
         let items = if max == 1 { "item" } else { "items" };
-        Self::of(FieldErrorKind::TooMany, path, Some(actual.to_string()), format!("must have at most {max} {items}"))
+        Self::of(
+            FieldErrorKind::TooMany,
+            path,
+            Some(actual.to_string()),
+            format!("must have at most {max} {items}"),
+        )
     }
     /// The value has the wrong type.
     pub fn type_invalid(path: &FieldPath, value: impl Into<Value>, detail: impl Into<String>) -> Self {
@@ -233,8 +258,14 @@ mod tests {
     fn errors_read_as_upstream_prints_them() {
         let p = FieldPath::new("spec").child("ports").index(0).child("port");
         let e = FieldError::invalid(&p, 0i64, "must be between 1 and 65535, inclusive");
-        assert_eq!(e.to_string(), "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive");
+        assert_eq!(
+            e.to_string(),
+            "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"
+        );
         let r = FieldError::required(&p, "");
-        assert_eq!(aggregate(&[e.clone(), r, e]), "[spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive, spec.ports[0].port: Required value]");
+        assert_eq!(
+            aggregate(&[e.clone(), r, e]),
+            "[spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive, spec.ports[0].port: Required value]"
+        );
     }
 }

@@ -46,7 +46,10 @@ pub struct GroupResource {
 impl GroupVersion {
     /// A group-version from its parts.
     pub fn new(group: &str, version: &str) -> Self {
-        Self { group: group.into(), version: version.into() }
+        Self {
+            group: group.into(),
+            version: version.into(),
+        }
     }
 
     /// Parses an `apiVersion`: `v1` or `apps/v1`; `None` with more than one slash.
@@ -60,24 +63,39 @@ impl GroupVersion {
 
     /// The kind of this group-version.
     pub fn with_kind(&self, kind: &str) -> GroupVersionKind {
-        GroupVersionKind { group: self.group.clone(), version: self.version.clone(), kind: kind.into() }
+        GroupVersionKind {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            kind: kind.into(),
+        }
     }
 
     /// `/api/v1` or `/apis/<group>/<version>`.
     pub fn path(&self) -> String {
-        if self.group.is_empty() { format!("/api/{}", self.version) } else { format!("/apis/{self}") }
+        if self.group.is_empty() {
+            format!("/api/{}", self.version)
+        } else {
+            format!("/apis/{self}")
+        }
     }
 }
 
 impl GroupVersionKind {
     /// A kind from its parts.
     pub fn new(group: &str, version: &str, kind: &str) -> Self {
-        Self { group: group.into(), version: version.into(), kind: kind.into() }
+        Self {
+            group: group.into(),
+            version: version.into(),
+            kind: kind.into(),
+        }
     }
 
     /// Its group and version.
     pub fn group_version(&self) -> GroupVersion {
-        GroupVersion { group: self.group.clone(), version: self.version.clone() }
+        GroupVersion {
+            group: self.group.clone(),
+            version: self.version.clone(),
+        }
     }
 
     /// The `apiVersion` of its objects.
@@ -89,30 +107,48 @@ impl GroupVersionKind {
 impl GroupResource {
     /// A resource from its parts.
     pub fn new(group: &str, resource: &str) -> Self {
-        Self { group: group.into(), resource: resource.into() }
+        Self {
+            group: group.into(),
+            resource: resource.into(),
+        }
     }
 }
 
 impl GroupVersionResource {
     /// A resource from its parts.
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
-        Self { group: group.into(), version: version.into(), resource: resource.into() }
+        Self {
+            group: group.into(),
+            version: version.into(),
+            resource: resource.into(),
+        }
     }
 
     /// Without the version.
     pub fn group_resource(&self) -> GroupResource {
-        GroupResource { group: self.group.clone(), resource: self.resource.clone() }
+        GroupResource {
+            group: self.group.clone(),
+            resource: self.resource.clone(),
+        }
     }
 }
 
 impl fmt::Display for GroupVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.group.is_empty() { f.write_str(&self.version) } else { write!(f, "{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            f.write_str(&self.version)
+        } else {
+            write!(f, "{}/{}", self.group, self.version)
+        }
     }
 }
 
 impl fmt::Display for GroupResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.group.is_empty() { f.write_str(&self.resource) } else { write!(f, "{}.{}", self.resource, self.group) }
+        if self.group.is_empty() {
+            f.write_str(&self.resource)
+        } else {
+            write!(f, "{}.{}", self.resource, self.group)
+        }
     }
 }

@@ -73,6 +73,10 @@ impl ObjectView for Value {
         !self.at(&["metadata", "deletionTimestamp"]).is_null()
     }
     fn finalizers(&self) -> Vec<&str> {
-        self.at(&["metadata", "finalizers"]).items().iter().filter_map(Value::as_str).collect()
+        self.at(&["metadata", "finalizers"])
+            .items()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect()
     }
 }

@@ -54,7 +54,13 @@ pub type Result<T, E = Status> = std::result::Result<T, E>;
 impl Status {
     /// A failure without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, continue_token: None }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: None,
+        }
     }
 
     fn about(mut self, gr: &GroupResource, name: &str) -> Self {
@@ -93,7 +99,12 @@ impl Status {
 
     /// 409: the write lost, `why` says against what. `gr.resource` may be a Kind where upstream shows one.
     pub fn conflict(gr: &GroupResource, name: &str, why: &str) -> Self {
-        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {gr} {name:?}: {why}")).about(gr, name)
+        Self::new(
+            409,
+            "Conflict",
+            format!("Operation cannot be fulfilled on {gr} {name:?}: {why}"),
+        )
+        .about(gr, name)
     }
 
     /// 409 of optimistic locking.
@@ -107,15 +118,27 @@ impl Status {
 
     /// 422 with one cause per error. `kind` is the Kind (some callers: the resource, as upstream).
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &ErrorList) -> Self {
-        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let mut s = Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {}", aggregate(errors)));
+        let qualified = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
+        let mut s = Self::new(
+            422,
+            "Invalid",
+            format!("{qualified} {name:?} is invalid: {}", aggregate(errors)),
+        );
         let d = s.details_mut();
         d.group = group.to_owned();
         d.kind = kind.to_owned();
         d.name = name.to_owned();
         d.causes = errors
             .iter()
-            .map(|e| Cause { reason: e.reason().to_owned(), message: e.body(), field: e.field.clone() })
+            .map(|e| Cause {
+                reason: e.reason().to_owned(),
+                message: e.body(),
+                field: e.field.clone(),
+            })
             .collect();
         s
     }
@@ -144,8 +167,12 @@ impl Status {
 
     /// 405 of a resource that lacks the verb.
     pub fn method_not_supported(gr: &GroupResource, action: &str) -> Self {
-        Self::new(405, "MethodNotAllowed", format!("{action} is not supported on resources of kind {:?}", gr.to_string()))
-            .about(gr, "")
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            format!("{action} is not supported on resources of kind {:?}", gr.to_string()),
+        )
+        .about(gr, "")
     }
 
     /// 406.
@@ -162,13 +189,20 @@ impl Status {
         Self::new(
             415,
             "UnsupportedMediaType",
-            format!("the body of the request was in an unknown format - accepted media types include: {}", accepted.join(", ")),
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {}",
+                accepted.join(", ")
+            ),
         )
     }
 
     /// 413.
     pub fn too_large(message: &str) -> Self {
-        Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: {message}"))
+        Self::new(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: {message}"),
+        )
     }
 
     /// 410: what was asked for is no longer kept.
@@ -184,7 +218,10 @@ impl Status {
     /// 500 with upstream's prefix.
     pub fn internal(error: impl std::fmt::Display) -> Self {
         let mut s = Self::new(500, "InternalError", format!("Internal error occurred: {error}"));
-        s.details_mut().causes.push(Cause { message: error.to_string(), ..Default::default() });
+        s.details_mut().causes.push(Cause {
+            message: error.to_string(),
+            ..Default::default()
+        });
         s
     }
 
@@ -245,7 +282,12 @@ impl Status {
 impl Details {
     fn to_value(&self) -> Value {
         let mut m = Map::new();
-        for (k, v) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)] {
+        for (k, v) in [
+            ("name", &self.name),
+            ("group", &self.group),
+            ("kind", &self.kind),
+            ("uid", &self.uid),
+        ] {
             if !v.is_empty() {
                 m.insert(k, v.as_str());
             }

@@ -417,8 +417,15 @@ mod tests {
 
     #[test]
     fn of_duplicate_keys_the_last_one_wins() {
-        let m = Map::from_pairs(vec![("b".into(), 1i64.into()), ("a".into(), 2i64.into()), ("b".into(), 3i64.into())]);
-        assert_eq!(m.iter().map(|(k, v)| (k, v.as_i64())).collect::<Vec<_>>(), [("a", Some(2)), ("b", Some(3))]);
+        let m = Map::from_pairs(vec![
+            ("b".into(), 1i64.into()),
+            ("a".into(), 2i64.into()),
+            ("b".into(), 3i64.into()),
+        ]);
+        assert_eq!(
+            m.iter().map(|(k, v)| (k, v.as_i64())).collect::<Vec<_>>(),
+            [("a", Some(2)), ("b", Some(3))]
+        );
     }
 
     #[test]

@@ -41,9 +41,20 @@ pub fn decode_noting(bytes: &[u8]) -> Result<(Value, Notes), String> {
     let mut d = serde_json::Deserializer::from_slice(bytes);
     d.disable_recursion_limit();
     let cx = Cx::default();
-    let v = Seed { cx: &cx, at: None, depth: 0 }.deserialize(&mut d).map_err(|e| e.to_string())?;
+    let v = Seed {
+        cx: &cx,
+        at: None,
+        depth: 0,
+    }
+    .deserialize(&mut d)
+    .map_err(|e| e.to_string())?;
     d.end().map_err(|e| e.to_string())?;
-    Ok((v, Notes { duplicates: cx.duplicates.into_inner() }))
+    Ok((
+        v,
+        Notes {
+            duplicates: cx.duplicates.into_inner(),
+        },
+    ))
 }
 
 #[derive(Default)]
@@ -134,8 +145,15 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut out = Vec::new();
         loop {
-            let at = At { parent: self.at, step: Step::Index(out.len()) };
-            match seq.next_element_seed(Seed { cx: self.cx, at: Some(&at), depth: self.depth + 1 })? {
+            let at = At {
+                parent: self.at,
+                step: Step::Index(out.len()),
+            };
+            match seq.next_element_seed(Seed {
+                cx: self.cx,
+                at: Some(&at),
+                depth: self.depth + 1,
+            })? {
                 Some(v) => out.push(v),
                 None => return Ok(Value::Array(out)),
             }
@@ -148,8 +166,15 @@ impl<'de> Visitor<'de> for Seed<'_> {
             if sorted && pairs.last().is_some_and(|(k, _)| *k >= key) {
                 sorted = false;
             }
-            let at = At { parent: self.at, step: Step::Key(&key) };
-            let v = map.next_value_seed(Seed { cx: self.cx, at: Some(&at), depth: self.depth + 1 })?;
+            let at = At {
+                parent: self.at,
+                step: Step::Key(&key),
+            };
+            let v = map.next_value_seed(Seed {
+                cx: self.cx,
+                at: Some(&at),
+                depth: self.depth + 1,
+            })?;
             pairs.push((key, v));
         }
         if !sorted {
@@ -339,7 +364,14 @@ pub fn encode_str(s: &str, out: &mut Vec<u8>) {
             b'\t' => out.extend_from_slice(b"\\t"),
             0x08 => out.extend_from_slice(b"\\b"),
             0x0c => out.extend_from_slice(b"\\f"),
-            c => out.extend_from_slice(&[b'\\', b'u', b'0', b'0', HEX[usize::from(c >> 4)], HEX[usize::from(c & 15)]]),
+            c => out.extend_from_slice(&[
+                b'\\',
+                b'u',
+                b'0',
+                b'0',
+                HEX[usize::from(c >> 4)],
+                HEX[usize::from(c & 15)],
+            ]),
         }
         i += 1;
         start = i;
@@ -354,7 +386,14 @@ mod tests {
 
     #[test]
     fn numbers_print_as_go_prints_them() {
-        for (f, want) in [(1.0, "1"), (1e21, "1e+21"), (1e-7, "1e-7"), (1.5e-10, "1.5e-10"), (0.1, "0.1"), (1e20, "100000000000000000000")] {
+        for (f, want) in [
+            (1.0, "1"),
+            (1e21, "1e+21"),
+            (1e-7, "1e-7"),
+            (1.5e-10, "1.5e-10"),
+            (0.1, "0.1"),
+            (1e20, "100000000000000000000"),
+        ] {
             let mut out = Vec::new();
             encode_float(f, &mut out);
             assert_eq!(String::from_utf8_lossy(&out), want);
@@ -378,6 +417,13 @@ mod tests {
     #[test]
     fn depth_is_limited() {
         let deep = "[".repeat(20_000);
-        assert!(std::thread::Builder::new().stack_size(64 << 20).spawn(move || decode(deep.as_bytes()).is_err()).unwrap().join().unwrap());
+        assert!(
+            std::thread::Builder::new()
+                .stack_size(64 << 20)
+                .spawn(move || decode(deep.as_bytes()).is_err())
+                .unwrap()
+                .join()
+                .unwrap()
+        );
     }
 }
