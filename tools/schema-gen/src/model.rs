@@ -27,6 +27,7 @@ pub struct Field {
     /// Strategies, and the merge key.
     pub patch: (String, Option<String>),
     pub default: Option<String>,
+    pub values: Vec<String>,
     pub description: String,
 }
 
@@ -161,7 +162,7 @@ fn field(row: Row<'_>, c: &Corrections) -> Field {
     let anywhere = c.has("optional", &format!("*.{}", row.name));
     let required = (row.required && !anywhere && !c.has("optional", &key)) || c.has("required", &key);
     let list = match row.ty {
-        Ty::List(_) => c.lists.get(&key).cloned().or(row.derived),
+        Ty::List(_) | Ty::Leaf("Bytes") => c.lists.get(&key).cloned().or(row.derived),
         _ => None,
     };
     let patch = c.patches.get(&key).cloned().unwrap_or_else(|| match &list {
@@ -176,6 +177,7 @@ fn field(row: Row<'_>, c: &Corrections) -> Field {
         mapping: c.mapping.get(&key).copied(),
         patch,
         default: c.defaults.get(&key).cloned(),
+        values: c.enums.get(&key).cloned().unwrap_or_default(),
         description: row.description,
         ty: row.ty,
     }
