@@ -4501,7 +4501,7 @@ t("io.k8s.apimachinery.pkg.apis.meta.v1.Condition", &[], &[
   f("status", String, REQUIRED|ZERO),
   f("type", String, REQUIRED|ZERO),
 ]),
-t("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", &[], &[
+t("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", &[("", "v1", "DeleteOptions")], &[
   f("apiVersion", String, 0),
   f("dryRun", List(&String), 0).list(Atomic),
   f("gracePeriodSeconds", Int64, OMIT_NIL),
@@ -4612,7 +4612,7 @@ t("io.k8s.apimachinery.pkg.apis.meta.v1.StatusDetails", &[], &[
   f("uid", String, 0),
 ]),
 t("io.k8s.apimachinery.pkg.apis.meta.v1.Time", &[], &[]).scalar(Time),
-t("io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent", &[], &[
+t("io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent", &[("", "v1", "WatchEvent")], &[
   f("object", Any(Free::RawExtension), REQUIRED|NULL),
   f("type", String, REQUIRED|ZERO),
 ]),
@@ -4797,7 +4797,7 @@ pub(super) static ENUMS: [(TypeRef, &str, &[&str]); 122] = [
 (TypeRef(731), "reason", &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"]),
 ];
 
-pub(super) static GVKS: [(&str, &str, &str, TypeRef); 191] = [
+pub(super) static GVKS: [(&str, &str, &str, TypeRef); 193] = [
 ("", "v1", "APIGroup", TypeRef(735)),
 ("", "v1", "APIGroupList", TypeRef(736)),
 ("", "v1", "APIResourceList", TypeRef(738)),
@@ -4807,6 +4807,7 @@ pub(super) static GVKS: [(&str, &str, &str, TypeRef); 191] = [
 ("", "v1", "ComponentStatusList", TypeRef(218)),
 ("", "v1", "ConfigMap", TypeRef(219)),
 ("", "v1", "ConfigMapList", TypeRef(222)),
+("", "v1", "DeleteOptions", TypeRef(741)),
 ("", "v1", "Endpoints", TypeRef(247)),
 ("", "v1", "EndpointsList", TypeRef(248)),
 ("", "v1", "Event", TypeRef(254)),
@@ -4836,6 +4837,7 @@ pub(super) static GVKS: [(&str, &str, &str, TypeRef); 191] = [
 ("", "v1", "ServiceAccountList", TypeRef(391)),
 ("", "v1", "ServiceList", TypeRef(393)),
 ("", "v1", "Status", TypeRef(757)),
+("", "v1", "WatchEvent", TypeRef(761)),
 ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", TypeRef(6)),
 ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", TypeRef(7)),
 ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBindingList", TypeRef(8)),

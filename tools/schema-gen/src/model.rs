@@ -201,7 +201,7 @@ pub fn build(sources: &[Source], paths: &BTreeMap<String, String>, c: &Correctio
             description: source.schema.str("description").unwrap_or_default().to_owned(),
             scalar: SCALARS.iter().find(|(n, _)| *n == def).map(|(_, leaf)| *leaf),
             atomic: c.atomic.contains(def),
-            gvks: source.gvk.iter().cloned().collect(),
+            gvks: source.gvk.iter().cloned().chain(core_kind(def, c)).collect(),
             union: c.unions.get(def).cloned(),
             ..Def::default()
         };
@@ -281,6 +281,13 @@ pub fn build(sources: &[Source], paths: &BTreeMap<String, String>, c: &Correctio
     }
     check(&defs, c);
     defs
+}
+
+fn core_kind(def: &str, c: &Corrections) -> Option<(String, String, String)> {
+    let kind = def.rsplit('.').next().unwrap_or_default();
+    c.kinds
+        .get(def)
+        .map(|version| (String::new(), version.clone(), kind.to_owned()))
 }
 
 /// `PodList` and its like, which the crate has as one generic type.
