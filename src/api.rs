@@ -4,6 +4,10 @@
 //! The table is generated (`tools/schema-gen`) and committed; it is read-only memory, searched by halving. What is
 //! derived from it lives below: decoding of requests ([`decode`]) and OpenAPI documents ([`openapi`]).
 
+/// Server-side apply's view of the table.
+pub mod apply_schema;
+/// Strategic merge patch's view of the table.
+pub mod patch_schema;
 #[rustfmt::skip]
 mod table;
 
