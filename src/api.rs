@@ -4,9 +4,9 @@
 //! The table is generated (`tools/schema-gen`) and committed; it is read-only memory, searched by halving. What is
 //! derived from it lives below: decoding of requests ([`decode`]) and OpenAPI documents ([`openapi`]).
 
-/// Server-side apply's view of the table.
 pub mod apply_schema;
-/// Strategic merge patch's view of the table.
+pub mod decode;
+pub mod openapi;
 pub mod patch_schema;
 #[rustfmt::skip]
 mod table;
@@ -198,6 +198,13 @@ impl TypeDef {
             .binary_search_by(|f| f.name.cmp(json_name))
             .ok()
             .map(|i| &self.fields[i])
+    }
+
+    /// The values a field of this type may have (of a list: its elements), sorted; empty where nothing is said.
+    pub fn enumeration(&self, field: &str) -> &'static [&'static str] {
+        let place = table::TYPES.partition_point(|t| t.name < self.name);
+        let found = table::ENUMS.binary_search_by(|(t, f, _)| (usize::from(t.0), *f).cmp(&(place, field)));
+        found.map_or(&[], |i| table::ENUMS[i].2)
     }
 
     /// The Go name of the type: the last part of the definition name.

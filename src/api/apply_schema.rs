@@ -1,10 +1,10 @@
 //! The schema table as server-side apply sees it.
 
+use super::decode::zero;
 use super::{Emit, Field, Free, ListType, MapType, Ty, TypeDef};
 use crate::apimachinery::Value;
 use crate::apimachinery::apply::{ApplySchema, Member, Scalar, Shape};
 use crate::apimachinery::codec::json;
-use crate::apimachinery::value::Map;
 
 /// A type, and how the field that holds it wants it seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,27 +116,14 @@ impl ApplySchema for ApplyType {
     }
 
     fn empty(self) -> Value {
-        self.def().map_or_else(Value::object, empty_object)
-    }
-}
-
-fn empty_object(d: &'static TypeDef) -> Value {
-    let always = |f: &&Field| f.always;
-    let pairs = d.fields.iter().filter(always).map(|f| {
-        let v = if f.emit == Emit::Zero { zero(f.ty) } else { Value::Null };
-        (f.name, v)
-    });
-    Value::Object(pairs.collect::<Map>())
-}
-
-fn zero(ty: Ty) -> Value {
-    match ty {
-        Ty::String => Value::from(""),
-        Ty::Int32 | Ty::Int64 | Ty::IntOrString => Value::Int(0),
-        Ty::Float => Value::Float(0.0),
-        Ty::Bool => Value::Bool(false),
-        Ty::Quantity => Value::from("0"),
-        Ty::Struct(r) => empty_object(r.get()),
-        _ => Value::Null,
+        let Some(d) = self.def() else { return Value::object() };
+        let unset = |f: &Field| if f.emit == Emit::Zero { zero(f.ty) } else { Value::Null };
+        Value::Object(
+            d.fields
+                .iter()
+                .filter(|f| f.always)
+                .map(|f| (f.name, unset(f)))
+                .collect(),
+        )
     }
 }
