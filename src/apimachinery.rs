@@ -2,11 +2,13 @@
 //!
 //! No I/O and no async, so that every parser here can be fuzzed whole. No other room is visible from here.
 
+pub mod apply;
 pub mod codec;
 pub mod field;
 pub mod gvk;
 pub mod names;
 pub mod object;
+pub mod patch;
 pub mod quantity;
 pub mod selector;
 pub mod status;
