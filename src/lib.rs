@@ -7,6 +7,8 @@
 pub mod request;
 
 // ── verb → admission → registry → storage ──
+/// What may change or refuse a write.
+pub mod admission;
 /// The generic store: one path for every kind.
 pub mod registry;
 /// Where objects live: one trait, an object is its bytes.

@@ -1,0 +1,3 @@
+//! Built-in plugins.
+
+pub mod namespace_lifecycle;
