@@ -15,5 +15,7 @@ pub mod registry;
 pub mod storage;
 
 // ── foundations: no room above is visible from here ──
+/// Generated kinds, descriptors and schema fragments.
+pub mod api;
 /// The object tree, codecs, selectors, patches, statuses: no I/O, no async.
 pub mod apimachinery;
