@@ -3,7 +3,9 @@
 mod create;
 mod delete;
 mod delete_collection;
+mod dry_run;
 pub mod errors;
+mod meta;
 pub mod resource;
 pub mod schema;
 pub mod store;
@@ -13,4 +15,4 @@ mod update;
 pub use resource::{Columns, Resource, Subresource, SubresourceBehaviour, Verbs};
 pub use schema::Schema;
 pub use store::{DeleteOptions, Deleted, Store, Updated, WriteOptions, Written};
-pub use strategy::{Context, Strategy};
+pub use strategy::{Context, GarbageCollection, Strategy};

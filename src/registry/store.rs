@@ -7,6 +7,7 @@ use super::resource::{Backing, Resource};
 use super::strategy::Context;
 use super::{create, delete, delete_collection, errors, update};
 use crate::admission::Admission;
+use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, ListOptions, Listing, MinRevision, Predicate, Storage, VersionMatch, Watch, WatchOptions};
@@ -30,6 +31,10 @@ pub struct WriteOptions {
     pub subresource: String,
     /// The options object for admission; null for internal callers.
     pub options: Arc<Value>,
+    /// The stored object must have this uid (a PUT whose body names one).
+    pub uid: Option<String>,
+    /// The kind of the object sent, where it is not the row's (a Scale).
+    pub kind: Option<GroupVersionKind>,
 }
 
 /// What a write left behind.
@@ -86,6 +91,8 @@ impl Default for WriteOptions {
             manager: None,
             subresource: String::new(),
             options: Arc::new(Value::Null),
+            uid: None,
+            kind: None,
         }
     }
 }
