@@ -7,6 +7,7 @@ pub mod field;
 pub mod gvk;
 pub mod names;
 pub mod object;
+pub mod patch;
 pub mod selector;
 pub mod status;
 pub mod time;
