@@ -4,6 +4,7 @@
 //! The table is generated (`tools/schema-gen`) and committed; it is read-only memory, searched by halving. What is
 //! derived from it lives below: decoding of requests ([`decode`]) and OpenAPI documents ([`openapi`]).
 
+pub mod decode;
 #[rustfmt::skip]
 mod table;
 

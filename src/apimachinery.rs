@@ -8,6 +8,7 @@ pub mod gvk;
 pub mod names;
 pub mod object;
 pub mod patch;
+pub mod quantity;
 pub mod selector;
 pub mod status;
 pub mod time;
