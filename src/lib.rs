@@ -7,11 +7,15 @@
 pub mod request;
 
 // ── verb → admission → registry → storage ──
+/// What may change or refuse a write.
+pub mod admission;
 /// The generic store: one path for every kind.
 pub mod registry;
 /// Where objects live: one trait, an object is its bytes.
 pub mod storage;
 
 // ── foundations: no room above is visible from here ──
+/// Generated kinds, descriptors and schema fragments.
+pub mod api;
 /// The object tree, codecs, selectors, patches, statuses: no I/O, no async.
 pub mod apimachinery;
