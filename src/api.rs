@@ -5,6 +5,7 @@
 //! derived from it lives below: decoding of requests ([`decode`]) and OpenAPI documents ([`openapi`]).
 
 pub mod decode;
+pub mod openapi;
 #[rustfmt::skip]
 mod table;
 
@@ -195,6 +196,13 @@ impl TypeDef {
             .binary_search_by(|f| f.name.cmp(json_name))
             .ok()
             .map(|i| &self.fields[i])
+    }
+
+    /// The values a field of this type may have (of a list: its elements), sorted; empty where nothing is said.
+    pub fn enumeration(&self, field: &str) -> &'static [&'static str] {
+        let place = table::TYPES.partition_point(|t| t.name < self.name);
+        let found = table::ENUMS.binary_search_by(|(t, f, _)| (usize::from(t.0), *f).cmp(&(place, field)));
+        found.map_or(&[], |i| table::ENUMS[i].2)
     }
 
     /// The Go name of the type: the last part of the definition name.

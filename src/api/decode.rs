@@ -260,7 +260,7 @@ impl Cx {
         self.value(f.ty, v, &at.then(Step::Field(def, f)))?;
         Ok(match f.emit {
             Emit::OmitEmpty => !v.is_empty_value(),
-            // Empty lists and maps do not survive the protobuf they are stored in; the two groups below store JSON.
+            // Empty lists do not survive the protobuf that objects are stored in.
             Emit::Null if matches!(v, Value::Array(a) if a.is_empty()) => !stored_as_protobuf(def),
             _ => true,
         })
@@ -347,8 +347,11 @@ impl Cx {
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
+/// All are, but two groups that are stored as JSON, and the lists of kinds, which are not stored.
 fn stored_as_protobuf(def: &TypeDef) -> bool {
-    !(def.name.starts_with("io.k8s.apiextensions-apiserver.") || def.name.starts_with("io.k8s.kube-aggregator."))
+    !(def.name.ends_with("List")
+        || def.name.starts_with("io.k8s.apiextensions-apiserver.")
+        || def.name.starts_with("io.k8s.kube-aggregator."))
 }
 
 /// Drops the members of `map` that Go would leave out of a value of this type; for trees built by hand.

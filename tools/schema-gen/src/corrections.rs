@@ -30,6 +30,10 @@ pub struct Corrections {
     pub atomic: BTreeSet<String>,
     pub mapping: BTreeMap<String, bool>,
     pub unions: BTreeMap<String, String>,
+    /// Versions of the core group in which a definition stands at the root of documents.
+    pub kinds: BTreeMap<String, String>,
+    /// The values a field, or its elements, may have.
+    pub enums: BTreeMap<String, Vec<String>>,
     pub fields: BTreeMap<String, Added>,
 }
 
@@ -48,6 +52,8 @@ impl Corrections {
             .chain(&self.atomic)
             .chain(self.mapping.keys())
             .chain(self.unions.keys())
+            .chain(self.kinds.keys())
+            .chain(self.enums.keys())
             .map(String::as_str)
     }
 
@@ -80,7 +86,14 @@ impl Corrections {
                 }
                 "atomic" => drop(out.atomic.insert(owned())),
                 "mapping" => drop(out.mapping.insert(owned(), args == "atomic")),
+                "kind" => drop(out.kinds.insert(owned(), args.to_owned())),
                 "union" => drop(out.unions.insert(owned(), args.to_owned())),
+                "enum" => {
+                    let (values, fields) = rest.split_once("]: ").expect("enum [values]: fields");
+                    let values: Vec<String> = serde_json::from_str(&format!("{values}]")).expect("a JSON array");
+                    out.enums
+                        .extend(fields.split(' ').map(|f| (f.to_owned(), values.clone())));
+                }
                 "field" => {
                     let (spec, description) = args.split_once(" -- ").unwrap_or((args, ""));
                     let mut words = spec.split(' ').map(str::to_owned);

@@ -81,6 +81,19 @@ pub fn table(defs: &BTreeMap<String, Def>) -> String {
         out.push_str(",\n");
     }
     out.push_str("];\n\n");
+    let with_values = defs.iter().flat_map(|(d, def)| {
+        let fields = def.fields.iter().filter(|(_, f)| !f.values.is_empty());
+        fields.map(move |(name, f)| (d, name, f))
+    });
+    let rows: Vec<String> = with_values
+        .map(|(d, n, f)| format!("(TypeRef({}), {n:?}, &{:?}),\n", index[d.as_str()], f.values))
+        .collect();
+    let _ = write!(
+        out,
+        "pub(super) static ENUMS: [(TypeRef, &str, &[&str]); {}] = [\n{}];\n\n",
+        rows.len(),
+        rows.concat()
+    );
     let mut gvks: Vec<(&str, &str, &str, usize)> = Vec::new();
     for (name, def) in defs {
         gvks.extend(

@@ -27,6 +27,7 @@ pub struct Field {
     /// Strategies, and the merge key.
     pub patch: (String, Option<String>),
     pub default: Option<String>,
+    pub values: Vec<String>,
     pub description: String,
 }
 
@@ -161,7 +162,7 @@ fn field(row: Row<'_>, c: &Corrections) -> Field {
     let anywhere = c.has("optional", &format!("*.{}", row.name));
     let required = (row.required && !anywhere && !c.has("optional", &key)) || c.has("required", &key);
     let list = match row.ty {
-        Ty::List(_) => c.lists.get(&key).cloned().or(row.derived),
+        Ty::List(_) | Ty::Leaf("Bytes") => c.lists.get(&key).cloned().or(row.derived),
         _ => None,
     };
     let patch = c.patches.get(&key).cloned().unwrap_or_else(|| match &list {
@@ -176,6 +177,7 @@ fn field(row: Row<'_>, c: &Corrections) -> Field {
         mapping: c.mapping.get(&key).copied(),
         patch,
         default: c.defaults.get(&key).cloned(),
+        values: c.enums.get(&key).cloned().unwrap_or_default(),
         description: row.description,
         ty: row.ty,
     }
@@ -199,7 +201,7 @@ pub fn build(sources: &[Source], paths: &BTreeMap<String, String>, c: &Correctio
             description: source.schema.str("description").unwrap_or_default().to_owned(),
             scalar: SCALARS.iter().find(|(n, _)| *n == def).map(|(_, leaf)| *leaf),
             atomic: c.atomic.contains(def),
-            gvks: source.gvk.iter().cloned().collect(),
+            gvks: source.gvk.iter().cloned().chain(core_kind(def, c)).collect(),
             union: c.unions.get(def).cloned(),
             ..Def::default()
         };
@@ -279,6 +281,13 @@ pub fn build(sources: &[Source], paths: &BTreeMap<String, String>, c: &Correctio
     }
     check(&defs, c);
     defs
+}
+
+fn core_kind(def: &str, c: &Corrections) -> Option<(String, String, String)> {
+    let kind = def.rsplit('.').next().unwrap_or_default();
+    c.kinds
+        .get(def)
+        .map(|version| (String::new(), version.clone(), kind.to_owned()))
 }
 
 /// `PodList` and its like, which the crate has as one generic type.
