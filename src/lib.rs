@@ -2,11 +2,21 @@
 //!
 //! Modules are declared in the order a request meets them: this list is the table of contents and the data flow.
 
+// ── starting up ──
+/// The certificates and keys a server without any is given on its first start.
+pub mod pki;
+
+// ── accept, TLS ──
+/// The port: connections, TLS, HTTP, peers.
+pub mod serving;
+
 // ── what every room passes on ──
 /// What is known about a request; handlers, bodies, identities.
 pub mod request;
 
 // ── verb → admission → registry → storage ──
+/// What may change or refuse a write.
+pub mod admission;
 /// The generic store: one path for every kind.
 pub mod registry;
 /// Where objects live: one trait, an object is its bytes.
