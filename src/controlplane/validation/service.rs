@@ -5,6 +5,7 @@ mod traffic;
 mod update;
 pub(crate) mod warnings;
 
+pub(crate) use traffic::cidr_strict;
 pub(crate) use update::service_update;
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
