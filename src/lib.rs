@@ -2,6 +2,16 @@
 //!
 //! Modules are declared in the order a request meets them: this list is the table of contents and the data flow.
 
+// ── starting up ──
+/// The command line: flags, options, and what becomes of each.
+pub mod cli;
+/// The certificates and keys a server without any is given on its first start.
+pub mod pki;
+
+// ── accept, TLS ──
+/// The port: connections, TLS, HTTP, peers.
+pub mod serving;
+
 // ── what every room passes on ──
 /// What is known about a request; handlers, bodies, identities.
 pub mod request;
