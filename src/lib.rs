@@ -31,6 +31,8 @@ pub mod flowcontrol;
 pub mod storage;
 
 // ── foundations: no room above is visible from here ──
+/// Generated kinds, descriptors and schema fragments.
+pub mod api;
 /// The object tree, codecs, selectors, patches, statuses: no I/O, no async.
 pub mod apimachinery;
 /// Owned task groups, one-shot signals, work queues.
