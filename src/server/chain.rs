@@ -36,6 +36,9 @@ pub enum Fact {
     Authenticated,
 }
 
+/// Puts a filter around what stands inside of it.
+pub type Wrap<Inner> = Box<dyn FnOnce(Arc<Inner>) -> Arc<dyn Handler> + Send>;
+
 /// One entry of the list.
 pub struct Filter {
     /// Its name.
@@ -45,7 +48,7 @@ pub struct Filter {
     /// What it leaves.
     pub leaves: &'static [Fact],
     /// Puts it around the rest of the chain.
-    pub wrap: Box<dyn FnOnce(Arc<dyn Handler>) -> Arc<dyn Handler> + Send>,
+    pub wrap: Wrap<dyn Handler>,
 }
 
 /// The innermost entry: from handlers to unprotected handlers.
@@ -55,7 +58,7 @@ pub struct Gate {
     /// What it needs.
     pub needs: &'static [Fact],
     /// Puts it in front of the director.
-    pub wrap: Box<dyn FnOnce(Arc<dyn UnprotectedHandler>) -> Arc<dyn Handler> + Send>,
+    pub wrap: Wrap<dyn UnprotectedHandler>,
 }
 
 /// What the default chain is made of.
