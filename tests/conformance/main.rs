@@ -1,5 +1,6 @@
 //! One suite of storage behaviours, run over every backend.
 
+mod cost;
 mod crash;
 mod damage;
 mod lists;

@@ -81,10 +81,11 @@ pub(super) struct Committer {
     maintained: Instant,
 }
 
-pub(super) fn seconds_since_1970() -> i64 {
+/// Milliseconds since 1970.
+fn now() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs() as i64)
+        .map_or(0, |d| d.as_millis() as i64)
 }
 
 impl Batch {
@@ -126,7 +127,7 @@ impl Batch {
         let prev = current.as_ref().map_or(0, |e| e.revision.0);
         let (entry, value, expires, deleted) = match (action, &current) {
             (Action::Put { draft, ttl, .. }, _) => {
-                let expires = ttl.map(|s| seconds_since_1970().saturating_add_unsigned(s));
+                let expires = ttl.map(|s| now().saturating_add_unsigned(s.saturating_mul(1000)));
                 let value = draft.json.clone();
                 (draft.into_entry(&key, Revision(revision)), Some(value), expires, false)
             }
@@ -211,11 +212,9 @@ impl Committer {
         let next = self
             .expiring
             .first_key_value()
-            .map(|((at, _), _)| *at - seconds_since_1970());
-        match next {
-            Some(seconds) if seconds <= 0 => Duration::ZERO,
-            _ => MAINTENANCE,
-        }
+            .map(|((at, _), _)| at.saturating_sub(now()));
+        let next = next.map(|ms| Duration::from_millis(ms.max(0).cast_unsigned()));
+        next.unwrap_or(MAINTENANCE).min(MAINTENANCE)
     }
 
     /// True: shut down.
@@ -264,7 +263,7 @@ impl Committer {
     }
 
     fn add_expired(&mut self, writes: &mut Vec<Write>) {
-        let now = seconds_since_1970();
+        let now = now();
         while writes.len() < 2 * BATCH
             && let Some(first) = self.expiring.first_entry()
             && first.key().0 <= now
@@ -364,7 +363,7 @@ impl Committer {
     }
 
     fn keep_house(&mut self, idle: bool, due: bool) -> rusqlite::Result<()> {
-        let now = seconds_since_1970();
+        let now = now() / 1000;
         if due {
             self.maintained = Instant::now();
             self.shared.trim_caches();

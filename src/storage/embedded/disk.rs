@@ -42,7 +42,7 @@ pub(super) struct Row {
     pub prev: u64,
     /// `None`: a deletion.
     pub value: Option<Bytes>,
-    /// When the object goes by itself, in seconds since 1970.
+    /// When the object goes by itself, in milliseconds since 1970.
     pub expires: Option<i64>,
 }
 

@@ -98,7 +98,7 @@ async fn a_restart_keeps_objects_revisions_history_and_the_past() {
 }
 
 #[tokio::test]
-async fn history_is_compacted_and_its_space_given_back() {
+async fn history_is_compacted_and_what_remains_is_replayed() {
     let dir = tempfile::tempdir().expect("a directory");
     let options = Options {
         max_history: 50,
@@ -106,8 +106,10 @@ async fn history_is_compacted_and_its_space_given_back() {
     };
     let engine = Engine::open(dir.path(), options.clone()).expect("opens");
     let s = engine.resource(config("secrets"));
-    for i in 0..3000 {
-        put(&s, &format!("ns/{}", i % 3), &i.to_string()).await;
+    for round in 0..30 {
+        let keys: Vec<_> = (0..100).map(|i| format!("ns/{i:02}")).collect();
+        let value = round.to_string();
+        futures_util::future::join_all(keys.iter().map(|key| put(&s, key, &value))).await;
     }
     engine.shutdown();
     let db = rusqlite::Connection::open(dir.path().join("store.db")).expect("anyone can open it");
@@ -118,9 +120,59 @@ async fn history_is_compacted_and_its_space_given_back() {
     drop(db);
     let engine = Engine::open(dir.path(), options).expect("opens again");
     let s = engine.resource(config("secrets"));
-    assert_eq!(s.count(), 3);
+    assert_eq!(s.count(), 100);
     assert!(matches!(replay(&s, 10).await, Err(Error::Compacted(_))));
     assert_eq!(replay(&s, 2996).await.expect("replayed").len(), 5);
+}
+
+#[test]
+fn a_store_that_is_rewritten_does_not_grow_and_one_that_is_emptied_shrinks() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("store.db");
+    let size = || std::fs::metadata(&path).expect("there").len();
+    let mut disk = Disk::open(dir.path(), None).expect("opens");
+    let mut revision = 1;
+    let mut last = [0; 200];
+    let mut write = |disk: &mut Disk, delete: bool| {
+        let rows: Vec<_> = (last.iter_mut().enumerate())
+            .map(|(i, last)| {
+                revision += 1;
+                let prev = std::mem::replace(last, revision);
+                let value = (!delete).then(|| vec![b'x'; 8000].into());
+                disk::Row {
+                    revision,
+                    key: format!("/registry/a/{i}"),
+                    prev,
+                    value,
+                    expires: None,
+                }
+            })
+            .collect();
+        disk.commit(&rows, if delete { 0 } else { 200 }).expect("written");
+        let target = revision.saturating_sub(300);
+        while disk.compacted() < target {
+            disk.compact(target, 1000).expect("compacted");
+        }
+    };
+    for _ in 0..8 {
+        write(&mut disk, false);
+    }
+    disk.close().expect("closed");
+    let steady = size();
+    let mut disk = Disk::open(dir.path(), None).expect("opens");
+    disk.load(0).expect("loads");
+    for _ in 0..20 {
+        write(&mut disk, false);
+    }
+    disk.close().expect("closed");
+    assert!(size() < steady * 5 / 4, "{} grew to {}", steady, size());
+    let mut disk = Disk::open(dir.path(), None).expect("opens");
+    assert_eq!(disk.load(0).expect("loads").objects.len(), 200);
+    write(&mut disk, true);
+    disk.compact(revision, 1000).expect("compacted");
+    while disk.reclaim().expect("reclaimed") {}
+    disk.close().expect("closed");
+    assert!(size() < steady / 2, "{} shrank only to {}", steady, size());
 }
 
 #[tokio::test]
