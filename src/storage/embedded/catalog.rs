@@ -23,14 +23,11 @@ pub(super) struct Catalog {
     released: BTreeMap<String, Revision>,
 }
 
-/// Takes the range of keys with a prefix out of a map.
+/// Takes the keys with a prefix, which ends with a slash, out of a map.
 fn take_prefix<V>(map: &mut BTreeMap<String, V>, prefix: &str) -> BTreeMap<String, V> {
-    let mut taken = map.split_off(prefix);
-    let rest = taken.keys().find(|k| !k.starts_with(prefix)).cloned();
-    if let Some(rest) = rest {
-        map.append(&mut taken.split_off(&rest));
-    }
-    taken
+    // The character behind the slash: the first key that is past all with the prefix.
+    let end = format!("{}0", prefix.trim_end_matches('/'));
+    map.extract_if(prefix.to_owned()..end, |_, _| true).collect()
 }
 
 impl Catalog {

@@ -66,6 +66,9 @@ struct Batch {
     objects: i64,
 }
 
+/// What goes by itself unless it was written again.
+type Expiring = (Arc<ResourceStore>, Box<str>, Revision);
+
 /// Where the store stood when it was opened.
 pub(super) struct Found {
     pub revision: u64,
@@ -82,7 +85,8 @@ pub(super) struct Committer {
     objects: u64,
     /// When revisions were current, in seconds since 1970, oldest first.
     marks: VecDeque<(u64, i64)>,
-    expiring: BTreeMap<(i64, u64), (Arc<ResourceStore>, Box<str>, Revision)>,
+    /// By time, then by order of arrival.
+    expiring: BTreeMap<(i64, u64), Expiring>,
     expiring_next: u64,
     compact_to: u64,
     written: usize,
