@@ -15,6 +15,8 @@ pub mod serving;
 pub mod request;
 
 // ── verb → admission → registry → storage ──
+/// REST verbs, discovery and OpenAPI over rows.
+pub mod endpoints;
 /// What may change or refuse a write.
 pub mod admission;
 /// The generic store: one path for every kind.
