@@ -10,7 +10,6 @@ pub mod discovery;
 pub mod finish;
 pub mod group_version;
 pub mod negotiate;
-pub mod openapi;
 pub mod options;
 pub mod respond;
 mod route;

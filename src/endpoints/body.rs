@@ -90,7 +90,7 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
                 duplicates: duplicates.collect(),
             })
         }
-        BodyType::Yaml => Err("yaml bodies need the yaml codec".to_owned()),
+        BodyType::Yaml => parse_yaml(bytes),
         BodyType::Protobuf if bytes.starts_with(b"k8s\0") => Err("protobuf bodies are not supported".to_owned()),
         BodyType::Protobuf => Err(match bytes.is_empty() {
             true => "empty data".to_owned(),
@@ -99,6 +99,11 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
             }
         }),
     }
+}
+
+/// Decodes YAML, of which JSON is a part. The error is the decoder's text.
+pub(crate) fn parse_yaml(bytes: &[u8]) -> std::result::Result<Document, String> {
+    parse(bytes, BodyType::Json)
 }
 
 /// Decodes an object that is to be of kind `expected`; a missing kind or apiVersion is filled in.

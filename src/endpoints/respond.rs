@@ -43,10 +43,7 @@ pub fn encode(value: &Value, media: Media, pretty: bool) -> Vec<u8> {
 /// A tree that is sent as it is: discovery, Statuses, reviews.
 pub fn value(code: u16, value: &Value, negotiated: Negotiated, headers: &HeaderMap) -> Response {
     let body = encode(value, negotiated.media, negotiated.pretty);
-    gzip::maybe(
-        bytes(code, negotiated.media.content_type(), Body::full(body)),
-        headers,
-    )
+    gzip::maybe(bytes(code, negotiated.media.content_type(), Body::full(body)), headers)
 }
 
 /// A Status, in what the client accepts; indented JSON where it accepts nothing.

@@ -1,7 +1,7 @@
 //! Paths below a group version: which resource, which part of it, and whether there is such a path at all.
 
 use super::options::query::unescape;
-use crate::registry::resource::{Backing, Resource};
+use crate::registry::resource::Resource;
 use crate::registry::{Store, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::RequestInfo;
 use http::Method;
@@ -104,10 +104,7 @@ pub(crate) fn find(resources: &[Served], raw: &str) -> Result<Route, NoRoute> {
         _ => {
             let place = resource.subresources.iter().position(|s| s.name == rest[2]);
             let place = place.ok_or(NoRoute::Path)?;
-            let deep = matches!(
-                resource.subresources[place].behaviour,
-                SubresourceBehaviour::Connect(_)
-            );
+            let deep = matches!(resource.subresources[place].behaviour, SubresourceBehaviour::Connect(_));
             if rest.len() > 3 && !deep {
                 return Err(NoRoute::Path);
             }
@@ -222,11 +219,4 @@ pub(crate) fn agrees(route: &Route, action: Action, info: &RequestInfo) -> bool 
         && info.subresource == sub
         && (info.namespace == route.namespace || of_namespaces)
         && (info.name == route.name || (listing && route.name.is_empty()))
-}
-
-impl Route {
-    /// Reviews and the like: a create is answered, nothing is stored.
-    pub fn is_answered(&self) -> bool {
-        matches!(self.served.0.backing, Backing::Answered(_))
-    }
 }

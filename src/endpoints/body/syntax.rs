@@ -23,10 +23,10 @@ fn shown(b: u8) -> String {
         b'\n' => r"'\n'".to_owned(),
         b'\r' => r"'\r'".to_owned(),
         b'\t' => r"'\t'".to_owned(),
-        0x20..0x7f => format!("'{}'", char::from(b)),
+        0x20..=0x7e => format!("'{}'", char::from(b)),
         // Go quotes the byte as if it were a character of Latin-1.
         0xa1.. if b != 0xad => format!("'{}'", char::from(b)),
-        0x80.. => format!("'\\u{:04x}'", b),
+        0x80.. => format!("'\\u{b:04x}'"),
         b => format!("'\\x{b:02x}'"),
     }
 }
@@ -201,14 +201,20 @@ mod tests {
             ("", "unexpected end of JSON input"),
             ("{", "unexpected end of JSON input"),
             ("<x/>", "invalid character '<' looking for beginning of value"),
-            ("{a:1}", "invalid character 'a' looking for beginning of object key string"),
+            (
+                "{a:1}",
+                "invalid character 'a' looking for beginning of object key string",
+            ),
             (r#"{"a" 1}"#, "invalid character '1' after object key"),
             (r#"{"a":1 2}"#, "invalid character '2' after object key:value pair"),
             ("[1 2]", "invalid character '2' after array element"),
             ("nul!", "invalid character '!' in literal null (expecting 'l')"),
             ("{} x", "invalid character 'x' after top-level value"),
             ("\"a\nb\"", r"invalid character '\n' in string literal"),
-            (r#"{"a":1,}"#, "invalid character '}' looking for beginning of object key string"),
+            (
+                r#"{"a":1,}"#,
+                "invalid character '}' looking for beginning of object key string",
+            ),
         ] {
             assert_eq!(explain(text.as_bytes()).as_deref(), Some(want), "{text}");
         }

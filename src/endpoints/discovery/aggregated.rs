@@ -171,7 +171,9 @@ fn wanted(headers: &HeaderMap) -> Option<Media> {
             && c.param("v") == Some("v2")
             && c.param("as") == Some("APIGroupDiscoveryList");
         let medias = [Media::Json, Media::Yaml].into_iter();
-        asked.then(|| medias.into_iter().find(|m| c.takes(m.content_type()))).flatten()
+        asked
+            .then(|| medias.into_iter().find(|m| c.takes(m.content_type())))
+            .flatten()
     })
 }
 

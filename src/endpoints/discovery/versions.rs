@@ -87,11 +87,31 @@ mod tests {
 
     #[test]
     fn versions_sort_as_kubernetes_sorts_them() {
-        let mut v = vec!["foo10", "v1", "v11alpha2", "v2", "v12alpha1", "v10beta3", "v3beta1", "foo1", "v10"];
+        let mut v = vec![
+            "foo10",
+            "v1",
+            "v11alpha2",
+            "v2",
+            "v12alpha1",
+            "v10beta3",
+            "v3beta1",
+            "foo1",
+            "v10",
+        ];
         v.sort_by(|a, b| compare_versions(b, a));
         assert_eq!(
             v,
-            ["v10", "v2", "v1", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"]
+            [
+                "v10",
+                "v2",
+                "v1",
+                "v10beta3",
+                "v3beta1",
+                "v12alpha1",
+                "v11alpha2",
+                "foo1",
+                "foo10"
+            ]
         );
     }
 }

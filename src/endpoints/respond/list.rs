@@ -72,7 +72,9 @@ pub fn list(
         Transform::Table(version) => {
             let include = table::Include::parse(query)?;
             let rows = listing.entries.iter();
-            let rows = rows.map(|e| table::row(resource, &e.decode(), version, include)).collect();
+            let rows = rows
+                .map(|e| table::row(resource, &e.decode(), version, include))
+                .collect();
             table::around(version, meta.to_map(), table::columns(resource), rows)
         }
         Transform::PartialList(version) => {
@@ -118,7 +120,10 @@ pub fn whole(entries: &[Arc<Entry>], meta: &ListMeta, resource: &Resource) -> Va
 
 fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, headers: &HeaderMap) -> Response {
     let api_version = resource.gvk().api_version();
-    let mut head = format!("{{\"kind\":\"{}List\",\"apiVersion\":\"{api_version}\",\"metadata\":", resource.kind);
+    let mut head = format!(
+        "{{\"kind\":\"{}List\",\"apiVersion\":\"{api_version}\",\"metadata\":",
+        resource.kind
+    );
     // Members in the order Go writes them, not sorted.
     head.push_str(&format!("{{\"resourceVersion\":\"{}\"", meta.version));
     if !meta.token.is_empty() {

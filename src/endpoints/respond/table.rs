@@ -125,5 +125,10 @@ pub fn of_event(resource: &Resource, object: &Value, version: &str, include: Inc
     if !rv.is_empty() {
         metadata.insert("resourceVersion", rv);
     }
-    around(version, metadata, columns, vec![row(resource, object, version, include)])
+    around(
+        version,
+        metadata,
+        columns,
+        vec![row(resource, object, version, include)],
+    )
 }

@@ -29,11 +29,7 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
 
     let raw = Arc::new(options.to_value("CreateOptions", call.query.text("fieldValidation")));
     let manager = options.manager(&call.parts.headers);
-    let (headers, query, resource) = (
-        call.parts.headers.clone(),
-        call.query.clone(),
-        call.resource().clone(),
-    );
+    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
     let (code, written) = finish::finish(run(call, object, raw, manager)).await?;
     respond::object(code, &written, &resource, negotiated, &headers, &query)
 }
@@ -41,7 +37,10 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
 async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Result<(u16, Written)> {
     if let Some(sub) = call.route.subresource().cloned() {
         let SubresourceBehaviour::Custom(handler) = sub.behaviour else {
-            return Err(Status::method_not_supported(&call.resource().group_resource(), "create"));
+            return Err(Status::method_not_supported(
+                &call.resource().group_resource(),
+                "create",
+            ));
         };
         let (mut object, attributes) = (object, attributes(&call, call.name(), raw));
         let admission = call.store().admission();

@@ -59,11 +59,12 @@ pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> Answer 
     let negotiated = call.negotiate(Offer::Objects)?;
     let query = ListQuery::parse(&call.query, call.resource(), false)?;
     let select = list::options(&call, &query)?;
+    let prefix = list::token_prefix(&select);
     let delete = options(&call, req_body).await?;
     call.cx.dry_run = delete.dry_run;
     let (store, cx) = (call.store().clone(), call.cx.clone());
     let listing = finish::finish(async move { store.delete_collection(&cx, select, &delete.options).await }).await?;
-    let meta = list::meta(call.store(), &listing);
+    let meta = list::meta(&prefix, &listing);
     respond_list(
         listing,
         &meta,

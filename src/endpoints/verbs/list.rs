@@ -6,19 +6,18 @@ use super::super::negotiate::Offer;
 use super::super::options::ListQuery;
 use super::super::respond::list::{ListMeta, list as respond_list};
 use crate::apimachinery::status::{Result, Status};
-use crate::registry::Store;
 use crate::storage::{ContinueToken, ListOptions, Listing, continue_token};
 
 pub(crate) async fn list(call: Call) -> Answer {
     let negotiated = call.negotiate(Offer::Objects)?;
     let query = ListQuery::parse(&call.query, call.resource(), false)?;
     let options = options(&call, &query)?;
-    let fresh = options.prefix.clone();
+    let prefix = token_prefix(&options);
     let listing = match call.store().list(options).await {
-        Err(s) if s.code == 410 && !query.token.is_empty() => return Err(renewed(call.store(), s, &query, &fresh)),
+        Err(s) if s.code == 410 && !query.token.is_empty() => return Err(renewed(s, &query, &prefix)),
         other => other?,
     };
-    let meta = meta(call.store(), &listing);
+    let meta = meta(&prefix, &listing);
     respond_list(
         listing,
         &meta,
@@ -30,8 +29,7 @@ pub(crate) async fn list(call: Call) -> Answer {
 }
 
 /// The list's own facts.
-pub(crate) fn meta(store: &Store, listing: &Listing) -> ListMeta {
-    let prefix = store.full_key_prefix();
+pub(crate) fn meta(prefix: &str, listing: &Listing) -> ListMeta {
     ListMeta {
         version: listing.revision.0.to_string(),
         token: listing
@@ -53,8 +51,8 @@ pub(crate) fn options(call: &Call, query: &ListQuery) -> Result<ListOptions> {
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            let token = continue_token::decode(text, call.store().full_key_prefix());
-            Some(token.map_err(|e| Status::bad_request(format!("continue key is not valid: {e}")))?)
+            let token = continue_token::decode(text, if single { "" } else { &prefix });
+            Some(token.map_err(|e| Status::bad_request(format!("invalid continue token: {e}")))?)
         }
     };
     Ok(ListOptions {
@@ -67,11 +65,23 @@ pub(crate) fn options(call: &Call, query: &ListQuery) -> Result<ListOptions> {
     })
 }
 
+/// The prefix continue tokens are relative to.
+pub(crate) fn token_prefix(options: &ListOptions) -> String {
+    if options.single {
+        String::new()
+    } else {
+        options.prefix.clone()
+    }
+}
+
 /// An expired token's refusal carries one that goes on at the latest state.
-fn renewed(store: &Store, mut status: Status, query: &ListQuery, _prefix: &str) -> Status {
-    if let Ok(token) = continue_token::decode(&query.token, store.full_key_prefix()) {
-        let token = ContinueToken { revision: None, ..token };
-        status.continue_token = Some(continue_token::encode(&token, store.full_key_prefix()));
+fn renewed(mut status: Status, query: &ListQuery, prefix: &str) -> Status {
+    if let Ok(token) = continue_token::decode(&query.token, prefix) {
+        let token = ContinueToken {
+            revision: None,
+            ..token
+        };
+        status.continue_token = Some(continue_token::encode(&token, prefix));
     }
     status
 }

@@ -66,11 +66,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         uid: None,
         kind: None,
     };
-    let (headers, query, resource) = (
-        call.parts.headers.clone(),
-        call.query.clone(),
-        call.resource().clone(),
-    );
+    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
     let patcher = Patcher {
         call,
         patch_type,
@@ -175,8 +171,8 @@ impl Patcher {
 
     fn server_side(&self, live: Option<&Value>) -> Result<Value> {
         let call = &self.call;
-        let document = body::parse_yaml(&self.bytes)
-            .map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
+        let document =
+            body::parse_yaml(&self.bytes).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
         let patch = document.value;
         let expected = call.kind();
         if patch.gvk() != expected || !patch.get("apiVersion").is_null() && patch.api_version().contains("//") {

@@ -35,11 +35,7 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
         uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
         kind: None,
     };
-    let (headers, query, resource) = (
-        call.parts.headers.clone(),
-        call.query.clone(),
-        call.resource().clone(),
-    );
+    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
     let updated = finish::finish(async move { replace(&call, object, &write).await }).await?;
     let code = if updated.created { 201 } else { 200 };
     respond::object(code, &updated.object, &resource, negotiated, &headers, &query)

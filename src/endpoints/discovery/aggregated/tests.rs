@@ -41,7 +41,12 @@ fn order(d: &AggregatedDiscovery) -> Vec<String> {
 
 #[test]
 fn groups_stand_by_their_highest_priority_and_versions_by_theirs() {
-    let d = with(&[("b", "v1", 10, 1), ("a", "v1", 10, 1), ("c", "v1beta1", 20, 5), ("c", "v1", 1, 9)]);
+    let d = with(&[
+        ("b", "v1", 10, 1),
+        ("a", "v1", 10, 1),
+        ("c", "v1beta1", 20, 5),
+        ("c", "v1", 1, 9),
+    ]);
     assert_eq!(order(&d), ["c/v1", "c/v1beta1", "a/v1", "b/v1"]);
 }
 
@@ -64,7 +69,10 @@ fn the_etag_is_compared_whole_and_an_equal_part_keeps_it() {
     assert_eq!(etag.len(), 130);
     assert_eq!(r.headers()[CONTENT_TYPE], ASK);
     let again = d.respond(&headers(&[(ACCEPT, ASK), (IF_NONE_MATCH, &etag)])).unwrap();
-    assert_eq!((again.status().as_u16(), again.headers().contains_key(CONTENT_TYPE)), (304, false));
+    assert_eq!(
+        (again.status().as_u16(), again.headers().contains_key(CONTENT_TYPE)),
+        (304, false)
+    );
     let listed = format!("\"x\", {etag}");
     let other = d.respond(&headers(&[(ACCEPT, ASK), (IF_NONE_MATCH, &listed)])).unwrap();
     assert_eq!(other.status().as_u16(), 200);

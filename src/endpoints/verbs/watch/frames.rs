@@ -3,8 +3,8 @@
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
-use crate::endpoints::respond::table::{self, Include};
 use crate::endpoints::respond::partial;
+use crate::endpoints::respond::table::{self, Include};
 use crate::registry::Resource;
 use crate::storage::{Event, EventType, WatchItem};
 use bytes::Bytes;
