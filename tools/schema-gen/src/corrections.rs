@@ -32,6 +32,8 @@ pub struct Corrections {
     pub unions: BTreeMap<String, String>,
     /// Versions of the core group in which a definition stands at the root of documents.
     pub kinds: BTreeMap<String, String>,
+    /// Definitions added by hand; group and version of those that stand at the root of documents.
+    pub defines: BTreeMap<String, Option<(String, String)>>,
     /// Protobuf field numbers.
     pub tags: BTreeMap<String, u8>,
     /// Embedded messages: definition, then number and message.
@@ -90,6 +92,10 @@ impl Corrections {
                 }
                 "atomic" => drop(out.atomic.insert(owned())),
                 "mapping" => drop(out.mapping.insert(owned(), args == "atomic")),
+                "define" => {
+                    let root = args.split_once(' ').map(|(g, v)| (g.to_owned(), v.to_owned()));
+                    out.defines.insert(owned(), root);
+                }
                 "tags" => {
                     let message = name.trim_end_matches(':');
                     out.tags.extend(args.split(' ').map(|pair| {

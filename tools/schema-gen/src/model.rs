@@ -261,6 +261,11 @@ pub fn build(
         }
         defs.insert(source.name.clone(), out);
     }
+    for (name, root) in &c.defines {
+        let kind = name.rsplit('.').next().unwrap_or_default().to_owned();
+        let gvks = root.iter().map(|(g, v)| (g.clone(), v.clone(), kind.clone())).collect();
+        defs.insert(format!("{PREFIX}{name}"), Def { gvks, ..Def::default() });
+    }
     for (key, added) in &c.fields {
         let (def, name) = key.rsplit_once('.').expect("definition.field");
         let def = format!("{PREFIX}{def}");
