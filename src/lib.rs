@@ -26,6 +26,10 @@ pub mod authz;
 /// How much may run at once.
 pub mod flowcontrol;
 
+// ── the servers, head of the chain first ──
+/// The built-in groups: rows, behaviour, and the objects a cluster starts with.
+pub mod controlplane;
+
 // ── verb → admission → registry → storage ──
 /// What may change or refuse a write.
 pub mod admission;
