@@ -155,6 +155,17 @@ async fn a_namespace_goes_when_it_is_finalized() {
         .unwrap();
     let (row, store) = r.plane.find(&GroupResource::new("", "namespaces")).unwrap();
     let cx = Context::system("");
+    let wrong = DeleteOptions {
+        uid: Some("other".into()),
+        ..DeleteOptions::default()
+    };
+    let e = store.delete(&cx, "l", &wrong).await.unwrap_err().message;
+    assert!(
+        e.starts_with(
+            "Operation cannot be fulfilled on namespaces \"l\": Precondition failed: UID in precondition: other"
+        ),
+        "{e}"
+    );
     let marked = store.delete(&cx, "l", &DeleteOptions::default()).await.unwrap();
     assert!(!marked.gone);
     let marked = marked.object.to_value();
