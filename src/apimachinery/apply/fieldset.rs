@@ -269,7 +269,7 @@ impl FieldSet {
             Ok(i) => {
                 let e = &mut self.entries[i];
                 e.member |= member;
-                e.children = e.children.union(&children);
+                e.children.absorb(children);
             }
             Err(i) => self.entries.insert(
                 i,
@@ -328,6 +328,62 @@ impl FieldSet {
             (Some(a), None) => (a.member, a.children.clone()),
             _ => (false, Self::new()),
         })
+    }
+
+    /// Removes what is in the other set, in place. True where that removed something.
+    pub fn subtract(&mut self, other: &Self) -> bool {
+        self.remove_where(other, &|mine, theirs| {
+            let was = mine.member;
+            mine.member &= !theirs.member;
+            was != mine.member
+        })
+    }
+
+    /// Removes what is in the other set or below a path that is, in place.
+    pub fn exclude(&mut self, other: &Self) -> bool {
+        self.remove_where(other, &|mine, theirs| {
+            if theirs.member {
+                mine.member = false;
+                mine.children = Self::new();
+            }
+            theirs.member
+        })
+    }
+
+    fn remove_where(&mut self, other: &Self, f: &impl Fn(&mut Entry, &Entry) -> bool) -> bool {
+        let mut changed = false;
+        let mut emptied = false;
+        for theirs in &other.entries {
+            if let Ok(i) = self.find(&theirs.element) {
+                let mine = &mut self.entries[i];
+                changed |= f(mine, theirs);
+                changed |= mine.children.remove_where(&theirs.children, f);
+                emptied |= !mine.member && mine.children.is_empty();
+            }
+        }
+        if emptied {
+            self.entries.retain(|e| e.member || !e.children.is_empty());
+        }
+        changed
+    }
+
+    /// Lets `f` change every entry of the first level, and drops those that are left with nothing.
+    pub(super) fn retain(&mut self, f: &mut impl FnMut(&mut Entry)) {
+        self.entries.retain_mut(|e| {
+            f(e);
+            e.member || !e.children.is_empty()
+        });
+    }
+
+    /// Adds what is in the other set, in place.
+    pub fn absorb(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        for e in other.entries {
+            self.put(e.element, e.member, e.children);
+        }
     }
 
     /// Members without members below them.
@@ -503,6 +559,11 @@ pub(super) mod tests {
             }
             prop_assert_eq!(FieldSet::decode(&sa.encode()).unwrap(), if sa.is_empty() { FieldSet::new() } else { sa.clone() });
             prop_assert!(sa.difference(&sa).is_empty());
+            let (mut less, mut more, mut without) = (sa.clone(), sa.clone(), sa.clone());
+            prop_assert_eq!(less.subtract(&sb), less != sa);
+            more.absorb(sb.clone());
+            without.exclude(&sb);
+            prop_assert_eq!((less, more, without), (sa.difference(&sb), sa.union(&sb), sa.recursive_difference(&sb)));
             prop_assert_eq!(sa.union(&sb), sb.union(&sa));
         }
     }

@@ -122,10 +122,11 @@ pub fn apply_across<S: ApplySchema>(
         }
     }
     for (e, (taken, removed)) in entries.iter_mut().zip(&claims) {
-        e.fields = e.fields.difference(taken).difference(removed);
+        e.lose(taken);
+        e.lose(removed);
     }
     let mut changed = !change.is_same();
-    mine.fields = strip(mine.fields);
+    strip(&mut mine.fields);
     mine.time = if changed {
         Some(Str::new(writer.now))
     } else {
