@@ -38,10 +38,20 @@ impl std::error::Error for DecodeError {}
 /// # Errors
 /// The first value of a wrong type, in the words of `encoding/json`; `v` is then half changed.
 pub fn normalize(def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
+    normalize_under("", def, v)
+}
+
+/// Like [`normalize`] for a part of a document that upstream decodes by itself, such as a custom resource's metadata:
+/// findings are told with the path of the part, type errors without.
+///
+/// # Errors
+/// As of [`normalize`].
+pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
     let mut cx = Cx { findings: Vec::new() };
+    let step = if path.is_empty() { Step::Root } else { Step::Key(path) };
     let at = At {
         parent: None,
-        step: Step::Root,
+        step,
         depth: 0,
     };
     match def.scalar {

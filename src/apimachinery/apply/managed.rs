@@ -9,7 +9,8 @@
 //! ```
 
 use super::fieldset::{FieldSet, PathElement};
-use super::{ApplySchema, typed};
+use super::typed::{self, Comparison};
+use super::{ApplySchema, AtVersion, OneShape, Versions};
 use crate::apimachinery::value::{Map, Str, Value};
 
 /// Most Update entries before the oldest are merged.
@@ -51,8 +52,10 @@ pub struct ManagedEntry {
     pub subresource: Str,
     /// When it last took something. Absent after an apply that changed nothing.
     pub time: Option<Str>,
-    /// What it owns.
+    /// What it owns. Changes go through [`ManagedEntry::lose`].
     pub fields: FieldSet,
+    /// The entry as it was read, while it is unchanged.
+    encoded: Option<Value>,
 }
 
 impl ManagedEntry {
@@ -65,6 +68,14 @@ impl ManagedEntry {
             subresource: Str::new(w.subresource),
             time: None,
             fields,
+            encoded: None,
+        }
+    }
+
+    /// Takes fields away.
+    pub(super) fn lose(&mut self, fields: &FieldSet) {
+        if self.fields.subtract(fields) {
+            self.encoded = None;
         }
     }
 
@@ -99,10 +110,14 @@ impl ManagedEntry {
             subresource: Str::new(v.str_at(&["subresource"])),
             time: v.get("time").as_str().map(Str::new),
             fields,
+            encoded: Some(v.clone()),
         })
     }
 
-    fn encode(&self) -> Value {
+    fn encode(self) -> Value {
+        if let Some(v) = self.encoded {
+            return v;
+        }
         let mut m = Map::new();
         m.insert("apiVersion", self.api_version.clone());
         m.insert("fieldsType", "FieldsV1");
@@ -162,28 +177,35 @@ pub(super) fn store(object: &mut Value, mut entries: Vec<ManagedEntry>) {
     if entries.is_empty() {
         object.unset(&["metadata", "managedFields"]);
     } else {
-        let list = entries.iter().map(ManagedEntry::encode).collect::<Vec<_>>();
+        let list = entries.into_iter().map(ManagedEntry::encode).collect::<Vec<_>>();
         object.set(&["metadata", "managedFields"], list);
     }
 }
 
-/// Removes what nobody owns: identity, versions, and what only the server writes.
-pub(super) fn strip(set: FieldSet) -> FieldSet {
-    let never = FieldSet::of_fields(&[
-        &["apiVersion"],
-        &["kind"],
-        &["metadata"],
-        &["metadata", "name"],
-        &["metadata", "namespace"],
-        &["metadata", "creationTimestamp"],
-        &["metadata", "selfLink"],
-        &["metadata", "uid"],
-        &["metadata", "clusterName"],
-        &["metadata", "generation"],
-        &["metadata", "managedFields"],
-        &["metadata", "resourceVersion"],
-    ]);
-    set.difference(&never)
+/// Removes what nobody owns: identity, versions, and what only the server writes. What is below these stays: the labels in
+/// `metadata`.
+pub(super) fn strip(set: &mut FieldSet) {
+    const ROOT: [&str; 3] = ["apiVersion", "kind", "metadata"];
+    const METADATA: [&str; 9] = [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ];
+    let named = |e: &PathElement, names: &[&str]| matches!(e, PathElement::Field(f) if names.contains(&f.as_str()));
+    set.retain(&mut |e| {
+        if named(&e.element, &ROOT) {
+            e.member = false;
+            if e.element == PathElement::Field(Str::const_new("metadata")) {
+                e.children.retain(&mut |e| e.member &= !named(&e.element, &METADATA));
+            }
+        }
+    });
 }
 
 /// What a client asks for by sending `managedFields`.
@@ -196,9 +218,11 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
         if resets {
             return Vec::new();
         }
-        if let Ok(entries) = decode(sent)
+        if let Ok(mut entries) = decode(sent)
             && !entries.is_empty()
         {
+            // A client's encoding may say more than is understood; it is written anew.
+            entries.iter_mut().for_each(|e| e.encoded = None);
             return entries;
         }
     }
@@ -217,48 +241,100 @@ pub fn update_managed_fields<S: ApplySchema>(
     writer: &Writer<'_>,
     reset: &FieldSet,
 ) {
+    update_managed_fields_across(schema, live, new, writer, reset, &OneShape);
+}
+
+/// [`update_managed_fields`] for a kind whose versions differ in shape.
+pub fn update_managed_fields_across<S: ApplySchema>(
+    schema: S,
+    live: Option<&Value>,
+    new: &mut Value,
+    writer: &Writer<'_>,
+    reset: &FieldSet,
+    versions: &dyn Versions<S>,
+) {
     let sent = new.unset(&["metadata", "managedFields"]).unwrap_or_default();
     let before = live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]));
-    let entries = start(before, &sent, writer.subresource);
+    let change = difference(schema, live, new).excluding(reset);
+    let no_wish = sent.is_null() || sent == *before || !writer.subresource.is_empty();
+    if no_wish && live.is_some() && change.is_same() {
+        if !before.items().is_empty() {
+            new.set(&["metadata", "managedFields"], before.clone());
+        }
+        return;
+    }
+    let mut entries = start(before, &sent, writer.subresource);
     if live.is_some() && entries.is_empty() {
         return;
     }
-    let entries = record(schema, live, new, entries, writer, reset);
-    store(new, entries);
+    release(&mut entries, (live, new), &change, writer.api_version, versions);
+    store(new, take(entries, change, writer));
 }
 
-/// The entries after a write that is no apply.
-pub(super) fn record<S: ApplySchema>(
-    schema: S,
-    live: Option<&Value>,
-    new: &Value,
-    mut entries: Vec<ManagedEntry>,
-    writer: &Writer<'_>,
-    reset: &FieldSet,
-) -> Vec<ManagedEntry> {
-    let nothing;
-    let old = match live {
-        Some(l) => l,
-        None => {
-            nothing = schema.empty();
-            &nothing
-        }
-    };
-    let change = typed::compare(old, new, schema).excluding(reset);
-    let taken = change.added.union(&change.modified);
-    let lost = taken.union(&change.removed);
-    for e in &mut entries {
-        e.fields = e.fields.difference(&lost);
+/// How a write changes the object; a new one is compared with what its type writes when nothing is set.
+pub(super) fn difference<S: ApplySchema>(schema: S, live: Option<&Value>, new: &Value) -> Comparison {
+    match live {
+        Some(l) => typed::compare(l, new, schema),
+        None => typed::compare(&schema.empty(), new, schema),
     }
-    entries.retain(|e| !e.fields.is_empty());
-    let taken = strip(taken);
+}
+
+/// What an entry names in its own version that the write changes: (added or modified, removed). `None`: in the version of
+/// the write, which the caller has compared; `Err`: the version is not known any more.
+pub(super) fn change_at<S: ApplySchema>(
+    entry: &ManagedEntry,
+    (live, new): (Option<&Value>, &Value),
+    api_version: &str,
+    versions: &dyn Versions<S>,
+) -> Result<Option<Comparison>, ()> {
+    if entry.api_version == api_version {
+        return Ok(None);
+    }
+    let Some(live) = live else { return Ok(None) };
+    match (
+        versions.at(live, &entry.api_version),
+        versions.at(new, &entry.api_version),
+    ) {
+        (AtVersion::Converted(old, schema), AtVersion::Converted(new, _)) => {
+            Ok(Some(typed::compare(&old, &new, schema)))
+        }
+        (AtVersion::Unknown, _) | (_, AtVersion::Unknown) => Err(()),
+        _ => Ok(None),
+    }
+}
+
+/// Takes what the write changes from every entry, and entries that are left with nothing.
+fn release<S: ApplySchema>(
+    entries: &mut Vec<ManagedEntry>,
+    objects: (Option<&Value>, &Value),
+    change: &Comparison,
+    api_version: &str,
+    versions: &dyn Versions<S>,
+) {
+    let here = change.all();
+    entries.retain_mut(|e| match change_at(e, objects, api_version, versions) {
+        Ok(there) => {
+            match there {
+                None => e.lose(&here),
+                Some(there) => e.lose(&there.all()),
+            }
+            !e.fields.is_empty()
+        }
+        Err(()) => false,
+    });
+}
+
+/// Gives the writer what it changed.
+pub(super) fn take(mut entries: Vec<ManagedEntry>, change: Comparison, writer: &Writer<'_>) -> Vec<ManagedEntry> {
+    let mut taken = change.added;
+    taken.absorb(change.modified);
+    strip(&mut taken);
     if !taken.is_empty() {
         let mut mine = ManagedEntry::of(writer, Operation::Update, taken);
         mine.time = Some(Str::new(writer.now));
-        // What the writer loses above it gains back here: `taken` holds all it still has a right to.
         match entries.iter_mut().find(|e| e.same_manager(&mine)) {
             Some(e) => {
-                mine.fields = e.fields.union(&mine.fields);
+                mine.fields.absorb(std::mem::take(&mut e.fields));
                 *e = mine;
             }
             None => entries.push(mine),
@@ -283,7 +359,8 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
         match bucket {
             _ if count <= MAX_UPDATE_ENTRIES => rest.push(e),
             Some(b) => {
-                b.fields = b.fields.union(&e.fields);
+                b.encoded = None;
+                b.fields.absorb(e.fields);
                 b.time = e.time;
                 b.manager = Str::const_new(ANCIENT);
                 b.subresource = Str::default();
@@ -297,7 +374,8 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
         // An entry that already has the bucket's name is the bucket.
         match kept.iter_mut().find(|k| k.same_manager(&e)) {
             Some(k) => {
-                k.fields = k.fields.union(&e.fields);
+                k.encoded = None;
+                k.fields.absorb(e.fields);
                 k.time = e.time;
             }
             None => kept.push(e),
