@@ -49,6 +49,12 @@ pub struct Field {
     pub patch_strategy: PatchStrategy,
     /// Strategic merge patch's key of a list of objects.
     pub merge_key: Option<&'static str>,
+    /// The protobuf field number; 0 where the field is no part of a message (`apiVersion` and `kind` of a document stand
+    /// in its envelope).
+    pub tag: u8,
+    /// Numbers of the embedded messages the field stands in, outermost first, 0 for none: JSON inlines them, protobuf
+    /// nests them.
+    pub through: [u8; 2],
     /// The declared default that is no zero value, as JSON text.
     pub default: Option<&'static str>,
 }
@@ -266,7 +272,7 @@ const fn typedef(
     }
 }
 
-const fn field(name: &'static str, ty: Ty, flags: u8) -> Field {
+const fn field(name: &'static str, ty: Ty, flags: u8, tag: u8) -> Field {
     Field {
         name,
         ty,
@@ -287,6 +293,8 @@ const fn field(name: &'static str, ty: Ty, flags: u8) -> Field {
         map_said: flags & SAID != 0,
         patch_strategy: PatchStrategy::None,
         merge_key: None,
+        tag,
+        through: [0, 0],
         default: None,
     }
 }
@@ -294,6 +302,10 @@ const fn field(name: &'static str, ty: Ty, flags: u8) -> Field {
 impl Field {
     const fn list(mut self, list: ListType) -> Self {
         self.list = list;
+        self
+    }
+    const fn through(mut self, tags: [u8; 2]) -> Self {
+        self.through = tags;
         self
     }
     const fn patch(mut self, strategy: PatchStrategy, key: Option<&'static str>) -> Self {

@@ -2,7 +2,10 @@
 //! scalars take their canonical form, empty values go and always-written ones come, so that the tree is what upstream
 //! would encode again.
 
+mod order;
 mod scalar;
+
+pub use order::in_document_order;
 
 use super::{Emit, Field, Free, SchemaOr, Ty, TypeDef};
 use crate::apimachinery::value::{Map, Value};
@@ -28,16 +31,27 @@ impl std::error::Error for DecodeError {}
 
 /// Makes `v` what Go holds after decoding it into `def` and writes back: see the module.
 ///
-/// Returns the findings of strict validation in path order (`unknown field "spec.foo"`), at most [`MAX_FINDINGS`];
-/// duplicate keys are the JSON codec's findings. The caller decides by `fieldValidation` what becomes of them.
+/// Returns the findings of strict validation (`unknown field "spec.foo"`), keys sorted on each level, at most
+/// [`MAX_FINDINGS`]; duplicate keys are the JSON codec's findings, and [`in_document_order`] sorts both kinds as upstream
+/// reports them. The caller decides by `fieldValidation` what becomes of them.
 ///
 /// # Errors
 /// The first value of a wrong type, in the words of `encoding/json`; `v` is then half changed.
 pub fn normalize(def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
+    normalize_under("", def, v)
+}
+
+/// Like [`normalize`] for a part of a document that upstream decodes by itself, such as a custom resource's metadata:
+/// findings are told with the path of the part, type errors without.
+///
+/// # Errors
+/// As of [`normalize`].
+pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
     let mut cx = Cx { findings: Vec::new() };
+    let step = if path.is_empty() { Step::Root } else { Step::Key(path) };
     let at = At {
         parent: None,
-        step: Step::Root,
+        step,
         depth: 0,
     };
     match def.scalar {

@@ -52,3 +52,29 @@ fn corrections_of_the_source_hold() {
         .expect("protocol");
     assert_eq!(protocol.default, Some("\"TCP\""));
 }
+
+#[test]
+fn protobuf_numbers_lead_through_embedded_messages() {
+    let volume = by_name("io.k8s.api.core.v1.Volume").expect("volumes");
+    let secret = volume.field("secret").expect("a volume source");
+    assert_eq!((secret.through, secret.tag), ([2, 0], 6));
+    let name = volume.field("name").expect("a name");
+    assert_eq!((name.through, name.tag), ([0, 0], 1));
+    let rule = by_name("io.k8s.api.admissionregistration.v1.NamedRuleWithOperations").expect("rules");
+    assert_eq!(rule.field("apiGroups").map(|f| (f.through, f.tag)), Some(([2, 2], 1)));
+    assert_eq!(
+        by_gvk("", "v1", "Pod").and_then(|t| t.field("kind")).map(|f| f.tag),
+        Some(0)
+    );
+}
+
+#[test]
+fn the_table_stays_small() {
+    let rows: usize = types().iter().map(|t| t.fields.len()).sum();
+    assert!(
+        rows * size_of::<Field>() + size_of_val(types()) < 512 * 1024,
+        "{} rows of {}",
+        rows,
+        size_of::<Field>()
+    );
+}

@@ -152,6 +152,18 @@ fn schemas_inside_definitions_are_walked() {
     assert_eq!(*schema.get("additionalProperties"), Value::Bool(false));
 }
 
+#[test]
+fn a_part_is_told_with_its_path_and_errs_without() {
+    let meta = crate::api::by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("metadata");
+    let findings = normalize_under("metadata", meta, &mut json!({"bogus": 1}));
+    assert_eq!(findings, Ok(vec![r#"unknown field "metadata.bogus""#.to_owned()]));
+    let error = normalize_under("metadata", meta, &mut json!({"labels": {"a": 1}})).map_err(|e| e.0);
+    assert_eq!(
+        error,
+        Err("json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string".to_owned())
+    );
+}
+
 fn tree() -> impl Strategy<Value = Value> {
     let key = prop::sample::select(vec![
         "metadata",

@@ -32,6 +32,12 @@ pub struct Corrections {
     pub unions: BTreeMap<String, String>,
     /// Versions of the core group in which a definition stands at the root of documents.
     pub kinds: BTreeMap<String, String>,
+    /// Definitions added by hand; group and version of those that stand at the root of documents.
+    pub defines: BTreeMap<String, Option<(String, String)>>,
+    /// Protobuf field numbers.
+    pub tags: BTreeMap<String, u8>,
+    /// Embedded messages: definition, then number and message.
+    pub inline: Vec<(String, (u8, String))>,
     /// The values a field, or its elements, may have.
     pub enums: BTreeMap<String, Vec<String>>,
     pub fields: BTreeMap<String, Added>,
@@ -86,6 +92,22 @@ impl Corrections {
                 }
                 "atomic" => drop(out.atomic.insert(owned())),
                 "mapping" => drop(out.mapping.insert(owned(), args == "atomic")),
+                "define" => {
+                    let root = args.split_once(' ').map(|(g, v)| (g.to_owned(), v.to_owned()));
+                    out.defines.insert(owned(), root);
+                }
+                "tags" => {
+                    let message = name.trim_end_matches(':');
+                    out.tags.extend(args.split(' ').map(|pair| {
+                        let (field, tag) = pair.split_once('=').expect("field=number");
+                        (format!("{message}.{field}"), tag.parse().expect("a number"))
+                    }));
+                }
+                "inline" => {
+                    let (tag, message) = args.split_once(' ').expect("number and message");
+                    out.inline
+                        .push((owned(), (tag.parse().expect("a number"), message.to_owned())));
+                }
                 "kind" => drop(out.kinds.insert(owned(), args.to_owned())),
                 "union" => drop(out.unions.insert(owned(), args.to_owned())),
                 "enum" => {

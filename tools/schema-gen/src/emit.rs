@@ -46,7 +46,11 @@ pub fn table(defs: &BTreeMap<String, Def>) -> String {
             } else {
                 flags.join("|")
             };
-            let _ = write!(out, "\n  f({name:?}, {}, {flags})", rust_type(&f.ty, &index));
+            let tag = f.wire.as_ref().map_or(0, |w| w.tag);
+            let _ = write!(out, "\n  f({name:?}, {}, {flags}, {tag})", rust_type(&f.ty, &index));
+            if let Some([outer, inner @ ..]) = f.wire.as_ref().map(|w| w.through.as_slice()) {
+                let _ = write!(out, ".through([{outer}, {}])", inner.first().copied().unwrap_or(0));
+            }
             match &f.list {
                 Some(List::Map(keys)) => drop(write!(out, ".list(Keys(&{keys:?}))")),
                 Some(List::Set) => out.push_str(".list(Set)"),

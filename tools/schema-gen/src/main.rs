@@ -7,17 +7,17 @@ mod corrections;
 mod emit;
 mod model;
 mod source;
+mod tags;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let (sources, paths) = source::read(&source::locate());
-    let facts = corrections::Corrections::parse(include_str!("../corrections.txt"));
-    let defs = model::build(&sources, &paths, &facts);
+    let defs = definitions(include_str!("../corrections.txt"));
     let (table, text) = (emit::table(&defs), emit::descriptions(&defs));
     let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/api");
     let (table_file, text_file) = (api.join("table.rs"), api.join("descriptions.bin"));
@@ -38,4 +38,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Everything the crates and these corrections say.
+fn definitions(corrections: &str) -> BTreeMap<String, model::Def> {
+    let facts = corrections::Corrections::parse(corrections);
+    let (sources, paths) = source::read(&source::locate("k8s-openapi").join("v1_36"));
+    let tags = tags::Tags::read(&source::locate("k8s-pb"), &facts);
+    model::build(&sources, &paths, &facts, &tags)
 }

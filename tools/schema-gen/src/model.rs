@@ -2,6 +2,7 @@
 
 use crate::corrections::{Corrections, List};
 use crate::source::{Merge, Node, Source};
+use crate::tags::{Tags, Wire};
 use std::collections::BTreeMap;
 
 /// The type of a field, a list element or a map value.
@@ -28,6 +29,8 @@ pub struct Field {
     pub patch: (String, Option<String>),
     pub default: Option<String>,
     pub values: Vec<String>,
+    /// Its place in protobuf, where it has one.
+    pub wire: Option<Wire>,
     pub description: String,
 }
 
@@ -177,6 +180,7 @@ fn field(row: Row<'_>, c: &Corrections) -> Field {
         mapping: c.mapping.get(&key).copied(),
         patch,
         default: c.defaults.get(&key).cloned(),
+        wire: None,
         values: c.enums.get(&key).cloned().unwrap_or_default(),
         description: row.description,
         ty: row.ty,
@@ -184,7 +188,12 @@ fn field(row: Row<'_>, c: &Corrections) -> Field {
 }
 
 /// Builds every definition.
-pub fn build(sources: &[Source], paths: &BTreeMap<String, String>, c: &Corrections) -> BTreeMap<String, Def> {
+pub fn build(
+    sources: &[Source],
+    paths: &BTreeMap<String, String>,
+    c: &Corrections,
+    tags: &Tags,
+) -> BTreeMap<String, Def> {
     // Keys of map lists are Rust names of the element's fields.
     let json_name = |element: &Ty, rust: &str| -> String {
         let Ty::Struct(name) = element else {
@@ -252,6 +261,11 @@ pub fn build(sources: &[Source], paths: &BTreeMap<String, String>, c: &Correctio
         }
         defs.insert(source.name.clone(), out);
     }
+    for (name, root) in &c.defines {
+        let kind = name.rsplit('.').next().unwrap_or_default().to_owned();
+        let gvks = root.iter().map(|(g, v)| (g.clone(), v.clone(), kind.clone())).collect();
+        defs.insert(format!("{PREFIX}{name}"), Def { gvks, ..Def::default() });
+    }
     for (key, added) in &c.fields {
         let (def, name) = key.rsplit_once('.').expect("definition.field");
         let def = format!("{PREFIX}{def}");
@@ -278,6 +292,11 @@ pub fn build(sources: &[Source], paths: &BTreeMap<String, String>, c: &Correctio
             .expect("the definition exists")
             .fields
             .insert(name.to_owned(), f);
+    }
+    for (name, def) in &mut defs {
+        for (field_name, f) in &mut def.fields {
+            f.wire = tags.find(short(name), field_name, c);
+        }
     }
     check(&defs, c);
     defs

@@ -51,8 +51,8 @@ pub struct Source {
     pub rust_names: BTreeMap<String, String>,
 }
 
-/// Where cargo has unpacked k8s-openapi.
-pub fn locate() -> PathBuf {
+/// Where cargo has unpacked a crate.
+pub fn locate(krate: &str) -> PathBuf {
     let out = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .args(["metadata", "--format-version", "1", "--locked", "--manifest-path"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
@@ -68,14 +68,14 @@ pub fn locate() -> PathBuf {
         .as_array()
         .expect("packages")
         .iter()
-        .find(|p| p["name"] == "k8s-openapi");
+        .find(|p| p["name"] == krate);
     let manifest = package
         .and_then(|p| p["manifest_path"].as_str())
-        .expect("k8s-openapi is a dependency");
+        .expect("the crate is a dependency");
     Path::new(manifest)
         .parent()
         .expect("a manifest has a directory")
-        .join("src/v1_36")
+        .join("src")
 }
 
 /// Every definition under `root`, and the definition name of each Rust path.

@@ -1,0 +1,85 @@
+//! Protobuf field numbers, from k8s-pb's `#[prost(…)]` attributes and the corrections.
+
+use crate::corrections::Corrections;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Field numbers by message and field. Both are looked up by letters and digits alone, without case, because the crate
+/// spells names its own way.
+pub struct Tags {
+    messages: BTreeMap<String, BTreeMap<String, u8>>,
+}
+
+/// A field's number, and those of the embedded messages it stands in, outermost first.
+pub struct Wire {
+    pub tag: u8,
+    pub through: Vec<u8>,
+}
+
+fn key(name: &str) -> String {
+    name.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect::<String>()
+        .to_ascii_lowercase()
+}
+
+impl Tags {
+    /// Reads every message under `root`, the crate's `src`.
+    pub fn read(root: &Path, corrections: &Corrections) -> Self {
+        let mut messages: BTreeMap<String, BTreeMap<String, u8>> = BTreeMap::new();
+        let mut dirs = vec![(root.to_owned(), String::new())];
+        while let Some((dir, module)) = dirs.pop() {
+            for entry in std::fs::read_dir(&dir).expect("the crate's sources are readable") {
+                let entry = entry.expect("a directory entry");
+                let path = entry.path();
+                if path.is_dir() {
+                    dirs.push((path, format!("{module}{}", entry.file_name().to_string_lossy())));
+                } else if path.file_name().is_some_and(|n| n == "mod.rs") {
+                    let text = std::fs::read_to_string(&path).expect("a source file");
+                    read_module(&module, &text, &mut messages);
+                }
+            }
+        }
+        for (field, tag) in &corrections.tags {
+            let (message, field) = field.rsplit_once('.').expect("message.field");
+            messages.entry(key(message)).or_default().insert(key(field), *tag);
+        }
+        Self { messages }
+    }
+
+    /// The number of a field of a definition (without `io.k8s.`), where it has a message.
+    pub fn find(&self, definition: &str, field: &str, corrections: &Corrections) -> Option<Wire> {
+        if let Some(tag) = self.messages.get(&key(definition)).and_then(|m| m.get(&key(field))) {
+            return Some(Wire {
+                tag: *tag,
+                through: Vec::new(),
+            });
+        }
+        let embedded = corrections.inline.iter().filter(|(d, _)| d == definition);
+        embedded
+            .flat_map(|(_, (tag, message))| self.find(message, field, corrections).map(|w| (*tag, w)))
+            .next()
+            .map(|(tag, mut wire)| {
+                wire.through.insert(0, tag);
+                wire
+            })
+    }
+}
+
+fn read_module(module: &str, text: &str, messages: &mut BTreeMap<String, BTreeMap<String, u8>>) {
+    let (mut message, mut tag) = (String::new(), None);
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("pub struct ") {
+            message = key(&format!("{module}{}", name.trim_end_matches([' ', '{', '}'])));
+            messages.entry(message.clone()).or_default();
+        } else if line.starts_with("#[prost(") {
+            tag = line
+                .split_once("tag = \"")
+                .and_then(|(_, rest)| rest.split('"').next()?.parse().ok());
+        } else if let (Some(number), Some(field)) = (tag, line.strip_prefix("pub ")) {
+            let name = field.split(':').next().unwrap_or_default().trim_start_matches("r#");
+            messages.entry(message.clone()).or_default().insert(key(name), number);
+            tag = None;
+        }
+    }
+}
