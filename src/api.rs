@@ -4,8 +4,10 @@
 //! The table is generated (`tools/schema-gen`) and committed; it is read-only memory, searched by halving. What is
 //! derived from it lives below: decoding of requests ([`decode`]) and OpenAPI documents ([`openapi`]).
 
+pub mod apply_schema;
 pub mod decode;
 pub mod openapi;
+pub mod patch_schema;
 #[rustfmt::skip]
 mod table;
 

@@ -2,6 +2,7 @@
 //!
 //! No I/O and no async, so that every parser here can be fuzzed whole. No other room is visible from here.
 
+pub mod apply;
 pub mod codec;
 pub mod field;
 pub mod gvk;
