@@ -15,6 +15,16 @@ pub mod serving;
 // ── what every room passes on ──
 /// What is known about a request; handlers, bodies, identities.
 pub mod request;
+/// The generic API server: filter chain, director, container, mux, delegation, health, lifecycle.
+pub mod server;
+
+// ── the rooms the filters call, in filter order ──
+/// Who calls.
+pub mod authn;
+/// Whether they may.
+pub mod authz;
+/// How much may run at once.
+pub mod flowcontrol;
 
 // ── verb → admission → registry → storage ──
 /// What may change or refuse a write.
@@ -29,3 +39,7 @@ pub mod storage;
 pub mod api;
 /// The object tree, codecs, selectors, patches, statuses: no I/O, no async.
 pub mod apimachinery;
+/// Owned task groups, one-shot signals, work queues.
+pub mod tasks;
+/// The metric registry, with upstream's names.
+pub mod telemetry;
