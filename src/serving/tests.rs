@@ -367,6 +367,56 @@ async fn a_peer_that_reads_nothing_is_cut() {
 }
 
 #[tokio::test]
+async fn a_peer_that_opens_no_window_is_cut() {
+    let fixture = Fixture::new();
+    let limits = Limits {
+        write_stall: Duration::from_millis(80),
+        ..Limits::default()
+    };
+    let server = fixture.serve(
+        limits,
+        answer_with(|_| {
+            let chunk =
+                || Ok::<_, std::convert::Infallible>(http_body::Frame::data(bytes::Bytes::from(vec![0; 1 << 14])));
+            let endless = futures_util::stream::repeat_with(chunk);
+            Response::new(Body::stream(http_body_util::StreamBody::new(endless)))
+        }),
+    );
+    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    let (mut sender, connection) = support::http2(tls).await;
+    let _unread = sender.send_request(support::request("/")).await.unwrap();
+    assert_eq!(server.handle.drain(Duration::from_secs(20)).await, Drained::Clean);
+    drop(connection);
+}
+
+#[tokio::test]
+async fn a_slow_download_is_not_idle() {
+    let fixture = Fixture::new();
+    let length = 256 << 10;
+    let server = fixture.serve(
+        short(),
+        answer_with(move |_| Response::new(Body::full(vec![0; length]))),
+    );
+    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+        .initial_stream_window_size(16 << 10)
+        .handshake::<_, http_body_util::Empty<bytes::Bytes>>(hyper_util::rt::TokioIo::new(tls))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let mut body = sender.send_request(support::request("/")).await.unwrap().into_body();
+    let (begun, mut got) = (std::time::Instant::now(), 0);
+    while let Some(frame) = http_body_util::BodyExt::frame(&mut body).await {
+        got += frame.unwrap().into_data().unwrap().len();
+        // The client's own slowness, not a wait for something.
+        tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+    assert_eq!(got, length);
+    assert!(begun.elapsed() > short().idle + short().close_grace);
+    drop(connection);
+}
+
+#[tokio::test]
 async fn connection_close_of_an_http2_answer_becomes_goaway() {
     let fixture = Fixture::new();
     let server = fixture.serve(

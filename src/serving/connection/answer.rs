@@ -50,10 +50,7 @@ impl Answerer {
             }
             response.headers_mut().remove(CONNECTION);
         }
-        response.map(|body| Counted {
-            body,
-            _in_flight: in_flight,
-        })
+        response.map(|body| Counted::new(body, in_flight))
     }
 }
 
@@ -73,10 +70,7 @@ fn malformed<B>(request: &Request<B>) -> Option<&'static str> {
 }
 
 fn bad_request(why: &'static str, version: Version, in_flight: InFlight) -> Response<Counted> {
-    let mut response = Response::new(Counted {
-        body: Body::from(why),
-        _in_flight: in_flight,
-    });
+    let mut response = Response::new(Counted::new(Body::from(why), in_flight));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -89,7 +83,31 @@ fn bad_request(why: &'static str, version: Version, in_flight: InFlight) -> Resp
 /// An answer's body; the request is in flight until it is dropped.
 pub(super) struct Counted {
     body: Body,
-    _in_flight: InFlight,
+    in_flight: InFlight,
+    /// It gave bytes and has not been asked since.
+    held: bool,
+}
+
+impl Counted {
+    fn new(body: Body, in_flight: InFlight) -> Self {
+        Self {
+            body,
+            in_flight,
+            held: false,
+        }
+    }
+
+    fn release(&mut self) {
+        if std::mem::take(&mut self.held) {
+            self.in_flight.activity().released();
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.release();
+    }
 }
 
 impl http_body::Body for Counted {
@@ -97,7 +115,13 @@ impl http_body::Body for Counted {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        self.release();
+        let poll = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(poll, Poll::Ready(Some(Ok(_)))) {
+            self.held = true;
+            self.in_flight.activity().held();
+        }
+        poll
     }
 
     fn is_end_stream(&self) -> bool {
