@@ -301,6 +301,122 @@ async fn header_limits_are_answered_not_ignored() {
 }
 
 #[tokio::test]
+async fn what_go_refuses_before_a_handler_is_refused() {
+    let fixture = Fixture::new();
+    let server = fixture.serve(Limits::default(), answer_with(|_| Response::new(Body::full("handled"))));
+    for (head, expect) in [
+        ("GET /a%2Fb HTTP/1.1\r\nHost: x\r\n\r\n", None),
+        ("GET /a?b=%zz HTTP/1.1\r\nHost: x\r\n\r\n", None),
+        ("GET /a%zz HTTP/1.1\r\nHost: x\r\n\r\n", Some("\r\n\r\n400 Bad Request")),
+        ("GET /a%2 HTTP/1.1\r\nHost: x\r\n\r\n", Some("\r\n\r\n400 Bad Request")),
+        ("GET / HTTP/1.1\r\n\r\n", Some("missing required Host header")),
+        ("GET / HTTP/1.0\r\n\r\n", None),
+    ] {
+        let mut tls = fixture
+            .connect(&server, "localhost", &["http/1.1"], None)
+            .await
+            .unwrap();
+        tls.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = vec![0; 512];
+        let n = tls.read(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer[..n]);
+        match expect {
+            None => assert!(answer.ends_with("handled"), "{head:?}: {answer}"),
+            Some(end) => {
+                assert!(
+                    answer.starts_with("HTTP/1.1 400 ") && answer.ends_with(end),
+                    "{head:?}: {answer}"
+                );
+                assert!(is_closed(&mut tls).await);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_takes_its_request_along() {
+    let fixture = Fixture::new();
+    let (handler, gate) = support::answer_at_gate();
+    let server = fixture.serve(Limits::default(), handler);
+    for (n, alpn) in ["http/1.1", "h2"].into_iter().enumerate() {
+        let tls = fixture.connect(&server, "localhost", &[alpn], None).await.unwrap();
+        let request = tokio::spawn(support::get(tls, "/"));
+        gate.entered(n + 1).await;
+        assert_eq!(gate.waiting(), 1);
+        request.abort();
+        gate.none_waiting().await;
+    }
+    assert_eq!(server.handle.drain(Duration::from_secs(5)).await, Drained::Clean);
+}
+
+#[tokio::test]
+async fn a_peer_that_reads_nothing_is_cut() {
+    let fixture = Fixture::new();
+    let limits = Limits {
+        write_stall: Duration::from_millis(80),
+        ..Limits::default()
+    };
+    let server = fixture.serve(limits, answer_with(|_| Response::new(Body::full(vec![0; 64 << 20]))));
+    let mut deaf = fixture
+        .connect(&server, "localhost", &["http/1.1"], None)
+        .await
+        .unwrap();
+    deaf.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    deaf.read_u8().await.unwrap();
+    assert_eq!(server.handle.drain(Duration::from_secs(20)).await, Drained::Clean);
+}
+
+#[tokio::test]
+async fn a_peer_that_opens_no_window_is_cut() {
+    let fixture = Fixture::new();
+    let limits = Limits {
+        write_stall: Duration::from_millis(80),
+        ..Limits::default()
+    };
+    let server = fixture.serve(
+        limits,
+        answer_with(|_| {
+            let chunk =
+                || Ok::<_, std::convert::Infallible>(http_body::Frame::data(bytes::Bytes::from(vec![0; 1 << 14])));
+            let endless = futures_util::stream::repeat_with(chunk);
+            Response::new(Body::stream(http_body_util::StreamBody::new(endless)))
+        }),
+    );
+    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    let (mut sender, connection) = support::http2(tls).await;
+    let _unread = sender.send_request(support::request("/")).await.unwrap();
+    assert_eq!(server.handle.drain(Duration::from_secs(20)).await, Drained::Clean);
+    drop(connection);
+}
+
+#[tokio::test]
+async fn a_slow_download_is_not_idle() {
+    let fixture = Fixture::new();
+    let length = 256 << 10;
+    let server = fixture.serve(
+        short(),
+        answer_with(move |_| Response::new(Body::full(vec![0; length]))),
+    );
+    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+        .initial_stream_window_size(16 << 10)
+        .handshake::<_, http_body_util::Empty<bytes::Bytes>>(hyper_util::rt::TokioIo::new(tls))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let mut body = sender.send_request(support::request("/")).await.unwrap().into_body();
+    let (begun, mut got) = (std::time::Instant::now(), 0);
+    while let Some(frame) = http_body_util::BodyExt::frame(&mut body).await {
+        got += frame.unwrap().into_data().unwrap().len();
+        // The client's own slowness, not a wait for something.
+        tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+    assert_eq!(got, length);
+    assert!(begun.elapsed() > short().idle + short().close_grace);
+    drop(connection);
+}
+
+#[tokio::test]
 async fn connection_close_of_an_http2_answer_becomes_goaway() {
     let fixture = Fixture::new();
     let server = fixture.serve(
