@@ -17,11 +17,11 @@ pub mod certs;
 mod connection;
 pub mod limits;
 pub mod listener;
-pub mod peer;
 mod registry;
 pub mod server;
 pub mod tls;
 
+pub use crate::request::peer;
 pub use certs::{CaPool, CertError, DynamicCa, DynamicKeyPair, KeyPairData, Reload, watch_files};
 pub use limits::Limits;
 pub use listener::{BindError, Listener};

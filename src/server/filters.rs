@@ -21,6 +21,7 @@ pub mod warnings;
 pub use instrument::labels;
 
 use crate::request::{Request, RequestInfo};
+use http::header::{Entry, HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
 
 /// The request info. The builder of the chain has made sure that the filter that leaves it stands outside.
@@ -37,4 +38,18 @@ fn exempt_from_shutdown(req: &Request, info: &RequestInfo) -> bool {
             .headers()
             .get(http::header::USER_AGENT)
             .is_some_and(|ua| ua.as_bytes().starts_with(b"kube-apiserver/"))
+}
+
+/// Sets a header in front of values that are there already.
+fn put_first(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+    match headers.entry(name) {
+        Entry::Vacant(v) => drop(v.insert(value)),
+        Entry::Occupied(mut o) => {
+            let theirs: Vec<HeaderValue> = o.iter().cloned().collect();
+            o.insert(value);
+            for v in theirs {
+                o.append(v);
+            }
+        }
+    }
 }

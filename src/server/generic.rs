@@ -141,7 +141,7 @@ impl GenericServer {
             delegate: self.delegate.clone(),
         });
         let grace_until = (!livez_grace.is_zero()).then(|| Instant::now() + livez_grace);
-        let mut installed = health::routes(&all.health_checks, &telemetry, grace_until);
+        let mut installed = health::routes(&all.health_checks, &telemetry, grace_until, &lifecycle.has_been_ready);
         let exact = |path: &str, listed, handler| Registration {
             path: path.to_owned(),
             prefix: false,
