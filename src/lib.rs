@@ -29,6 +29,8 @@ pub mod flowcontrol;
 // ── verb → admission → registry → storage ──
 /// What may change or refuse a write.
 pub mod admission;
+/// REST verbs, discovery and OpenAPI over rows.
+pub mod endpoints;
 /// The generic store: one path for every kind.
 pub mod registry;
 /// Where objects live: one trait, an object is its bytes.
