@@ -1,0 +1,74 @@
+//! The built binary: what it prints and how it ends.
+
+#![allow(clippy::unwrap_used)] // the lint's exception for tests does not see helpers beside them
+use std::process::{Command, Output};
+
+fn torana(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_torana")).args(args).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn what_is_asked_for_is_printed_and_ends_well() {
+    for args in [
+        &["version"][..],
+        &["version", "-o", "json"],
+        &["--help"],
+        &["serve", "--help"],
+        &["serve", "--version"],
+        &[],
+    ] {
+        let output = torana(args);
+        assert!(
+            output.status.success() && !output.stdout.is_empty(),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn a_mistake_is_one_line_and_exit_code_two() {
+    for (args, part) in [
+        (&["serve", "--secure-prt=1"][..], "did you mean --secure-port"),
+        (
+            &["serve", "--etcd-servers=https://127.0.0.1:2379"],
+            "--etcd-servers is refused",
+        ),
+        (&["serve", "--client-ca-file=/nowhere/ca.crt"], "/nowhere/ca.crt"),
+        (&["sevre"], "serve"),
+    ] {
+        let output = torana(args);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.starts_with("torana: ") && text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_taken_port_or_an_unwritable_directory_is_one_line_and_exit_code_one() {
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = format!("--data-dir={}", tmp.path().display());
+    let file = tmp.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let not_a_dir = format!("--data-dir={}/data", file.display());
+    for (args, part) in [
+        (["serve", "--bind-address=127.0.0.1", &port, &dir], "--secure-port"),
+        (
+            ["serve", "--bind-address=127.0.0.1", "--secure-port=0", &not_a_dir],
+            "--data-dir",
+        ),
+    ] {
+        let output = torana(&args);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains(part), "{text}");
+    }
+}
