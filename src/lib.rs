@@ -3,6 +3,8 @@
 //! Modules are declared in the order a request meets them: this list is the table of contents and the data flow.
 
 // ── starting up ──
+/// The composition root: three chained servers, one port.
+pub mod app;
 /// The command line: flags, options, and what becomes of each.
 pub mod cli;
 /// The certificates and keys a server without any is given on its first start.
