@@ -2,6 +2,7 @@
 //! refused requests, unknown paths and proxied answers are not in `apiserver_request_total`.
 
 use super::hold;
+use crate::request::info::first_value;
 use crate::request::{
     Authorized, FromBackend, ReceivedAt, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
 };
@@ -27,7 +28,14 @@ impl Instrument {
         let received = req.extensions().get::<ReceivedAt>().copied();
         let apply = req.method() == Method::PATCH
             && (req.headers().get(CONTENT_TYPE)).is_some_and(|c| c.as_bytes().starts_with(b"application/apply-patch"));
-        let labels = labels(&info, apply);
+        let mut labels = labels(&info, apply);
+        if req
+            .uri()
+            .query()
+            .is_some_and(|q| first_value(q, "dryRun").as_deref() == Some("All"))
+        {
+            labels.dry_run = "All";
+        }
         let requests = &self.telemetry.requests;
         let running = info
             .is_long_running()
