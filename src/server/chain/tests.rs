@@ -242,6 +242,42 @@ async fn watches_get_to_know_when_to_end() {
 }
 
 #[tokio::test]
+async fn a_backends_headers_stand_behind_ours_and_an_upgrades_stand_alone() {
+    use crate::request::FromBackend;
+    let answer = |from: Option<FromBackend>| {
+        move |_: &Request| {
+            let mut r = Response::default();
+            r.headers_mut().insert("cache-control", "public".parse().unwrap());
+            r.headers_mut().insert("audit-id", "theirs".parse().unwrap());
+            if let Some(from) = from {
+                r.extensions_mut().insert(from);
+            }
+            r
+        }
+    };
+    for (from, cache, ids) in [
+        (None, &["public"][..], &["ours", "theirs"][..]),
+        (
+            Some(FromBackend::Proxied),
+            &["no-cache, private", "public"],
+            &["ours", "theirs"],
+        ),
+        (Some(FromBackend::Verbatim), &["public"], &["theirs"]),
+    ] {
+        let c = config();
+        let telemetry = c.telemetry.clone();
+        let s = server(c, answer(from));
+        let (_, headers, _) = send(&s, get("/test").header("audit-id", "ours")).await;
+        assert_eq!(headers.get_all("cache-control").iter().collect::<Vec<_>>(), cache);
+        assert_eq!(headers.get_all("audit-id").iter().collect::<Vec<_>>(), ids);
+        let counted = String::from_utf8(telemetry.text())
+            .unwrap()
+            .contains("apiserver_request_total{");
+        assert_eq!(counted, from.is_none());
+    }
+}
+
+#[tokio::test]
 async fn warnings_become_headers() {
     let s = server(config(), |req| {
         let w = req.extensions().get::<Warnings>().unwrap();

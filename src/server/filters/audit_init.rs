@@ -62,8 +62,7 @@ impl Handler for AuditInit {
         };
         req.extensions_mut().insert(AuditId(id));
         let mut response = self.inner.handle(req).await;
-        // A backend's own Audit-Id stays, behind ours, as upstream's proxy adds headers to those that are set.
-        super::put_first(response.headers_mut(), AUDIT_ID, header);
+        super::set_beside_backend(&mut response, AUDIT_ID, header);
         response
     }
 }

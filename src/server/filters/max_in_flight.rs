@@ -57,10 +57,8 @@ impl Handler for Limited {
             self.limited(req, &info).await
         };
         if let Some(flow) = flow {
-            // A backend's own values stay, behind ours, as upstream's proxy adds headers to those that are set.
-            for (name, ours) in [(FLOW_SCHEMA, flow.schema_uid), (PRIORITY_LEVEL, flow.level_uid)] {
-                super::put_first(response.headers_mut(), name, ours);
-            }
+            super::set_beside_backend(&mut response, FLOW_SCHEMA, flow.schema_uid);
+            super::set_beside_backend(&mut response, PRIORITY_LEVEL, flow.level_uid);
         }
         response
     }
@@ -73,7 +71,7 @@ impl Limited {
             .get::<Authenticated>()
             .is_some_and(|a| a.user().in_group(MASTERS));
         let Some(permit) = self.limits.enter(Kind::of(&info.verb), privileged) else {
-            let labels = instrument::labels(req.method(), info, false);
+            let labels = instrument::labels(info, false);
             self.telemetry.requests.terminated(&labels, 429);
             let mut r = respond::error_text(
                 StatusCode::TOO_MANY_REQUESTS,
