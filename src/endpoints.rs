@@ -16,3 +16,6 @@ mod route;
 mod verbs;
 
 pub use group_version::ApiGroupVersion;
+
+#[cfg(test)]
+mod tests;

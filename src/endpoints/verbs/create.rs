@@ -134,10 +134,9 @@ pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) 
     }
 }
 
-/// A schema's refusal carries the decoder's bare text, or has its frame already.
+/// A schema's refusal carries the decoder's text, bare or in the frame of a body; the frame is the caller's.
 fn reframe(status: Status, wrap: impl FnOnce(&str) -> Status) -> Status {
-    if status.message.contains(" cannot be handled as a ") {
-        return status;
-    }
-    wrap(&status.message)
+    let framed = status.message.split_once(" cannot be handled as a ");
+    let bare = framed.and_then(|(_, rest)| rest.split_once(": ")).map(|(_, text)| text);
+    wrap(bare.unwrap_or(&status.message))
 }
