@@ -1,0 +1,5 @@
+//! Reading the gateway's own objects from inside: informers over storage.
+
+pub mod informer;
+
+pub use informer::{Change, Informer, InformerHandle};
