@@ -2,9 +2,29 @@
 //!
 //! Modules are declared in the order a request meets them: this list is the table of contents and the data flow.
 
+// ── starting up ──
+/// The command line: flags, options, and what becomes of each.
+pub mod cli;
+/// The certificates and keys a server without any is given on its first start.
+pub mod pki;
+
+// ── accept, TLS ──
+/// The port: connections, TLS, HTTP, peers.
+pub mod serving;
+
 // ── what every room passes on ──
 /// What is known about a request; handlers, bodies, identities.
 pub mod request;
+/// The generic API server: filter chain, director, container, mux, delegation, health, lifecycle.
+pub mod server;
+
+// ── the rooms the filters call, in filter order ──
+/// Who calls.
+pub mod authn;
+/// Whether they may.
+pub mod authz;
+/// How much may run at once.
+pub mod flowcontrol;
 
 // ── the three servers, head of the chain first ──
 /// The aggregator: other API servers behind this one's address.
@@ -20,6 +40,8 @@ pub mod storage;
 pub mod client;
 
 // ── foundations: no room above is visible from here ──
+/// Generated kinds, descriptors and schema fragments.
+pub mod api;
 /// The object tree, codecs, selectors, patches, statuses: no I/O, no async.
 pub mod apimachinery;
 /// Owned task groups, one-shot signals, work queues.

@@ -1,5 +1,6 @@
 //! Facts of a request that filters leave for those inside, each its own type in the request's extensions.
 
+use crate::tasks::Signal;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -38,3 +39,11 @@ impl Warnings {
         std::mem::take(&mut self.0.lock().expect("no code panics while holding this lock"))
     }
 }
+
+/// Left on long-running requests: when it fires, the server is going down and streams should end at the next event border.
+#[derive(Clone, Debug)]
+pub struct Ending(pub Signal);
+
+/// Left on *responses* that upstream does not count in `apiserver_request_total`: unknown paths, proxied answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Uncounted;

@@ -1,0 +1,370 @@
+//! What Go's typed decoder does to a document, done to a tree: unknown fields are found and dropped, types are checked,
+//! scalars take their canonical form, empty values go and always-written ones come, so that the tree is what upstream
+//! would encode again.
+
+mod order;
+mod scalar;
+
+pub use order::in_document_order;
+
+use super::{Emit, Field, Free, SchemaOr, Ty, TypeDef};
+use crate::apimachinery::value::{Map, Value};
+use std::fmt;
+
+/// Most unknown fields reported of one document, as upstream's strict decoder stops there.
+pub const MAX_FINDINGS: usize = 100;
+
+/// Deepest nesting of objects; only JSON schemas nest at all without end.
+const MAX_DEPTH: usize = 2_000;
+
+/// Why a document is none of the expected type: the decoder's text, to be wrapped into a 400.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError(pub String);
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Makes `v` what Go holds after decoding it into `def` and writes back: see the module.
+///
+/// Returns the findings of strict validation (`unknown field "spec.foo"`), keys sorted on each level, at most
+/// [`MAX_FINDINGS`]; duplicate keys are the JSON codec's findings, and [`in_document_order`] sorts both kinds as upstream
+/// reports them. The caller decides by `fieldValidation` what becomes of them.
+///
+/// # Errors
+/// The first value of a wrong type, in the words of `encoding/json`; `v` is then half changed.
+pub fn normalize(def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
+    let mut cx = Cx { findings: Vec::new() };
+    let at = At {
+        parent: None,
+        step: Step::Root,
+        depth: 0,
+    };
+    match def.scalar {
+        Some(ty) => cx.value(ty, v, &at)?,
+        None => cx.object(def, v, &at)?,
+    }
+    Ok(cx.findings)
+}
+
+/// The value Go writes for a value of this type that is not set: `""`, `0`, `false`, `null`, or an object of the
+/// always-written fields.
+pub fn zero(ty: Ty) -> Value {
+    match ty {
+        Ty::String => Value::from(""),
+        Ty::Int32 | Ty::Int64 | Ty::Float | Ty::IntOrString => Value::Int(0),
+        Ty::Bool => Value::Bool(false),
+        Ty::Quantity => Value::from("0"),
+        Ty::Struct(r) => {
+            let fields = r.get().fields.iter().filter(|f| f.always);
+            Value::Object(fields.map(|f| (f.name, unset(f))).collect())
+        }
+        _ => Value::Null,
+    }
+}
+
+/// What an always-written field holds when nothing is set.
+fn unset(f: &Field) -> Value {
+    if f.emit == Emit::Zero { zero(f.ty) } else { Value::Null }
+}
+
+/// The path to where the decoder stands, linked through the call stack: it costs nothing until it is asked for.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    parent: Option<&'a At<'a>>,
+    step: Step<'a>,
+    depth: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Field(&'static TypeDef, &'static Field),
+    Key(&'a str),
+    Index(usize),
+}
+
+impl<'a> At<'a> {
+    fn then<'b>(&'b self, step: Step<'b>) -> At<'b>
+    where
+        'a: 'b,
+    {
+        At {
+            parent: Some(self),
+            step,
+            depth: self.depth + 1,
+        }
+    }
+
+    fn steps(&self) -> Vec<Step<'_>> {
+        let mut out: Vec<Step<'_>> = std::iter::successors(Some(self), |a| a.parent)
+            .map(|a| a.step)
+            .collect();
+        out.reverse();
+        out
+    }
+
+    /// `spec.containers[0].foo`
+    fn path_to(&self, key: &str) -> String {
+        let mut out = String::new();
+        for step in self.steps() {
+            match step {
+                Step::Root => continue,
+                Step::Index(i) => {
+                    out.push_str(&format!("[{i}]"));
+                    continue;
+                }
+                Step::Field(_, f) => dot(&mut out, f.name),
+                Step::Key(k) => dot(&mut out, k),
+            }
+        }
+        dot(&mut out, key);
+        out
+    }
+
+    fn mismatch(&self, what: &str, go_type: &str) -> DecodeError {
+        let (mut owner, mut path) = (None, String::new());
+        for step in self.steps() {
+            if let Step::Field(def, f) = step {
+                owner = Some(def);
+                dot(&mut path, f.name);
+            }
+        }
+        DecodeError(match owner {
+            Some(def) => {
+                format!(
+                    "json: cannot unmarshal {what} into Go struct field {}.{path} of type {go_type}",
+                    def.go_name()
+                )
+            }
+            None => format!("json: cannot unmarshal {what} into Go value of type {go_type}"),
+        })
+    }
+}
+
+fn dot(out: &mut String, name: &str) {
+    if !out.is_empty() {
+        out.push('.');
+    }
+    out.push_str(name);
+}
+
+/// How `encoding/json` calls a value.
+fn kind(v: &Value) -> &'static str {
+    match v {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::Float(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// How Go prints a type.
+fn go_type(ty: Ty) -> String {
+    match ty {
+        Ty::String => "string".into(),
+        Ty::Int32 => "int32".into(),
+        Ty::Int64 => "int64".into(),
+        Ty::Float => "float64".into(),
+        Ty::Bool => "bool".into(),
+        Ty::Bytes => "[]uint8".into(),
+        Ty::Time => "v1.Time".into(),
+        Ty::MicroTime => "v1.MicroTime".into(),
+        Ty::Quantity => "resource.Quantity".into(),
+        Ty::IntOrString => "intstr.IntOrString".into(),
+        Ty::Any(Free::RawExtension) => "runtime.RawExtension".into(),
+        Ty::Any(_) | Ty::SchemaOr(_) => "interface {}".into(),
+        Ty::Struct(r) => {
+            let mut parts = r.get().name.rsplit('.');
+            let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            format!("{package}.{name}")
+        }
+        Ty::List(t) => format!("[]{}", go_type(*t)),
+        Ty::Map(t) => format!("map[string]{}", go_type(*t)),
+    }
+}
+
+struct Cx {
+    findings: Vec<String>,
+}
+
+impl Cx {
+    fn unknown(&mut self, at: &At<'_>, key: &str) {
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(format!("unknown field {:?}", at.path_to(key)));
+        }
+    }
+
+    fn object(&mut self, def: &'static TypeDef, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        let Value::Object(map) = v else {
+            let mut parts = def.name.rsplit('.');
+            let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            return Err(at.mismatch(kind(v), &format!("{package}.{name}")));
+        };
+        if at.depth > MAX_DEPTH {
+            return Err(DecodeError("exceeded max depth".into()));
+        }
+        // Keys and fields are both sorted, so one pass over each finds every pair.
+        let mut fields = def.fields.iter().peekable();
+        let mut missing: Vec<&'static Field> = Vec::new();
+        let mut error = None;
+        map.retain(|key, v| {
+            if error.is_some() {
+                return true;
+            }
+            while let Some(f) = fields.next_if(|f| f.name < key) {
+                if f.always {
+                    missing.push(f);
+                }
+            }
+            let Some(f) = fields.next_if(|f| f.name == key) else {
+                self.unknown(at, key);
+                return false;
+            };
+            match self.field(def, f, v, at) {
+                Ok(keep) => {
+                    if !keep && f.always {
+                        missing.push(f);
+                    }
+                    keep
+                }
+                Err(e) => {
+                    error = Some(e);
+                    true
+                }
+            }
+        });
+        if let Some(e) = error {
+            return Err(e);
+        }
+        missing.extend(fields.filter(|f| f.always));
+        for f in missing {
+            map.insert(f.name, unset(f));
+        }
+        Ok(())
+    }
+
+    /// True where the field stays.
+    fn field(
+        &mut self,
+        def: &'static TypeDef,
+        f: &'static Field,
+        v: &mut Value,
+        at: &At<'_>,
+    ) -> Result<bool, DecodeError> {
+        if v.is_null() {
+            return Ok(false);
+        }
+        self.value(f.ty, v, &at.then(Step::Field(def, f)))?;
+        Ok(match f.emit {
+            Emit::OmitEmpty => !v.is_empty_value(),
+            // Empty lists do not survive the protobuf that objects are stored in.
+            Emit::Null if matches!(v, Value::Array(a) if a.is_empty()) => !stored_as_protobuf(def),
+            _ => true,
+        })
+    }
+
+    fn value(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        let wrong = |v: &Value| Err(at.mismatch(kind(v), &go_type(ty)));
+        match (ty, &mut *v) {
+            (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) | (Ty::Int64, Value::Int(_)) => Ok(()),
+            (Ty::Int32, Value::Int(i)) if i32::try_from(*i).is_ok() => Ok(()),
+            (Ty::Int32 | Ty::Int64, Value::Int(_) | Value::Float(_)) => {
+                let number = crate::apimachinery::codec::json::to_string(v);
+                Err(at.mismatch(&format!("number {number}"), &go_type(ty)))
+            }
+            (Ty::Float, Value::Int(_) | Value::Float(_)) => Ok(()),
+            (Ty::Struct(r), _) => self.object(r.get(), v, at),
+            (Ty::List(t), Value::Array(items)) => {
+                for (i, item) in items.iter_mut().enumerate() {
+                    self.element(*t, item, &at.then(Step::Index(i)))?;
+                }
+                Ok(())
+            }
+            (Ty::Map(t), Value::Object(map)) => {
+                // The common maps (labels, selectors, data) hold strings, where there is nothing to do but look.
+                if *t == Ty::String && map.values().all(|v| matches!(v, Value::String(_))) {
+                    return Ok(());
+                }
+                for (key, item) in map.iter_mut() {
+                    self.element(*t, item, &at.then(Step::Key(key)))?;
+                }
+                Ok(())
+            }
+            (Ty::Bytes, Value::String(s)) => scalar::bytes(s),
+            (Ty::Time, Value::String(s)) => scalar::time(s),
+            (Ty::MicroTime, Value::String(s)) => scalar::micro_time(s),
+            (Ty::Time | Ty::MicroTime, _) => Err(DecodeError(format!(
+                "json: cannot unmarshal {} into Go value of type string",
+                kind(v)
+            ))),
+            (Ty::Quantity, _) => scalar::quantity(v),
+            (Ty::IntOrString, _) => scalar::int_or_string(v),
+            (Ty::Any(Free::Object | Free::FieldsV1), Value::Object(_)) => Ok(()),
+            (Ty::Any(Free::RawExtension | Free::Json | Free::Patch), _) => Ok(()),
+            (Ty::SchemaOr(or), _) => self.schema_or(or, v, at),
+            _ => wrong(v),
+        }
+    }
+
+    fn element(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        if !v.is_null() {
+            return self.value(ty, v, at);
+        }
+        if ty == Ty::Bytes {
+            *v = Value::from("");
+        } else if !matches!(ty, Ty::Any(_)) {
+            *v = zero(ty);
+        }
+        Ok(())
+    }
+
+    fn schema_or(&mut self, or: SchemaOr, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        let schema = super::by_name(SCHEMA).expect("the table has it");
+        match (or, &mut *v) {
+            (_, Value::Object(_)) => self.object(schema, v, at),
+            (SchemaOr::Bool, Value::Bool(_)) => Ok(()),
+            (SchemaOr::Array, Value::Array(items)) => {
+                for (i, item) in items.iter_mut().enumerate() {
+                    self.object(schema, item, &at.then(Step::Index(i)))?;
+                }
+                Ok(())
+            }
+            (SchemaOr::StringArray, Value::Array(items)) => {
+                for (i, item) in items.iter_mut().enumerate() {
+                    self.element(Ty::String, item, &at.then(Step::Index(i)))?;
+                }
+                Ok(())
+            }
+            (SchemaOr::Bool, _) => Err(DecodeError("boolean or JSON schema expected".into())),
+            (SchemaOr::Array, _) => Err(at.mismatch(kind(v), "v1.JSONSchemaProps")),
+            (SchemaOr::StringArray, _) => Err(at.mismatch(kind(v), "v1.JSONSchemaProps")),
+        }
+    }
+}
+
+const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
+/// All are, but two groups that are stored as JSON, and the lists of kinds, which are not stored.
+fn stored_as_protobuf(def: &TypeDef) -> bool {
+    !(def.name.ends_with("List")
+        || def.name.starts_with("io.k8s.apiextensions-apiserver.")
+        || def.name.starts_with("io.k8s.kube-aggregator."))
+}
+
+/// Drops the members of `map` that Go would leave out of a value of this type; for trees built by hand.
+pub fn prune_empty(def: &TypeDef, map: &mut Map) {
+    map.retain(|key, v| match def.field(key) {
+        Some(f) => !(v.is_null() && !f.always || f.emit == Emit::OmitEmpty && v.is_empty_value()),
+        None => false,
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,361 @@
+//! OpenAPI documents of the built-in kinds: the schemas of their definitions, in both dialects upstream serves.
+//!
+//! Nothing here is kept: descriptions are inflated when a document is built and forgotten with the [`Components`].
+
+use super::{Emit, Field, Free, ListType, MapType, PatchStrategy, SchemaOr, Ty, TypeDef, by_name, types};
+use crate::apimachinery::value::{Map, Value};
+use crate::json;
+use std::collections::BTreeSet;
+use std::io::Read as _;
+
+/// All descriptions, deflated: NUL-ended, each definition's own before its fields', in table order.
+static DESCRIPTIONS: &[u8] = include_bytes!("descriptions.bin");
+
+/// Types that stand in every group: their documents name the group version they are served under.
+const EVERYWHERE: [&str; 2] = [
+    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
+];
+
+/// Which OpenAPI the schemas are written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Swagger 2.0: references into `#/definitions/`, no defaults.
+    V2,
+    /// OpenAPI 3.0: references into `#/components/schemas/`, wrapped in `allOf` where something stands beside them.
+    V3,
+}
+
+/// The text of every description, for as long as documents are being built (about a megabyte).
+#[derive(Debug)]
+pub struct Components {
+    text: String,
+    /// Where each definition's descriptions start, in table order.
+    starts: Vec<usize>,
+}
+
+/// The schema of one definition for a v3 document, or `None` where there is no such definition.
+///
+/// Inflates the descriptions each time; building a whole document goes through [`Components`].
+pub fn component(name: &str) -> Option<Value> {
+    Some(Components::load().schema(Dialect::V3, by_name(name)?, &[]))
+}
+
+/// `names` and every definition they refer to, sorted, each once; names without a definition are left out.
+pub fn closure<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'static str> {
+    let mut seen: BTreeSet<&'static str> = BTreeSet::new();
+    let mut open: Vec<&'static TypeDef> = names.into_iter().filter_map(by_name).collect();
+    while let Some(def) = open.pop() {
+        if seen.insert(def.name) {
+            open.extend(
+                def.fields
+                    .iter()
+                    .filter_map(|f| reference(element(f.ty)))
+                    .filter_map(by_name),
+            );
+        }
+    }
+    seen.into_iter().collect()
+}
+
+/// What a list or map holds in the end.
+fn element(ty: Ty) -> Ty {
+    match ty {
+        Ty::List(t) | Ty::Map(t) => element(*t),
+        t => t,
+    }
+}
+
+/// The definition that stands for a type in documents, where it has one.
+fn reference(ty: Ty) -> Option<&'static str> {
+    Some(match ty {
+        Ty::Struct(r) => r.get().name,
+        Ty::Time => "io.k8s.apimachinery.pkg.apis.meta.v1.Time",
+        Ty::MicroTime => "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime",
+        Ty::Quantity => "io.k8s.apimachinery.pkg.api.resource.Quantity",
+        Ty::IntOrString => "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        Ty::Any(Free::RawExtension) => "io.k8s.apimachinery.pkg.runtime.RawExtension",
+        Ty::Any(Free::FieldsV1) => "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
+        Ty::Any(Free::Patch) => "io.k8s.apimachinery.pkg.apis.meta.v1.Patch",
+        Ty::Any(Free::Json) => "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
+        Ty::SchemaOr(SchemaOr::Bool) => {
+            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool"
+        }
+        Ty::SchemaOr(SchemaOr::Array) => {
+            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray"
+        }
+        Ty::SchemaOr(SchemaOr::StringArray) => {
+            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray"
+        }
+        _ => return None,
+    })
+}
+
+impl Components {
+    /// Inflates the descriptions: a few milliseconds, to be done off the paths that wait.
+    pub fn load() -> Self {
+        let mut text = String::new();
+        let read = flate2::read::DeflateDecoder::new(DESCRIPTIONS).read_to_string(&mut text);
+        read.expect("the generator deflated this text");
+        let mut ends = text.bytes().enumerate().filter(|(_, b)| *b == 0).map(|(i, _)| i + 1);
+        let mut starts = Vec::with_capacity(types().len());
+        let mut at = 0;
+        for def in types() {
+            starts.push(at);
+            at = ends
+                .nth(def.fields.len())
+                .expect("the text has one description for each row");
+        }
+        Self { text, starts }
+    }
+
+    /// `{name: schema}` of these definitions.
+    ///
+    /// `group_versions` are those a v3 document is for, or all served ones in v2: `DeleteOptions` and `WatchEvent` are
+    /// said to be kinds of each.
+    pub fn schemas(&self, dialect: Dialect, names: &[&str], group_versions: &[(&str, &str)]) -> Map {
+        let defs = names.iter().filter_map(|n| by_name(n));
+        defs.map(|def| (def.name, self.schema(dialect, def, group_versions)))
+            .collect()
+    }
+
+    /// The schema of one definition; see [`Components::schemas`].
+    pub fn schema(&self, dialect: Dialect, def: &'static TypeDef, group_versions: &[(&str, &str)]) -> Value {
+        let place = types().partition_point(|t| t.name < def.name);
+        let mut texts = self.text[self.starts[place]..].split('\0');
+        let mut out = Map::new();
+        describe(&mut out, texts.next());
+        match def.scalar {
+            Some(ty) => scalar_form(dialect, ty, &mut out),
+            None => drop(out.insert("type", "object")),
+        }
+        let mut properties = Map::new();
+        let mut required: Vec<&str> = Vec::new();
+        for (f, text) in def.fields.iter().zip(texts) {
+            properties.insert(f.name, property(dialect, f, text, def.enumeration(f.name)));
+            if f.required {
+                required.push(f.name);
+            }
+        }
+        if !properties.is_empty() {
+            out.insert("properties", properties);
+        }
+        if !required.is_empty() {
+            out.insert("required", required);
+        }
+        if def.atomic {
+            out.insert("x-kubernetes-map-type", "atomic");
+        }
+        if let Some(union) = def.union {
+            out.insert("x-kubernetes-unions", literal(union));
+        }
+        let gvks = gvks(def, group_versions);
+        if !gvks.is_empty() {
+            out.insert("x-kubernetes-group-version-kind", gvks);
+        }
+        Value::Object(out)
+    }
+}
+
+fn literal(json: &str) -> Value {
+    crate::apimachinery::codec::json::decode(json.as_bytes()).expect("the table holds JSON")
+}
+
+fn describe(out: &mut Map, text: Option<&str>) {
+    if let Some(text) = text.filter(|t| !t.is_empty()) {
+        out.insert("description", text);
+    }
+}
+
+fn gvks(def: &TypeDef, group_versions: &[(&str, &str)]) -> Vec<Value> {
+    let kind = def.go_name();
+    let mut all: BTreeSet<(&str, &str, &str)> = def.gvks.iter().copied().collect();
+    if EVERYWHERE.contains(&def.name) {
+        all.insert(("", "v1", kind));
+        all.extend(group_versions.iter().map(|(g, v)| (*g, *v, kind)));
+    }
+    all.into_iter()
+        .map(|(group, version, kind)| json!({"group": group, "version": version, "kind": kind}))
+        .collect()
+}
+
+/// The schema of a definition that is no object of fields.
+fn scalar_form(dialect: Dialect, ty: Ty, out: &mut Map) {
+    match (ty, dialect) {
+        (Ty::Time | Ty::MicroTime, _) => {
+            out.insert("type", "string");
+            out.insert("format", "date-time");
+        }
+        (Ty::Quantity, Dialect::V2) => drop(out.insert("type", "string")),
+        (Ty::Quantity, Dialect::V3) => drop(out.insert("oneOf", json!([{"type": "string"}, {"type": "number"}]))),
+        (Ty::IntOrString, Dialect::V2) => {
+            out.insert("type", "string");
+            out.insert("format", "int-or-string");
+        }
+        (Ty::IntOrString, Dialect::V3) => {
+            out.insert("oneOf", json!([{"type": "integer"}, {"type": "string"}]));
+            out.insert("format", "int-or-string");
+        }
+        (Ty::Any(Free::Json) | Ty::SchemaOr(_), _) => {}
+        _ => drop(out.insert("type", "object")),
+    }
+}
+
+fn property(dialect: Dialect, f: &Field, text: &str, values: &[&str]) -> Value {
+    let default = match (dialect, f.default) {
+        (Dialect::V2, _) => None,
+        (_, Some(json)) => Some(literal(json)),
+        _ if f.emit == Emit::Zero => element_default(f.ty),
+        _ => None,
+    };
+    let mut out = schema(dialect, f.ty, Some(text), default);
+    if !values.is_empty() {
+        let strings = match f.ty {
+            Ty::List(_) => out.object_entry("items"),
+            Ty::Map(_) => out.object_entry("additionalProperties"),
+            _ => &mut out,
+        };
+        strings.insert("enum", values.to_vec());
+    }
+    match f.list {
+        ListType::None => {}
+        ListType::Atomic => drop(out.insert("x-kubernetes-list-type", "atomic")),
+        ListType::Set => drop(out.insert("x-kubernetes-list-type", "set")),
+        ListType::Map(keys) => {
+            out.insert("x-kubernetes-list-type", "map");
+            out.insert("x-kubernetes-list-map-keys", keys.to_vec());
+        }
+    }
+    if f.map_said {
+        out.insert(
+            "x-kubernetes-map-type",
+            if f.map == MapType::Atomic { "atomic" } else { "granular" },
+        );
+    }
+    let strategy = match f.patch_strategy {
+        PatchStrategy::None => None,
+        PatchStrategy::Merge => Some("merge"),
+        PatchStrategy::RetainKeys => Some("retainKeys"),
+        PatchStrategy::MergeRetainKeys => Some("merge,retainKeys"),
+        PatchStrategy::Replace => Some("replace"),
+    };
+    if let Some(strategy) = strategy {
+        out.insert("x-kubernetes-patch-strategy", strategy);
+    }
+    if let Some(key) = f.merge_key {
+        out.insert("x-kubernetes-patch-merge-key", key);
+    }
+    Value::Object(out)
+}
+
+/// What v3 documents give as the default of a value Go holds by value.
+fn element_default(ty: Ty) -> Option<Value> {
+    match ty {
+        Ty::Struct(_) => Some(Value::object()),
+        Ty::String | Ty::Int32 | Ty::Int64 | Ty::Float | Ty::Bool => Some(super::decode::zero(ty)),
+        _ => None,
+    }
+}
+
+fn schema(dialect: Dialect, ty: Ty, text: Option<&str>, default: Option<Value>) -> Map {
+    let mut out = Map::new();
+    describe(&mut out, text);
+    if let Some(default) = default {
+        out.insert("default", default);
+    }
+    if let Some(name) = reference(ty) {
+        match dialect {
+            Dialect::V2 => drop(out.insert("$ref", format!("#/definitions/{name}"))),
+            Dialect::V3 if out.is_empty() => drop(out.insert("$ref", format!("#/components/schemas/{name}"))),
+            Dialect::V3 => drop(out.insert("allOf", json!([{"$ref": (format!("#/components/schemas/{name}"))}]))),
+        }
+        return out;
+    }
+    let inner = |t: Ty| schema(dialect, t, None, element_default(t).filter(|_| dialect == Dialect::V3));
+    let (kind, format) = match ty {
+        Ty::Int32 => ("integer", "int32"),
+        Ty::Int64 => ("integer", "int64"),
+        Ty::Float => ("number", "double"),
+        Ty::Bool => ("boolean", ""),
+        Ty::Bytes => ("string", "byte"),
+        Ty::List(t) => {
+            out.insert("items", inner(*t));
+            ("array", "")
+        }
+        Ty::Map(t) => {
+            out.insert("additionalProperties", inner(*t));
+            ("object", "")
+        }
+        Ty::Any(_) => ("object", ""),
+        _ => ("string", ""),
+    };
+    out.insert("type", kind);
+    if !format.is_empty() {
+        out.insert("format", format);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_with_siblings_are_wrapped_and_bare_ones_are_not() {
+        let deployment = component("io.k8s.api.apps.v1.DeploymentSpec").expect("a definition");
+        let strategy = deployment.at(&["properties", "strategy"]);
+        assert_eq!(*strategy.get("default"), json!({}));
+        assert_eq!(
+            *strategy.get("allOf"),
+            json!([{"$ref": "#/components/schemas/io.k8s.api.apps.v1.DeploymentStrategy"}])
+        );
+        assert_eq!(strategy.str_at(&["x-kubernetes-patch-strategy"]), "retainKeys");
+        assert!(deployment.at(&["properties", "selector", "default"]).is_null());
+        let limits = component("io.k8s.api.core.v1.ResourceRequirements").expect("a definition");
+        assert_eq!(
+            *limits.at(&["properties", "limits", "additionalProperties"]),
+            json!({"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"})
+        );
+    }
+
+    #[test]
+    fn every_description_stands_at_its_field() {
+        let all = Components::load();
+        let pod = all.schema(Dialect::V3, by_name("io.k8s.api.core.v1.Pod").expect("pods"), &[]);
+        assert!(
+            pod.str_at(&["description"])
+                .starts_with("Pod is a collection of containers")
+        );
+        let last = types().last().expect("some");
+        let schema = all.schema(Dialect::V2, last, &[]);
+        assert_eq!(
+            schema.at(&["properties"]).as_object().map(Map::len),
+            Some(last.fields.len())
+        );
+        assert_eq!(
+            all.text.bytes().filter(|b| *b == 0).count(),
+            types().iter().map(|t| t.fields.len() + 1).sum::<usize>()
+        );
+    }
+
+    #[test]
+    fn closures_reach_everything_and_end_on_recursion() {
+        let names = closure(["io.k8s.api.core.v1.Pod", "io.k8s.nothing"]);
+        assert!(names.contains(&"io.k8s.apimachinery.pkg.api.resource.Quantity"));
+        assert!(names.contains(&"io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"));
+        assert!(names.is_sorted());
+        let crd = closure(["io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"]);
+        assert!(crd.iter().any(|n| n.ends_with("JSONSchemaPropsOrStringArray")));
+    }
+
+    #[test]
+    fn options_are_kinds_of_the_documents_own_group_version() {
+        let all = Components::load();
+        let options = by_name(EVERYWHERE[0]).expect("delete options");
+        let schema = all.schema(Dialect::V3, options, &[("apps", "v1")]);
+        assert_eq!(
+            *schema.get("x-kubernetes-group-version-kind"),
+            json!([{"group": "", "kind": "DeleteOptions", "version": "v1"}, {"group": "apps", "kind": "DeleteOptions", "version": "v1"}])
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! The schema table as strategic merge patch sees it.
+
+use super::{Field, Free, PatchStrategy, Ty, TypeDef};
+use crate::apimachinery::patch::strategic::{FieldPatch, PatchSchema};
+
+/// A type a patch descends through.
+#[derive(Clone, Copy, Debug)]
+pub enum PatchType {
+    /// An object with declared fields.
+    Def(&'static TypeDef),
+    /// Anything else.
+    Ty(Ty),
+}
+
+impl PatchType {
+    fn of(ty: Ty) -> Self {
+        match ty {
+            Ty::Struct(r) => Self::Def(r.get()),
+            // A list is known by its elements.
+            Ty::List(t) => Self::of(*t),
+            other => Self::Ty(other),
+        }
+    }
+}
+
+fn patched(f: &Field) -> FieldPatch<PatchType> {
+    let merge = matches!(f.patch_strategy, PatchStrategy::Merge | PatchStrategy::MergeRetainKeys);
+    FieldPatch {
+        schema: PatchType::of(f.ty),
+        merge,
+        replace: f.patch_strategy == PatchStrategy::Replace,
+        merge_key: f.merge_key,
+    }
+}
+
+impl PatchSchema for PatchType {
+    fn field(self, name: &str) -> Option<FieldPatch<Self>> {
+        let plain = |schema| {
+            Some(FieldPatch {
+                schema,
+                merge: false,
+                replace: false,
+                merge_key: None,
+            })
+        };
+        match self {
+            Self::Def(d) => d.field(name).map(patched),
+            Self::Ty(Ty::Map(t)) => plain(Self::of(*t)),
+            Self::Ty(Ty::Any(Free::Object | Free::Patch)) => plain(self),
+            Self::Ty(_) => None,
+        }
+    }
+
+    fn type_name(self) -> &'static str {
+        match self {
+            Self::Def(d) => d.go_name(),
+            Self::Ty(Ty::Any(Free::RawExtension)) => "RawExtension",
+            Self::Ty(Ty::Any(Free::Json)) => "JSON",
+            Self::Ty(Ty::Any(Free::FieldsV1)) => "FieldsV1",
+            Self::Ty(Ty::SchemaOr(super::SchemaOr::Bool)) => "JSONSchemaPropsOrBool",
+            Self::Ty(Ty::SchemaOr(super::SchemaOr::Array)) => "JSONSchemaPropsOrArray",
+            Self::Ty(_) => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::Value;
+    use crate::apimachinery::patch::strategic;
+    use crate::json;
+
+    fn patch(kind: (&str, &str, &str), mut doc: Value, patch: &str) -> Result<Value, String> {
+        let def = super::super::by_gvk(kind.0, kind.1, kind.2).unwrap();
+        let (patch, _) = strategic::decode(patch.as_bytes()).unwrap();
+        strategic::apply(&mut doc, patch, PatchType::Def(def))
+            .map(|()| doc)
+            .map_err(|e| e.message)
+    }
+
+    #[test]
+    fn containers_merge_by_name_and_their_ports_by_number() {
+        let doc = json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "a", "image": "1", "ports": [{"containerPort": 80, "protocol": "TCP"}]}, {"name": "b", "image": "1"}]}}}});
+        let body = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","image":"2","ports":[{"containerPort":80,"name":"web"},{"containerPort":443}]}]}}}}"#;
+        let got = patch(("apps", "v1", "Deployment"), doc.clone(), body).unwrap();
+        assert_eq!(
+            *got.at(&["spec", "template", "spec", "containers"]),
+            json!([
+            {"name": "a", "image": "2", "ports": [{"containerPort": 80, "protocol": "TCP", "name": "web"}, {"containerPort": 443}]},
+            {"name": "b", "image": "1"}])
+        );
+        let body = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","ports":[{"name":"zzz"}]}]}}}}"#;
+        let e = patch(("apps", "v1", "Deployment"), doc, body).unwrap_err();
+        assert_eq!(
+            e,
+            "map: map[name:zzz] does not contain declared merge key: containerPort"
+        );
+    }
+
+    #[test]
+    fn maps_merge_and_lists_without_a_strategy_are_replaced() {
+        let doc =
+            json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["x/1", "x/2"]}, "rules": [{"verbs": ["get"]}]});
+        let body = r#"{"metadata":{"labels":{"c":"d"},"finalizers":["x/3","x/1"]},"rules":[{"verbs":["list"]}]}"#;
+        let got = patch(("rbac.authorization.k8s.io", "v1", "Role"), doc, body).unwrap();
+        let want = json!({"metadata": {"labels": {"a": "b", "c": "d"}, "finalizers": ["x/3", "x/1", "x/2"]}, "rules": [{"verbs": ["list"]}]});
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn a_selector_with_strategy_replace_is_replaced() {
+        let doc = json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}});
+        let body = r#"{"spec":{"selector":{"matchLabels":{"c":"d"}}}}"#;
+        let got = patch(("policy", "v1", "PodDisruptionBudget"), doc, body).unwrap();
+        assert_eq!(*got.at(&["spec", "selector", "matchLabels"]), json!({"c": "d"}));
+    }
+}

@@ -1,0 +1,509 @@
+//! Sets of paths into an object: a tree of path elements, each level sorted.
+
+use crate::apimachinery::codec::json;
+use crate::apimachinery::field::quote;
+use crate::apimachinery::value::{Map, Str, Value};
+use std::cmp::Ordering;
+use std::fmt::{self, Write};
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PathElement {
+    /// A member of an object: `f:name`.
+    Field(Str),
+    /// The item of a list with these values under its keys, sorted by key: `k:{"name":"x"}`.
+    Key(Vec<(Str, Value)>),
+    /// The item of a set: `v:"x"`.
+    Value(Value),
+    /// The item at a position: `i:0`.
+    Index(i64),
+}
+
+impl Eq for PathElement {}
+
+impl PartialOrd for PathElement {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for PathElement {
+    fn cmp(&self, other: &Self) -> Ordering {
+        use PathElement::{Field, Index, Key, Value as Item};
+        match (self, other) {
+            (Field(a), Field(b)) => a.cmp(b),
+            (Key(a), Key(b)) => {
+                for ((ka, va), (kb, vb)) in a.iter().zip(b) {
+                    let o = ka.cmp(kb).then_with(|| compare_values(va, vb));
+                    if o != Ordering::Equal {
+                        return o;
+                    }
+                }
+                a.len().cmp(&b.len())
+            }
+            (Item(a), Item(b)) => compare_values(a, b),
+            (Index(a), Index(b)) => a.cmp(b),
+            (a, b) => a.class().cmp(&b.class()),
+        }
+    }
+}
+
+/// A total order of JSON values; numbers by magnitude, so that `1` and `1.0` are one key, as upstream has it.
+fn compare_values(a: &Value, b: &Value) -> Ordering {
+    fn class(v: &Value) -> u8 {
+        match v {
+            Value::Int(_) | Value::Float(_) => 0,
+            Value::String(_) => 1,
+            Value::Bool(_) => 2,
+            Value::Array(_) => 3,
+            Value::Object(_) => 4,
+            Value::Null => 5,
+        }
+    }
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Array(a), Value::Array(b)) => {
+            let first = a
+                .iter()
+                .zip(b)
+                .map(|(a, b)| compare_values(a, b))
+                .find(|o| *o != Ordering::Equal);
+            first.unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let first = a
+                .iter()
+                .zip(b.iter())
+                .map(|((ka, va), (kb, vb))| ka.cmp(kb).then_with(|| compare_values(va, vb)))
+                .find(|o| *o != Ordering::Equal);
+            first.unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        (a, b) if class(a) == 0 && class(b) == 0 => a.as_f64().unwrap_or(0.0).total_cmp(&b.as_f64().unwrap_or(0.0)),
+        (a, b) => class(a).cmp(&class(b)),
+    }
+}
+
+impl PathElement {
+    fn class(&self) -> u8 {
+        match self {
+            Self::Field(_) => 0,
+            Self::Key(_) => 1,
+            Self::Value(_) => 2,
+            Self::Index(_) => 3,
+        }
+    }
+
+    /// The key this has in `fieldsV1`.
+    fn encode(&self) -> Str {
+        match self {
+            Self::Field(name) => {
+                let mut s = Str::with_capacity(name.len() + 2);
+                s.push_str("f:");
+                s.push_str(name);
+                s
+            }
+            Self::Key(pairs) => {
+                let mut out = b"k:{".to_vec();
+                for (i, (k, v)) in pairs.iter().enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    json::encode_str(k, &mut out);
+                    out.push(b':');
+                    json::encode(v, &mut out);
+                }
+                out.push(b'}');
+                Str::from_utf8_lossy(&out)
+            }
+            Self::Value(v) => {
+                let mut out = b"v:".to_vec();
+                json::encode(v, &mut out);
+                Str::from_utf8_lossy(&out)
+            }
+            Self::Index(i) => Str::from(format!("i:{i}")),
+        }
+    }
+
+    /// Reads a key of `fieldsV1`. `Ok(None)`: an element of a kind unknown here, which is dropped, as upstream does.
+    fn decode(s: &str) -> Result<Option<Self>, String> {
+        let Some((class, rest)) = s.split_at_checked(2).filter(|(c, _)| c.ends_with(':')) else {
+            return Err(format!("missing colon: {s}"));
+        };
+        Ok(Some(match class {
+            "f:" => Self::Field(Str::new(rest)),
+            "v:" => Self::Value(json::decode(rest.as_bytes())?),
+            "k:" => match json::decode(rest.as_bytes())? {
+                Value::Object(m) => Self::Key(m.into_iter().collect()),
+                _ => return Err(format!("expected object in key: {s}")),
+            },
+            "i:" => Self::Index(rest.parse().map_err(|_| format!("not an index: {s}"))?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl fmt::Display for PathElement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |v: &Value| match v {
+            Value::String(s) => quote(s),
+            v => json::to_string(v),
+        };
+        match self {
+            Self::Field(name) => write!(f, ".{name}"),
+            Self::Key(pairs) => {
+                f.write_char('[')?;
+                for (i, (k, v)) in pairs.iter().enumerate() {
+                    write!(f, "{}{k}={}", if i > 0 { "," } else { "" }, show(v))?;
+                }
+                f.write_char(']')
+            }
+            Self::Value(v) => write!(f, "[={}]", show(v)),
+            Self::Index(i) => write!(f, "[{i}]"),
+        }
+    }
+}
+
+/// A set of paths. A path may be a member and have members below it at once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FieldSet {
+    /// Sorted by element. Invariant: an entry is a member or has children.
+    entries: Vec<Entry>,
+}
+
+/// One element of one level.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The element.
+    pub element: PathElement,
+    /// The path that ends here is in the set.
+    pub member: bool,
+    /// What is in the set below.
+    pub children: FieldSet,
+}
+
+impl FieldSet {
+    /// The empty set.
+    pub const fn new() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    /// A set of paths through objects: `["metadata", "name"]`.
+    pub fn of_fields(paths: &[&[&str]]) -> Self {
+        let mut out = Self::new();
+        for path in paths {
+            out.insert(&path.iter().map(|p| PathElement::Field(Str::new(p))).collect::<Vec<_>>());
+        }
+        out
+    }
+
+    /// True where nothing is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entries of the first level, sorted.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    fn find(&self, e: &PathElement) -> Result<usize, usize> {
+        self.entries.binary_search_by(|x| x.element.cmp(e))
+    }
+
+    /// The entry of an element of the first level.
+    pub fn get(&self, e: &PathElement) -> Option<&Entry> {
+        self.find(e).ok().map(|i| &self.entries[i])
+    }
+
+    /// Adds a path; the empty one is nowhere.
+    pub fn insert(&mut self, path: &[PathElement]) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        let i = match self.find(first) {
+            Ok(i) => i,
+            Err(i) => {
+                self.entries.insert(
+                    i,
+                    Entry {
+                        element: first.clone(),
+                        member: false,
+                        children: Self::new(),
+                    },
+                );
+                i
+            }
+        };
+        if rest.is_empty() {
+            self.entries[i].member = true;
+        } else {
+            self.entries[i].children.insert(rest);
+        }
+    }
+
+    /// True where the path is in the set.
+    pub fn has(&self, path: &[PathElement]) -> bool {
+        match path {
+            [] => false,
+            [last] => self.get(last).is_some_and(|e| e.member),
+            [first, rest @ ..] => self.get(first).is_some_and(|e| e.children.has(rest)),
+        }
+    }
+
+    /// Adds what a walk found below `element`. Cheap where elements come in order.
+    pub(super) fn put(&mut self, element: PathElement, member: bool, children: Self) {
+        if !member && children.is_empty() {
+            return;
+        }
+        if self.entries.last().is_none_or(|l| l.element < element) {
+            self.entries.push(Entry {
+                element,
+                member,
+                children,
+            });
+            return;
+        }
+        match self.find(&element) {
+            Ok(i) => {
+                let e = &mut self.entries[i];
+                e.member |= member;
+                e.children = e.children.union(&children);
+            }
+            Err(i) => self.entries.insert(
+                i,
+                Entry {
+                    element,
+                    member,
+                    children,
+                },
+            ),
+        }
+    }
+
+    /// What is in one of the sets.
+    pub fn union(&self, other: &Self) -> Self {
+        if self.is_empty() {
+            return other.clone();
+        }
+        if other.is_empty() {
+            return self.clone();
+        }
+        self.zip(other, |a, b| match (a, b) {
+            (Some(a), Some(b)) => (a.member || b.member, a.children.union(&b.children)),
+            (Some(x), None) | (None, Some(x)) => (x.member, x.children.clone()),
+            (None, None) => (false, Self::new()),
+        })
+    }
+
+    /// What is in both sets.
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.zip(other, |a, b| match (a, b) {
+            (Some(a), Some(b)) => (a.member && b.member, a.children.intersection(&b.children)),
+            _ => (false, Self::new()),
+        })
+    }
+
+    /// What is in this set and not in the other.
+    pub fn difference(&self, other: &Self) -> Self {
+        if other.is_empty() {
+            return self.clone();
+        }
+        self.zip(other, |a, b| match (a, b) {
+            (Some(a), Some(b)) => (a.member && !b.member, a.children.difference(&b.children)),
+            (Some(a), None) => (a.member, a.children.clone()),
+            _ => (false, Self::new()),
+        })
+    }
+
+    /// What is in this set, but neither in the other nor below a path that is.
+    pub fn recursive_difference(&self, other: &Self) -> Self {
+        if other.is_empty() {
+            return self.clone();
+        }
+        self.zip(other, |a, b| match (a, b) {
+            (Some(_), Some(b)) if b.member => (false, Self::new()),
+            (Some(a), Some(b)) => (a.member, a.children.recursive_difference(&b.children)),
+            (Some(a), None) => (a.member, a.children.clone()),
+            _ => (false, Self::new()),
+        })
+    }
+
+    /// Members without members below them.
+    pub fn leaves(&self) -> Self {
+        let leaf = |e: &Entry| Entry {
+            element: e.element.clone(),
+            member: e.children.is_empty(),
+            children: e.children.leaves(),
+        };
+        Self {
+            entries: self.entries.iter().map(leaf).collect(),
+        }
+    }
+
+    fn zip(&self, other: &Self, f: impl Fn(Option<&Entry>, Option<&Entry>) -> (bool, Self)) -> Self {
+        let mut out = Self::new();
+        let (mut a, mut b) = (self.entries.iter().peekable(), other.entries.iter().peekable());
+        loop {
+            let order = match (a.peek(), b.peek()) {
+                (Some(x), Some(y)) => x.element.cmp(&y.element),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return out,
+            };
+            let x = if order.is_le() { a.next() } else { None };
+            let y = if order.is_ge() { b.next() } else { None };
+            let (member, children) = f(x, y);
+            if (member || !children.is_empty())
+                && let Some(e) = x.or(y)
+            {
+                out.entries.push(Entry {
+                    element: e.element.clone(),
+                    member,
+                    children,
+                });
+            }
+        }
+    }
+
+    /// Calls `f` with each path in order, as it is shown in conflicts: `.spec.containers[name="a"].image`.
+    pub fn for_each(&self, f: &mut impl FnMut(&str)) {
+        self.visit(&mut String::new(), f);
+    }
+
+    fn visit(&self, path: &mut String, f: &mut impl FnMut(&str)) {
+        for e in &self.entries {
+            let len = path.len();
+            path.push_str(&e.element.to_string());
+            if e.member {
+                f(path);
+            }
+            e.children.visit(path, f);
+            path.truncate(len);
+        }
+    }
+
+    /// The object under `fieldsV1`.
+    pub fn encode(&self) -> Value {
+        Value::Object(self.encode_map(false))
+    }
+
+    fn encode_map(&self, member: bool) -> Map {
+        let mut pairs = Vec::with_capacity(self.entries.len() + 1);
+        if member && !self.entries.is_empty() {
+            pairs.push((Str::const_new("."), Value::object()));
+        }
+        for e in &self.entries {
+            pairs.push((e.element.encode(), Value::Object(e.children.encode_map(e.member))));
+        }
+        Map::from_pairs(pairs)
+    }
+
+    /// Reads the object under `fieldsV1`.
+    ///
+    /// # Errors
+    /// What is wrong with a key.
+    pub fn decode(v: &Value) -> Result<Self, String> {
+        Self::decode_level(v).map(|(set, _)| set)
+    }
+
+    fn decode_level(v: &Value) -> Result<(Self, bool), String> {
+        let map = v.as_object().ok_or("expected an object of fields")?;
+        let mut out = Self {
+            entries: Vec::with_capacity(map.len()),
+        };
+        // A path without anything below it is a member without saying so.
+        let mut member = map.is_empty();
+        for (k, v) in map.iter() {
+            if k == "." {
+                member = true;
+                continue;
+            }
+            if let Some(element) = PathElement::decode(k)? {
+                let (children, member) = Self::decode_level(v)?;
+                out.put(element, member, children);
+            }
+        }
+        Ok((out, member))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::json;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_encoding_is_upstreams_and_is_read_back() {
+        let v = json!({"f:metadata": {"f:labels": {".": {}, "f:a.b/c": {}}, "f:finalizers": {"v:\"x/y\"": {}}},
+            "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}, "f:l": {"i:0": {}}}});
+        let s = FieldSet::decode(&v).unwrap();
+        assert_eq!(s.encode(), v);
+        let mut paths = Vec::new();
+        s.for_each(&mut |p| paths.push(p.to_owned()));
+        assert_eq!(
+            paths,
+            [
+                ".metadata.finalizers[=\"x/y\"]",
+                ".metadata.labels",
+                ".metadata.labels.a.b/c",
+                ".spec.l[0]",
+                ".spec.ports[port=80,protocol=\"TCP\"]",
+                ".spec.ports[port=80,protocol=\"TCP\"].port"
+            ]
+        );
+        assert!(FieldSet::decode(&json!({"f": {}})).is_err() && FieldSet::decode(&json!({"k:x": {}})).is_err());
+        assert!(FieldSet::decode(&json!({"z:new": {}})).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_recursive_difference_takes_what_is_below() {
+        let s = FieldSet::of_fields(&[&["status", "phase"], &["spec"], &["spec", "x"]]);
+        assert_eq!(
+            s.recursive_difference(&FieldSet::of_fields(&[&["status"]])),
+            FieldSet::of_fields(&[&["spec"], &["spec", "x"]])
+        );
+        assert_eq!(
+            s.difference(&FieldSet::of_fields(&[&["spec"]])),
+            FieldSet::of_fields(&[&["status", "phase"], &["spec", "x"]])
+        );
+        assert_eq!(s.leaves(), FieldSet::of_fields(&[&["status", "phase"], &["spec", "x"]]));
+    }
+
+    fn element() -> impl Strategy<Value = PathElement> {
+        prop_oneof![
+            "[a-c]".prop_map(|s| PathElement::Field(s.into())),
+            ("[a-b]", 0i64..3).prop_map(|(k, v)| PathElement::Key(vec![(k.into(), v.into())])),
+            "[a-b]".prop_map(|s| PathElement::Value(s.into())),
+            (0i64..3).prop_map(PathElement::Index),
+        ]
+    }
+
+    fn paths() -> impl Strategy<Value = Vec<Vec<PathElement>>> {
+        proptest::collection::vec(proptest::collection::vec(element(), 1..4), 0..12)
+    }
+
+    fn set(paths: &[Vec<PathElement>]) -> FieldSet {
+        let mut s = FieldSet::new();
+        paths.iter().for_each(|p| s.insert(p));
+        s
+    }
+
+    proptest! {
+        #[test]
+        fn operations_agree_with_lists_of_paths(a in paths(), b in paths()) {
+            let (sa, sb) = (set(&a), set(&b));
+            for p in a.iter().chain(&b) {
+                let (ia, ib) = (a.contains(p), b.contains(p));
+                prop_assert_eq!(sa.union(&sb).has(p), ia || ib);
+                prop_assert_eq!(sa.intersection(&sb).has(p), ia && ib);
+                prop_assert_eq!(sa.difference(&sb).has(p), ia && !ib);
+            }
+            prop_assert_eq!(FieldSet::decode(&sa.encode()).unwrap(), if sa.is_empty() { FieldSet::new() } else { sa.clone() });
+            prop_assert!(sa.difference(&sa).is_empty());
+            prop_assert_eq!(sa.union(&sb), sb.union(&sa));
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! `metadata.managedFields`: one entry per manager, with the fields it owns.
+//!
+//! ```text
+//! a write by M changes f            f leaves every entry that had it, and enters M's
+//! a write removes f                 f leaves every entry; no entry is made or touched for it
+//! an entry becomes empty            it vanishes
+//! more than ten Update entries      the oldest of one version become "ancient-changes"
+//! the object has no entries at all  an update does not begin to track it; a create does, and an apply
+//! ```
+
+use super::fieldset::{FieldSet, PathElement};
+use super::{ApplySchema, typed};
+use crate::apimachinery::value::{Map, Str, Value};
+
+/// Most Update entries before the oldest are merged.
+const MAX_UPDATE_ENTRIES: usize = 10;
+const ANCIENT: &str = "ancient-changes";
+
+/// Who writes, through what, when.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
+    /// The field manager.
+    pub manager: &'a str,
+    /// The subresource written through, or `""`.
+    pub subresource: &'a str,
+    /// The version the fields are named in.
+    pub api_version: &'a str,
+    /// The time of the write, as it is recorded.
+    pub now: &'a str,
+}
+
+/// What kind of write an entry records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// Server-side apply.
+    Apply,
+    /// Everything else.
+    Update,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ManagedEntry {
+    /// The manager's name.
+    pub manager: Str,
+    /// What kind of write.
+    pub operation: Operation,
+    /// The version the fields are named in.
+    pub api_version: Str,
+    /// The subresource written through, or empty.
+    pub subresource: Str,
+    /// When it last took something. Absent after an apply that changed nothing.
+    pub time: Option<Str>,
+    /// What it owns.
+    pub fields: FieldSet,
+}
+
+impl ManagedEntry {
+    /// An entry of this writer, not yet timed.
+    pub(super) fn of(w: &Writer<'_>, operation: Operation, fields: FieldSet) -> Self {
+        Self {
+            manager: Str::new(w.manager),
+            operation,
+            api_version: Str::new(w.api_version),
+            subresource: Str::new(w.subresource),
+            time: None,
+            fields,
+        }
+    }
+
+    /// Entries of one identity are one entry: applies of a manager whatever their version, updates per version.
+    pub(super) fn same_manager(&self, other: &Self) -> bool {
+        self.operation == other.operation
+            && self.manager == other.manager
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    fn decode(v: &Value) -> Result<Self, String> {
+        let operation = match v.str_at(&["operation"]) {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            other => return Err(format!("operation is `{other}`, not `Apply` or `Update`")),
+        };
+        if v.str_at(&["apiVersion"]).is_empty() {
+            return Err("apiVersion must be set".to_owned());
+        }
+        if v.str_at(&["fieldsType"]) != "FieldsV1" {
+            return Err("fieldsType must be `FieldsV1`".to_owned());
+        }
+        let fields = match v.get("fieldsV1") {
+            Value::Null => FieldSet::new(),
+            f => FieldSet::decode(f)?,
+        };
+        Ok(Self {
+            manager: Str::new(v.str_at(&["manager"])),
+            operation,
+            api_version: Str::new(v.str_at(&["apiVersion"])),
+            subresource: Str::new(v.str_at(&["subresource"])),
+            time: v.get("time").as_str().map(Str::new),
+            fields,
+        })
+    }
+
+    fn encode(&self) -> Value {
+        let mut m = Map::new();
+        m.insert("apiVersion", self.api_version.clone());
+        m.insert("fieldsType", "FieldsV1");
+        m.insert("fieldsV1", self.fields.encode());
+        if !self.manager.is_empty() {
+            m.insert("manager", self.manager.clone());
+        }
+        m.insert(
+            "operation",
+            if self.operation == Operation::Apply {
+                "Apply"
+            } else {
+                "Update"
+            },
+        );
+        if !self.subresource.is_empty() {
+            m.insert("subresource", self.subresource.clone());
+        }
+        if let Some(t) = &self.time {
+            m.insert("time", t.clone());
+        }
+        Value::Object(m)
+    }
+
+    fn order(&self) -> (Operation, Option<&str>, &str, &str, &str) {
+        // Times are written in UTC with whole seconds, so their text sorts as they do; none sorts first.
+        (
+            self.operation,
+            self.time.as_deref(),
+            &self.manager,
+            &self.api_version,
+            &self.subresource,
+        )
+    }
+}
+
+/// Reads `metadata.managedFields`.
+///
+/// # Errors
+/// What is wrong with the first bad entry.
+pub fn decode(list: &Value) -> Result<Vec<ManagedEntry>, String> {
+    let mut out: Vec<ManagedEntry> = Vec::new();
+    for v in list.items() {
+        let e = ManagedEntry::decode(v)?;
+        match out.iter_mut().find(|x| x.same_manager(&e)) {
+            Some(x) => *x = e,
+            None => out.push(e),
+        }
+    }
+    Ok(out)
+}
+
+/// Writes entries into `metadata.managedFields`, in upstream's order; none: the field is removed.
+pub(super) fn store(object: &mut Value, mut entries: Vec<ManagedEntry>) {
+    entries.retain(|e| !e.fields.is_empty());
+    entries.sort_by(|a, b| a.order().cmp(&b.order()));
+    if entries.is_empty() {
+        object.unset(&["metadata", "managedFields"]);
+    } else {
+        let list = entries.iter().map(ManagedEntry::encode).collect::<Vec<_>>();
+        object.set(&["metadata", "managedFields"], list);
+    }
+}
+
+/// Removes what nobody owns: identity, versions, and what only the server writes.
+pub(super) fn strip(set: FieldSet) -> FieldSet {
+    let never = FieldSet::of_fields(&[
+        &["apiVersion"],
+        &["kind"],
+        &["metadata"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+        &["metadata", "creationTimestamp"],
+        &["metadata", "selfLink"],
+        &["metadata", "uid"],
+        &["metadata", "clusterName"],
+        &["metadata", "generation"],
+        &["metadata", "managedFields"],
+        &["metadata", "resourceVersion"],
+    ]);
+    set.difference(&never)
+}
+
+/// What a client asks for by sending `managedFields`.
+fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
+    let resets = match sent {
+        Value::Array(a) => a.is_empty() || matches!(a.as_slice(), [Value::Object(m)] if m.is_empty()),
+        _ => false,
+    };
+    if subresource.is_empty() && !sent.is_null() {
+        if resets {
+            return Vec::new();
+        }
+        if let Ok(entries) = decode(sent)
+            && !entries.is_empty()
+        {
+            return entries;
+        }
+    }
+    decode(live).unwrap_or_default()
+}
+
+/// Brings `metadata.managedFields` of `new` up to date for a create (`live` is `None`), an update or a patch.
+///
+/// `new` is the object after decoding and defaulting, before admission; what it says about managed fields is the client's
+/// wish. `reset` names the fields that writes through this endpoint never own. Both objects are at the writer's version and
+/// written as the server writes them, so that an empty struct stands on both sides.
+pub fn update_managed_fields<S: ApplySchema>(
+    schema: S,
+    live: Option<&Value>,
+    new: &mut Value,
+    writer: &Writer<'_>,
+    reset: &FieldSet,
+) {
+    let sent = new.unset(&["metadata", "managedFields"]).unwrap_or_default();
+    let before = live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]));
+    let entries = start(before, &sent, writer.subresource);
+    if live.is_some() && entries.is_empty() {
+        return;
+    }
+    let entries = record(schema, live, new, entries, writer, reset);
+    store(new, entries);
+}
+
+/// The entries after a write that is no apply.
+pub(super) fn record<S: ApplySchema>(
+    schema: S,
+    live: Option<&Value>,
+    new: &Value,
+    mut entries: Vec<ManagedEntry>,
+    writer: &Writer<'_>,
+    reset: &FieldSet,
+) -> Vec<ManagedEntry> {
+    let nothing;
+    let old = match live {
+        Some(l) => l,
+        None => {
+            nothing = schema.empty();
+            &nothing
+        }
+    };
+    let change = typed::compare(old, new, schema).excluding(reset);
+    let taken = change.added.union(&change.modified);
+    let lost = taken.union(&change.removed);
+    for e in &mut entries {
+        e.fields = e.fields.difference(&lost);
+    }
+    entries.retain(|e| !e.fields.is_empty());
+    let taken = strip(taken);
+    if !taken.is_empty() {
+        let mut mine = ManagedEntry::of(writer, Operation::Update, taken);
+        mine.time = Some(Str::new(writer.now));
+        // What the writer loses above it gains back here: `taken` holds all it still has a right to.
+        match entries.iter_mut().find(|e| e.same_manager(&mine)) {
+            Some(e) => {
+                mine.fields = e.fields.union(&mine.fields);
+                *e = mine;
+            }
+            None => entries.push(mine),
+        }
+    }
+    cap(entries)
+}
+
+/// Merges the oldest Update entries until ten are left, but never two versions into one.
+fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
+    let mut count = entries.iter().filter(|e| e.operation == Operation::Update).count();
+    if count <= MAX_UPDATE_ENTRIES {
+        return entries;
+    }
+    entries.sort_by(|a, b| a.order().cmp(&b.order()));
+    let (mut kept, updates): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| e.operation == Operation::Apply);
+    // Per version: the oldest entry, which becomes the bucket once a second one is merged.
+    let mut buckets: Vec<ManagedEntry> = Vec::new();
+    let mut rest = Vec::new();
+    for e in updates {
+        let bucket = buckets.iter_mut().find(|b| b.api_version == e.api_version);
+        match bucket {
+            _ if count <= MAX_UPDATE_ENTRIES => rest.push(e),
+            Some(b) => {
+                b.fields = b.fields.union(&e.fields);
+                b.time = e.time;
+                b.manager = Str::const_new(ANCIENT);
+                b.subresource = Str::default();
+                count -= 1;
+            }
+            None => buckets.push(e),
+        }
+    }
+    kept.extend(buckets);
+    for e in rest {
+        // An entry that already has the bucket's name is the bucket.
+        match kept.iter_mut().find(|k| k.same_manager(&e)) {
+            Some(k) => {
+                k.fields = k.fields.union(&e.fields);
+                k.time = e.time;
+            }
+            None => kept.push(e),
+        }
+    }
+    kept
+}
+
+/// Gives `new` the managed fields of `live` where the two objects differ in nothing but times of entries, so that such a
+/// write is none.
+pub fn restore_times(live: &Value, new: &mut Value) {
+    const PATH: [&str; 2] = ["metadata", "managedFields"];
+    let (a, b) = (live.at(&PATH).items(), new.at(&PATH).items());
+    if a.len() != b.len() || a == b {
+        return;
+    }
+    let timeless = |x: &Value, y: &Value| {
+        let (Some(x), Some(y)) = (x.as_object(), y.as_object()) else {
+            return x == y;
+        };
+        let rest = |m: &Map| m.len() - usize::from(m.contains_key("time"));
+        rest(x) == rest(y) && x.iter().all(|(k, v)| k == "time" || y.get(k) == Some(v))
+    };
+    if !a.iter().all(|x| b.iter().any(|y| timeless(x, y))) {
+        return;
+    }
+    let same_but = |x: &Value, y: &Value, skip: &str| match (x.as_object(), y.as_object()) {
+        (Some(x), Some(y)) => {
+            let rest = |m: &Map| m.len() - usize::from(m.contains_key(skip));
+            rest(x) == rest(y) && x.iter().all(|(k, v)| k == skip || y.get(k) == Some(v))
+        }
+        _ => false,
+    };
+    if same_but(live, new, "metadata") && same_but(live.get("metadata"), new.get("metadata"), "managedFields") {
+        new.set(&PATH, live.at(&PATH).clone());
+    }
+}
+
+/// The paths a struct of field names stands for, as reset fields are given: `["status"]`, `["metadata", "labels"]`.
+pub fn reset_fields(paths: &[&[&str]]) -> FieldSet {
+    FieldSet::of_fields(paths)
+}
+
+/// The set that owns one field path, for subresources that translate ownership (scale).
+pub fn owns(entry: &ManagedEntry, path: &[&str]) -> bool {
+    let path: Vec<PathElement> = path.iter().map(|p| PathElement::Field(Str::new(p))).collect();
+    entry.fields.has(&path)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

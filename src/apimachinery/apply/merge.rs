@@ -1,0 +1,392 @@
+//! Apply: a manager says which fields it wants and how; the live object becomes that, unless others own what would change.
+
+use super::fieldset::{FieldSet, PathElement};
+use super::managed::{self, ManagedEntry, Operation, Writer, strip};
+use super::typed::{self, item_element, shape_of, to_field_set};
+use super::{ApplySchema, Member, Scalar, Shape};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::patch::go_print;
+use crate::apimachinery::status::{Cause, Status};
+use crate::apimachinery::value::{Map, Str, Value};
+
+/// How to apply.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyRequest<'a> {
+    /// Who applies.
+    pub writer: Writer<'a>,
+    /// Take fields from others instead of failing.
+    pub force: bool,
+    /// Fields that applies through this endpoint never own.
+    pub reset: &'a FieldSet,
+}
+
+/// What an apply leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// The object to go on with, its managed fields up to date.
+    pub object: Value,
+    /// False where only managed fields differ from the live object: it need not be defaulted again.
+    pub changed: bool,
+}
+
+/// Applies `config` to `live` (`None`: the object is created). Both are at the writer's version; `config` is as the client
+/// sent it, `live` as the server writes it.
+///
+/// # Errors
+/// A bare 500 for a configuration that does not fit the schema, 409 with one cause per conflict.
+pub fn apply<S: ApplySchema>(
+    schema: S,
+    live: Option<&Value>,
+    config: &Value,
+    request: &ApplyRequest<'_>,
+) -> Result<Applied, Status> {
+    check(config, schema)?;
+    let writer = &request.writer;
+    let mut entries =
+        managed::decode(live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]))).unwrap_or_default();
+    let mut base = live.cloned().unwrap_or_else(|| schema.empty());
+    base.unset(&["metadata", "managedFields"]);
+    if entries.is_empty() && live.is_some() {
+        let first = Writer {
+            manager: "before-first-apply",
+            ..*writer
+        };
+        entries = managed::record(schema, None, &base, entries, &first, request.reset);
+    }
+
+    let wanted = to_field_set(config, schema).recursive_difference(request.reset);
+    let mut mine = ManagedEntry::of(writer, Operation::Apply, wanted);
+    let previous = entries
+        .iter()
+        .position(|e| e.same_manager(&mine))
+        .map(|i| entries.remove(i));
+    let mut object = merge(Some(&base), Some(config), schema).unwrap_or_default();
+    if let Some(last) = previous.as_ref().filter(|p| !p.fields.is_empty()) {
+        object = prune(object, schema, last, &mine, &entries);
+    }
+
+    let change = typed::compare(&base, &object, schema).excluding(request.reset);
+    let taken = change.added.union(&change.modified);
+    if !request.force {
+        conflicts(&entries, &taken)?;
+    }
+    let lost = taken.union(&change.removed);
+    for e in &mut entries {
+        e.fields = e.fields.difference(&lost);
+    }
+    let changed = !change.is_same();
+    mine.fields = strip(mine.fields);
+    mine.time = if changed {
+        Some(Str::new(writer.now))
+    } else {
+        previous.and_then(|p| p.time)
+    };
+    entries.push(mine);
+    if !changed {
+        object = base;
+    }
+    managed::store(&mut object, entries);
+    Ok(Applied { object, changed })
+}
+
+fn conflicts(entries: &[ManagedEntry], taken: &FieldSet) -> Result<(), Status> {
+    let mut found: Vec<(String, &ManagedEntry, Vec<String>)> = Vec::new();
+    for e in entries {
+        let mut paths = Vec::new();
+        e.fields
+            .intersection(taken)
+            .leaves()
+            .for_each(&mut |p| paths.push(p.to_owned()));
+        if !paths.is_empty() {
+            let mut shown = format!("{:?}", e.manager.as_str());
+            if !e.subresource.is_empty() {
+                shown.push_str(&format!(" with subresource {:?}", e.subresource.as_str()));
+            }
+            if e.operation == Operation::Update {
+                shown.push_str(&format!(" using {}", e.api_version));
+            }
+            found.push((shown, e, paths));
+        }
+    }
+    found.sort_by_key(|(_, e, _)| {
+        (
+            e.manager.clone(),
+            e.operation,
+            e.api_version.clone(),
+            e.subresource.clone(),
+        )
+    });
+    let message = match found.as_slice() {
+        [] => return Ok(()),
+        [(manager, _, paths)] if paths.len() == 1 => {
+            format!("Apply failed with 1 conflict: conflict with {manager}: {}", paths[0])
+        }
+        many => {
+            let n: usize = many.iter().map(|(.., p)| p.len()).sum();
+            let groups: Vec<String> = many
+                .iter()
+                .map(|(manager, _, paths)| format!("conflicts with {manager}:\n- {}", paths.join("\n- ")))
+                .collect();
+            format!("Apply failed with {n} conflicts: {}", groups.join("\n"))
+        }
+    };
+    let mut s = Status::new(409, "Conflict", message);
+    s.details_mut().causes = found
+        .iter()
+        .flat_map(|(manager, _, paths)| {
+            paths.iter().map(move |p| Cause {
+                reason: "FieldManagerConflict".to_owned(),
+                message: format!("conflict with {manager}"),
+                field: p.clone(),
+            })
+        })
+        .collect();
+    Err(s)
+}
+
+/// The live value with the configuration laid over it.
+fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S) -> Option<Value> {
+    let (Some(a), Some(b)) = (live, config) else {
+        return live.or(config).cloned();
+    };
+    let shape = shape_of(schema, if b.is_null() { a } else { b });
+    match (shape, a, b) {
+        (Shape::Object, Value::Object(x), Value::Object(y)) => {
+            let mut out = x.clone();
+            for (k, v) in y.iter() {
+                let Some(Member { schema, .. }) = schema.member(k) else {
+                    continue;
+                };
+                if let Some(v) = merge(x.get(k), Some(v), schema) {
+                    out.insert(k, v);
+                }
+            }
+            Some(Value::Object(out))
+        }
+        (Shape::Object, Value::Object(_), Value::Null) => Some(a.clone()),
+        (Shape::Set(of) | Shape::Keyed(of), Value::Array(x), Value::Array(y)) => {
+            Some(merge_lists(x, y, (schema, shape, of)))
+        }
+        (Shape::Set(_) | Shape::Keyed(_), Value::Array(_), Value::Null) => Some(a.clone()),
+        _ => Some(b.clone()),
+    }
+}
+
+/// Weaves two lists: items of the configuration keep their order; items only the live list has stay before the shared item
+/// they stood before.
+fn merge_lists<S: ApplySchema>(live: &[Value], config: &[Value], (list, shape, of): (S, Shape<S>, S)) -> Value {
+    let element = |v: &Value| item_element(list, shape, v).ok();
+    let old: Vec<Option<PathElement>> = live.iter().map(element).collect();
+    let new: Vec<Option<PathElement>> = config.iter().map(element).collect();
+    let shared = |e: &Option<PathElement>| e.is_some() && new.contains(e);
+    let mut out = Vec::with_capacity(live.len().max(config.len()));
+    let mut at = 0;
+    for (i, e) in new.iter().enumerate() {
+        let next = new[i..].iter().find(|e| e.is_some() && old.contains(e));
+        while at < old.len() && Some(&old[at]) != next {
+            if !shared(&old[at]) {
+                out.push(live[at].clone());
+            }
+            at += 1;
+        }
+        // A live item that stands there twice belongs to no item of the configuration.
+        let mut same = old.iter().enumerate().filter(|(_, o)| *o == e);
+        let under = match (same.next(), same.next()) {
+            (Some((j, _)), None) => Some(&live[j]),
+            _ => None,
+        };
+        out.extend(merge(under, Some(&config[i]), of));
+        if at < old.len() && old[at] == *e {
+            at += 1;
+        }
+    }
+    out.extend((at..old.len()).filter(|&j| !shared(&old[j])).map(|j| live[j].clone()));
+    Value::Array(out)
+}
+
+/// Removes what the manager applied before, does not apply now, and nobody else owns.
+fn prune<S: ApplySchema>(
+    merged: Value,
+    schema: S,
+    last: &ManagedEntry,
+    mine: &ManagedEntry,
+    others: &[ManagedEntry],
+) -> Value {
+    let whole = |set: &FieldSet| with_named_fields(set, schema);
+    let last = whole(&last.fields);
+    let pruned = without(&merged, &last, schema).unwrap_or_else(Value::object);
+    let in_merged = whole(&to_field_set(&merged, schema));
+    let owned = others.iter().fold(mine.fields.clone(), |all, e| all.union(&e.fields));
+    // What somebody owns comes back, and with it the structs it stands in.
+    let keep = whole(&to_field_set(&pruned, schema)).union(&whole(&owned));
+    let pruned = without(&merged, &in_merged.difference(&keep), schema).unwrap_or_else(Value::object);
+    // What only disappeared because something around it did, comes back as well.
+    let gone = in_merged
+        .difference(&whole(&to_field_set(&pruned, schema)))
+        .intersection(&last);
+    without(&merged, &gone, schema).unwrap_or_else(Value::object)
+}
+
+/// The set with every declared field on its paths as a member of its own.
+fn with_named_fields<S: ApplySchema>(set: &FieldSet, schema: S) -> FieldSet {
+    let mut out = FieldSet::new();
+    for e in set.entries() {
+        let (below, named) = match (&e.element, schema.shape()) {
+            (PathElement::Field(name), _) => match schema.member(name) {
+                Some(m) => (with_named_fields(&e.children, m.schema), m.declared),
+                None => (e.children.clone(), false),
+            },
+            (_, Shape::Set(of) | Shape::Keyed(of)) => (with_named_fields(&e.children, of), false),
+            _ => (e.children.clone(), false),
+        };
+        out.put(e.element.clone(), e.member || (named && !e.children.is_empty()), below);
+    }
+    out
+}
+
+/// The value without the members of a set. An object or list that loses everything is gone itself.
+fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value> {
+    if set.is_empty() {
+        return Some(v.clone());
+    }
+    let shape = shape_of(schema, v);
+    match (shape, v) {
+        (Shape::Object, Value::Object(m)) => {
+            let mut out: Vec<(Str, Value)> = Vec::with_capacity(m.len());
+            for (k, v) in m.iter() {
+                let e = set.get(&PathElement::Field(Str::new(k)));
+                let left = match (e, schema.member(k)) {
+                    (Some(e), _) if e.member => None,
+                    (Some(e), Some(member)) => without(v, &e.children, member.schema),
+                    _ => Some(v.clone()),
+                };
+                out.extend(left.map(|v| (Str::new(k), v)));
+            }
+            (!out.is_empty()).then(|| Value::Object(Map::from_pairs(out)))
+        }
+        (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
+            let mut out = Vec::with_capacity(a.len());
+            for item in a {
+                let e = item_element(schema, shape, item).ok().and_then(|e| set.get(&e));
+                out.extend(match e {
+                    Some(e) if e.member => None,
+                    Some(e) => without(item, &e.children, of),
+                    None => Some(item.clone()),
+                });
+            }
+            (!out.is_empty()).then_some(Value::Array(out))
+        }
+        _ => Some(v.clone()),
+    }
+}
+
+/// Checks that a configuration fits its type.
+fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Status> {
+    let mut errors = Vec::new();
+    check_below(config, schema, &mut String::new(), &mut errors);
+    let text = match errors.as_slice() {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        many => format!("errors:\n  {}", many.join("\n  ")),
+    };
+    let gvk = config.gvk();
+    let what = format!(
+        "{}/{}; {}/{}, Kind={}",
+        config.namespace(),
+        config.name(),
+        gvk.group,
+        gvk.version,
+        gvk.kind
+    );
+    Err(Status::raw_error(format!(
+        "failed to create typed patch object ({what}): {text}"
+    )))
+}
+
+fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: &mut Vec<String>) {
+    if v.is_null() {
+        return;
+    }
+    let shape = shape_of(schema, v);
+    let wrong = |what: &str, got: String| format!("{path}: expected {what}, got {got}");
+    match (shape, v) {
+        (Shape::Scalar(s), v) => {
+            let fits = match (s, v) {
+                (Scalar::Untyped, Value::Object(_) | Value::Array(_)) => false,
+                (Scalar::Untyped, _) => true,
+                (Scalar::String, v) => matches!(v, Value::String(_)),
+                (Scalar::Numeric, v) => matches!(v, Value::Int(_) | Value::Float(_)),
+                (Scalar::Boolean, v) => matches!(v, Value::Bool(_)),
+            };
+            if !fits {
+                errors.push(match s {
+                    Scalar::String => wrong("string", go_value(v)),
+                    Scalar::Numeric => wrong("numeric (int or float)", "*value.valueUnstructured".to_owned()),
+                    Scalar::Boolean => wrong("boolean", go_value(v)),
+                    Scalar::Untyped => wrong("scalar", go_value(v)),
+                });
+            }
+        }
+        (Shape::Object | Shape::AtomicObject, Value::Object(m)) => {
+            for (k, v) in m.iter() {
+                let len = path.len();
+                path.push('.');
+                path.push_str(k);
+                match schema.member(k) {
+                    Some(member) => check_below(v, member.schema, path, errors),
+                    None => errors.push(format!("{path}: field not declared in schema")),
+                }
+                path.truncate(len);
+            }
+        }
+        (Shape::Object | Shape::AtomicObject, v) => errors.push(wrong("map", format!("&{{{}}}", go_print(v)))),
+        (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
+            let mut seen: Vec<PathElement> = Vec::with_capacity(a.len());
+            for (i, item) in a.iter().enumerate() {
+                match item_element(schema, shape, item) {
+                    Err(e) => errors.push(format!("{path}: element {i}: {e}")),
+                    Ok(e) => {
+                        if seen.contains(&e) {
+                            errors.push(format!("{path}: duplicate entries for key {e}"));
+                        }
+                        let len = path.len();
+                        path.push_str(&e.to_string());
+                        check_below(item, of, path, errors);
+                        path.truncate(len);
+                        seen.push(e);
+                    }
+                }
+            }
+        }
+        (Shape::Set(_) | Shape::Keyed(_) | Shape::AtomicList, v) if !matches!(v, Value::Array(_)) => {
+            errors.push(wrong("list", format!("&{{{}}}", go_print(v))));
+        }
+        _ => {}
+    }
+}
+
+/// Go's `%#v` of upstream's value wrapper.
+fn go_value(v: &Value) -> String {
+    format!("&value.valueUnstructured{{Value:{}}}", go_literal(v))
+}
+
+fn go_literal(v: &Value) -> String {
+    match v {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(s) => format!("{s:?}"),
+        Value::Array(a) => {
+            format!(
+                "[]interface {{}}{{{}}}",
+                a.iter().map(go_literal).collect::<Vec<_>>().join(", ")
+            )
+        }
+        Value::Object(m) => {
+            let members: Vec<String> = m.iter().map(|(k, v)| format!("{k:?}:{}", go_literal(v))).collect();
+            format!("map[string]interface {{}}{{{}}}", members.join(", "))
+        }
+        other => go_print(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+use super::super::managed::tests::{Toy, writer};
+use super::*;
+use crate::json;
+
+fn applied(live: Option<&Value>, config: Value, manager: &str, force: bool) -> Result<Applied, Status> {
+    let reset = FieldSet::of_fields(&[&["status"]]);
+    let request = ApplyRequest {
+        writer: writer(manager, "2001-01-01T00:00:00Z"),
+        force,
+        reset: &reset,
+    };
+    apply(Toy::Object, live, &config, &request)
+}
+
+fn names(v: &Value) -> Vec<&str> {
+    v.at(&["spec", "items"])
+        .items()
+        .iter()
+        .map(|i| i.str_at(&["name"]))
+        .collect()
+}
+
+#[test]
+fn what_is_no_longer_applied_is_removed_unless_somebody_else_owns_it() {
+    let a = applied(
+        None,
+        json!({"spec": {"x": 1, "y": 1, "items": [{"name": "i", "v": 1}, {"name": "j", "v": 1}]}}),
+        "a",
+        false,
+    )
+    .unwrap()
+    .object;
+    let b = applied(
+        Some(&a),
+        json!({"spec": {"y": 1, "items": [{"name": "j", "w": 2}]}}),
+        "b",
+        false,
+    )
+    .unwrap()
+    .object;
+    let c = applied(Some(&b), json!({"spec": {"x": 1}}), "a", false).unwrap().object;
+    assert_eq!(
+        *c.get("spec"),
+        json!({"x": 1, "y": 1, "items": [{"name": "j", "w": 2}]})
+    );
+    let d = applied(Some(&c), json!({"metadata": {"name": "n"}}), "a", false)
+        .unwrap()
+        .object;
+    assert_eq!(*d.get("spec"), json!({"y": 1, "items": [{"name": "j", "w": 2}]}));
+    let managers: Vec<&str> = d
+        .at(&["metadata", "managedFields"])
+        .items()
+        .iter()
+        .map(|e| e.str_at(&["manager"]))
+        .collect();
+    assert_eq!(managers, ["b"]);
+}
+
+#[test]
+fn changing_what_another_owns_is_a_conflict_and_force_takes_it() {
+    let a = applied(None, json!({"data": {"k": "1", "l": "1"}}), "a", false)
+        .unwrap()
+        .object;
+    let e = applied(Some(&a), json!({"data": {"k": "2"}}), "b", false).unwrap_err();
+    assert_eq!(
+        (e.code, e.message.as_str()),
+        (409, "Apply failed with 1 conflict: conflict with \"a\": .data.k")
+    );
+    assert_eq!(
+        e.details.unwrap().causes[0],
+        Cause {
+            reason: "FieldManagerConflict".into(),
+            message: "conflict with \"a\"".into(),
+            field: ".data.k".into()
+        }
+    );
+    let e = applied(Some(&a), json!({"data": {"k": "2", "l": "2"}}), "b", false).unwrap_err();
+    assert_eq!(
+        e.message,
+        "Apply failed with 2 conflicts: conflicts with \"a\":\n- .data.k\n- .data.l"
+    );
+    let b = applied(Some(&a), json!({"data": {"k": "2"}}), "b", true)
+        .unwrap()
+        .object;
+    assert_eq!(*b.get("data"), json!({"k": "2", "l": "1"}));
+    assert!(applied(Some(&b), json!({"data": {"k": "2"}}), "c", false).is_ok());
+}
+
+#[test]
+fn an_apply_that_changes_nothing_has_no_time() {
+    let a = applied(None, json!({"data": {"k": "1"}}), "a", false).unwrap();
+    assert!(a.changed);
+    let b = applied(Some(&a.object), json!({"data": {"k": "1"}}), "b", false).unwrap();
+    assert!(!b.changed);
+    let times: Vec<&str> = b
+        .object
+        .at(&["metadata", "managedFields"])
+        .items()
+        .iter()
+        .map(|e| e.str_at(&["time"]))
+        .collect();
+    assert_eq!(times, ["", "2001-01-01T00:00:00Z"]);
+    assert_eq!(
+        applied(Some(&b.object), json!({"data": {"k": "1"}}), "b", false)
+            .unwrap()
+            .object,
+        b.object
+    );
+}
+
+#[test]
+fn lists_keep_the_order_of_the_configuration_and_the_place_of_the_rest() {
+    let live = json!({"metadata": {"uid": "1"}, "spec": {"items": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}});
+    for (config, want) in [
+        (json!([{"name": "n"}]), vec!["a", "b", "c", "n"]),
+        (json!([{"name": "a"}, {"name": "n"}]), vec!["a", "b", "c", "n"]),
+        (json!([{"name": "n"}, {"name": "b"}]), vec!["a", "n", "b", "c"]),
+        (json!([{"name": "c"}, {"name": "a"}]), vec!["b", "c", "a"]),
+    ] {
+        // A new order alone is no change: something else must differ.
+        let config = json!({"spec": {"x": 1, "items": serde_json::Value::from(config)}});
+        assert_eq!(
+            names(&applied(Some(&live), config.clone(), "m", false).unwrap().object),
+            want,
+            "{config:?}"
+        );
+    }
+}
+
+#[test]
+fn the_first_apply_on_an_untracked_object_records_what_was_there() {
+    let live = json!({"metadata": {"uid": "1"}, "spec": {"x": 1}});
+    let e = applied(Some(&live), json!({"spec": {"x": 2}}), "m", false).unwrap_err();
+    assert_eq!(
+        e.message,
+        "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .spec.x"
+    );
+}
+
+#[test]
+fn a_configuration_that_does_not_fit_is_a_bare_500() {
+    let config = json!({"apiVersion": "v1", "kind": "T", "metadata": {"name": "d"}, "spec": {"bogus": 1, "items": [{"name": "a"}, {"name": "a"}, {"x": 1}], "set": [null]}});
+    let e = applied(None, config, "m", false).unwrap_err();
+    assert_eq!((e.code, e.reason), (500, ""));
+    assert_eq!(
+        e.message,
+        "failed to create typed patch object (/d; /v1, Kind=T): errors:\n  .spec.bogus: field not declared in schema\n  .spec.items: duplicate entries for key [name=\"a\"]\n  .spec.items: element 2: associative list with keys has an element that omits all key fields [\"name\"] (and doesn't have default values for any key fields)\n  .spec.set: element 0: associative list without keys has an element that's an explicit null"
+    );
+    let e = applied(None, json!({"spec": [1]}), "m", false).unwrap_err();
+    assert!(
+        e.message.ends_with(": .spec: expected map, got &{[1]}"),
+        "{}",
+        e.message
+    );
+}

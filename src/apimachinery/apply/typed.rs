@@ -1,0 +1,280 @@
+//! Walking objects with their schema.
+
+use super::fieldset::{FieldSet, PathElement};
+use super::{ApplySchema, Member, Shape};
+use crate::apimachinery::value::{Map, Str, Value};
+
+/// How two objects differ.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Comparison {
+    /// In the new object only.
+    pub added: FieldSet,
+    /// In both, with other values.
+    pub modified: FieldSet,
+    /// In the old object only.
+    pub removed: FieldSet,
+}
+
+impl Comparison {
+    /// True where nothing differs.
+    pub fn is_same(&self) -> bool {
+        self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
+    }
+
+    /// Without what `ignored` names and what is below.
+    pub fn excluding(&self, ignored: &FieldSet) -> Self {
+        Self {
+            added: self.added.recursive_difference(ignored),
+            modified: self.modified.recursive_difference(ignored),
+            removed: self.removed.recursive_difference(ignored),
+        }
+    }
+
+    fn put(&mut self, element: PathElement, own: Own, below: Self) {
+        self.added.put(element.clone(), own == Own::Added, below.added);
+        self.modified.put(element.clone(), own == Own::Modified, below.modified);
+        self.removed.put(element, own == Own::Removed, below.removed);
+    }
+}
+
+/// What became of the value at the end of a path itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Own {
+    Same,
+    Added,
+    Modified,
+    Removed,
+}
+
+/// A shape with [`Shape::Deduced`] made concrete for a value.
+pub(super) fn shape_of<S: ApplySchema>(schema: S, v: &Value) -> Shape<S> {
+    match schema.shape() {
+        Shape::Deduced => match v {
+            Value::Object(_) => Shape::Object,
+            Value::Array(_) => Shape::AtomicList,
+            _ => Shape::Scalar(super::Scalar::Untyped),
+        },
+        s => s,
+    }
+}
+
+/// The path element of an item of a list.
+///
+/// # Errors
+/// Why the item cannot be told apart, in upstream's words.
+pub(super) fn item_element<S: ApplySchema>(list: S, shape: Shape<S>, item: &Value) -> Result<PathElement, String> {
+    match (shape, item) {
+        (Shape::Keyed(of), Value::Object(m)) => {
+            let mut pairs = Vec::new();
+            let mut i = 0;
+            while let Some(key) = list.key(i) {
+                if let Some(v) = m.get(key).cloned().or_else(|| of.key_default(key)) {
+                    pairs.push((Str::new(key), v));
+                }
+                i += 1;
+            }
+            if pairs.is_empty() {
+                let keys: Vec<String> = (0..i).filter_map(|i| list.key(i).map(|k| format!("{k:?}"))).collect();
+                return Err(format!(
+                    "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+                    keys.join(" ")
+                ));
+            }
+            pairs.sort_by(|a, b| a.0.cmp(&b.0));
+            Ok(PathElement::Key(pairs))
+        }
+        (Shape::Keyed(_), Value::Null) => Err("associative list with keys may not have a null element".to_owned()),
+        (Shape::Keyed(_), _) => Err("associative list with keys may not have non-map elements".to_owned()),
+        (_, Value::Null) => Err("associative list without keys has an element that's an explicit null".to_owned()),
+        (_, Value::Object(_)) => Err("associative list without keys has an element that's a map type".to_owned()),
+        (_, Value::Array(_)) => Err("not supported: associative list with lists as elements".to_owned()),
+        (_, v) => Ok(PathElement::Value(v.clone())),
+    }
+}
+
+/// The fields of an object, as an applier owns them: leaves, items of lists, keys of maps; not the structs above them.
+pub fn to_field_set<S: ApplySchema>(v: &Value, schema: S) -> FieldSet {
+    fields_below(v, schema).1
+}
+
+/// Whether the value is a leaf, and what is below it.
+fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
+    let mut out = FieldSet::new();
+    let shape = shape_of(schema, v);
+    match (shape, v) {
+        (Shape::Object, Value::Object(m)) => {
+            for (k, v) in m.iter() {
+                let Some(Member { schema, declared }) = schema.member(k) else {
+                    continue;
+                };
+                let (leaf, below) = fields_below(v, schema);
+                out.put(PathElement::Field(Str::new(k)), leaf || !declared, below);
+            }
+            (m.is_empty(), out)
+        }
+        (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
+            for item in a {
+                if let Ok(e) = item_element(schema, shape, item) {
+                    out.put(e, true, fields_below(item, of).1);
+                }
+            }
+            (a.is_empty(), out)
+        }
+        _ => (true, out),
+    }
+}
+
+/// How `new` differs from `old`. Items of lists that cannot be told apart are left out.
+pub fn compare<S: ApplySchema>(old: &Value, new: &Value, schema: S) -> Comparison {
+    let mut out = Comparison::default();
+    compare_below(Some(old), Some(new), schema, &mut out);
+    out
+}
+
+fn is_empty_container(v: Option<&Value>) -> bool {
+    match v {
+        None | Some(Value::Null) => true,
+        Some(Value::Object(m)) => m.is_empty(),
+        Some(Value::Array(a)) => a.is_empty(),
+        _ => false,
+    }
+}
+
+fn presence(old: Option<&Value>, new: Option<&Value>) -> Own {
+    match (old, new) {
+        (None, Some(_)) => Own::Added,
+        (Some(_), None) => Own::Removed,
+        _ => Own::Same,
+    }
+}
+
+/// A value that counts as one.
+fn leaf(old: Option<&Value>, new: Option<&Value>) -> Own {
+    match (old, new) {
+        (Some(a), Some(b)) if a != b => Own::Modified,
+        _ => presence(old, new),
+    }
+}
+
+fn compare_below<S: ApplySchema>(old: Option<&Value>, new: Option<&Value>, schema: S, out: &mut Comparison) -> Own {
+    if let (Some(a), Some(b)) = (old, new)
+        && a == b
+    {
+        return Own::Same;
+    }
+    // Null takes the form of the other side.
+    let decisive = new
+        .filter(|v| !v.is_null())
+        .or(old.filter(|v| !v.is_null()))
+        .unwrap_or(&Value::Null);
+    let shape = shape_of(schema, decisive);
+    if let Some(o) = old
+        && !o.is_null()
+        && !decisive.is_null()
+        && matches!(schema.shape(), Shape::Deduced)
+        && std::mem::discriminant(o) != std::mem::discriminant(decisive)
+    {
+        return changed_form(o, decisive, schema, out);
+    }
+    match shape {
+        Shape::Object if !(is_empty_container(old) && is_empty_container(new)) => {
+            compare_objects(
+                old.and_then(Value::as_object),
+                new.and_then(Value::as_object),
+                schema,
+                out,
+            );
+            presence(old, new)
+        }
+        Shape::Set(of) | Shape::Keyed(of) if !(is_empty_container(old) && is_empty_container(new)) => {
+            compare_lists(
+                old.map_or(&[], Value::items),
+                new.map_or(&[], Value::items),
+                (schema, shape, of),
+                out,
+            );
+            presence(old, new)
+        }
+        _ => leaf(old, new),
+    }
+}
+
+/// A deduced value that was an object, a list or a scalar and now is another of these.
+fn changed_form<S: ApplySchema>(old: &Value, new: &Value, schema: S, out: &mut Comparison) -> Own {
+    if let Value::Object(m) = old {
+        compare_objects(Some(m), None, schema, out);
+    }
+    if let Value::Object(m) = new {
+        compare_objects(None, Some(m), schema, out);
+    }
+    Own::Modified
+}
+
+fn compare_objects<S: ApplySchema>(old: Option<&Map>, new: Option<&Map>, schema: S, out: &mut Comparison) {
+    let none = Map::new();
+    let (mut a, mut b) = (
+        old.unwrap_or(&none).iter().peekable(),
+        new.unwrap_or(&none).iter().peekable(),
+    );
+    loop {
+        let order = match (a.peek(), b.peek()) {
+            (Some((x, _)), Some((y, _))) => x.cmp(y),
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (None, None) => return,
+        };
+        let x = if order.is_le() { a.next() } else { None };
+        let y = if order.is_ge() { b.next() } else { None };
+        let Some((key, _)) = x.or(y) else { return };
+        let Some(member) = schema.member(key) else { continue };
+        let mut below = Comparison::default();
+        let own = compare_below(x.map(|p| p.1), y.map(|p| p.1), member.schema, &mut below);
+        out.put(PathElement::Field(Str::new(key)), own, below);
+    }
+}
+
+fn compare_lists<S: ApplySchema>(
+    old: &[Value],
+    new: &[Value],
+    (list, shape, of): (S, Shape<S>, S),
+    out: &mut Comparison,
+) {
+    let (old, mut new) = (grouped(old, list, shape), grouped(new, list, shape));
+    for (element, before) in old {
+        let after = new
+            .iter()
+            .position(|(e, _)| *e == element)
+            .map(|i| new.swap_remove(i).1);
+        let mut below = Comparison::default();
+        let own = match (before.as_slice(), after.as_deref()) {
+            ([a], Some([b])) => compare_below(Some(*a), Some(*b), of, &mut below),
+            ([a], None) => compare_below(Some(*a), None, of, &mut below),
+            (_, None) => Own::Removed,
+            (a, Some(b)) if a == b => Own::Same,
+            _ => Own::Modified,
+        };
+        out.put(element, own, below);
+    }
+    for (element, after) in new {
+        let mut below = Comparison::default();
+        let own = match after.as_slice() {
+            [b] => compare_below(None, Some(*b), of, &mut below),
+            _ => Own::Added,
+        };
+        out.put(element, own, below);
+    }
+}
+
+/// Items by path element; more than one under an element are duplicates, which count as one value.
+fn grouped<'v, S: ApplySchema>(items: &'v [Value], list: S, shape: Shape<S>) -> Vec<(PathElement, Vec<&'v Value>)> {
+    let mut all: Vec<(PathElement, Vec<&Value>)> = Vec::with_capacity(items.len());
+    for item in items {
+        if let Ok(e) = item_element(list, shape, item) {
+            match all.iter_mut().find(|(x, _)| *x == e) {
+                Some((_, values)) => values.push(item),
+                None => all.push((e, vec![item])),
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,140 @@
+//! JSON merge patch (RFC 7386), with `evanphx/json-patch`'s treatment of nulls: those inside what is newly added go too.
+
+use super::decode_object;
+use crate::apimachinery::status::Status;
+use crate::apimachinery::value::{Map, Value};
+
+/// A decoded merge patch and the keys it has twice (`metadata.labels.a`).
+///
+/// # Errors
+/// 400 for anything but an object. `prefixed` as for [`super::json_patch::JsonPatch::decode`].
+pub fn decode(body: &[u8], prefixed: bool) -> Result<(Value, Vec<String>), Status> {
+    match decode_object(body) {
+        Ok((Some(m), duplicates)) => Ok((Value::Object(m), duplicates)),
+        Ok((None, _)) => Err(Status::bad_request("Invalid JSON Patch")),
+        Err(e) if prefixed => Err(Status::bad_request(format!("error decoding patch: {e}"))),
+        Err(e) => Err(Status::bad_request(e)),
+    }
+}
+
+/// Merges `patch` into `doc`.
+pub fn apply(doc: &mut Value, patch: Value) {
+    match (doc, patch) {
+        (Value::Object(doc), Value::Object(patch)) => members(doc, patch),
+        (doc @ Value::Object(_), other) => *doc = other,
+        (doc, mut other) => {
+            prune_nulls(&mut other);
+            *doc = other;
+        }
+    }
+}
+
+fn members(doc: &mut Map, patch: Map) {
+    for (k, v) in patch {
+        if v.is_null() {
+            doc.remove(&k);
+        } else {
+            apply(doc.entry(&k), v);
+        }
+    }
+}
+
+/// Removes null members, also of objects inside arrays; null elements stay.
+pub(super) fn prune_nulls(v: &mut Value) {
+    match v {
+        Value::Object(m) => m.retain(|_, v| {
+            prune_nulls(v);
+            !v.is_null()
+        }),
+        Value::Array(a) => a.iter_mut().for_each(prune_nulls),
+        _ => {}
+    }
+}
+
+/// The merge patch that leads from `old` to `new`; lists are one value.
+pub fn diff(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        return new.clone();
+    };
+    let mut out = Map::new();
+    for (k, _) in old.iter().filter(|(k, _)| !new.contains_key(k)) {
+        out.insert(k, Value::Null);
+    }
+    for (k, v) in new.iter() {
+        match old.get(k) {
+            Some(o) if o == v => {}
+            Some(o @ Value::Object(_)) if matches!(v, Value::Object(_)) => {
+                out.insert(k, diff(o, v));
+            }
+            _ => {
+                out.insert(k, v.clone());
+            }
+        }
+    }
+    Value::Object(out)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::json;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_examples_of_the_rfc_hold() {
+        for (doc, patch, want) in [
+            (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
+            (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
+            (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
+            (
+                json!({"a": {"b": "c"}}),
+                json!({"a": {"b": "d", "c": null}}),
+                json!({"a": {"b": "d"}}),
+            ),
+            (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
+            (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
+            (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+        ] {
+            let mut got = doc.clone();
+            apply(&mut got, patch);
+            assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn only_an_object_is_a_merge_patch() {
+        let e = |b: &[u8]| decode(b, true).unwrap_err().message;
+        assert_eq!(e(b"null"), "Invalid JSON Patch");
+        assert_eq!(e(b""), "error decoding patch: unexpected end of JSON input");
+        assert_eq!(
+            e(b"[1]"),
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+        );
+    }
+
+    /// Any JSON value without nulls in objects.
+    pub(crate) fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "[ -~é\n]{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::vec(("[a-d]", inner), 0..4).prop_map(|p| Value::Object(p.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn applying_the_difference_gives_the_other_object(a in any_value(), b in any_value()) {
+            let (a, b) = (json!({"v": serde_json::Value::from(a)}), json!({"v": serde_json::Value::from(b)}));
+            let mut got = a.clone();
+            apply(&mut got, diff(&a, &b));
+            prop_assert_eq!(got, b);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Strategic merge patch: a merge patch that knows which lists are maps in disguise.
+//!
+//! Upstream's `strategicpatch` package is the reference, with its oddities: a value put where nothing (or another JSON
+//! type) stood loses every map with a `$patch` directive, merge keys compare as Go interfaces do (`80` is not `80.0`), and a
+//! patch list orders the items it names.
+//!
+//! ```text
+//! patch member                       effect on the live object
+//! k: null                            k is removed
+//! k: {..} / scalar / list            merged / set / merged by key, united (scalars) or replaced, as the schema says
+//! $patch: replace | delete           this map is replaced by its other members | emptied
+//! [{$patch: delete, key: v}]         items with that key are removed
+//! [{$patch: replace}, ..]            the other items are the whole list
+//! $deleteFromPrimitiveList/k: [..]   these scalars are removed from k
+//! $setElementOrder/k: [..]           after merging, items of k follow this order
+//! $retainKeys: [..]                  members not named are removed first
+//! ```
+
+mod list;
+
+use super::merge::prune_nulls;
+use super::{decode_object, go_print, rejected};
+use crate::apimachinery::status::Status;
+use crate::apimachinery::value::{Map, Value};
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_FROM: &str = "$deleteFromPrimitiveList";
+const ELEMENT_ORDER: &str = "$setElementOrder";
+
+/// What a patch must know about a type. One method for structs, maps and lists alike.
+pub trait PatchSchema: Copy {
+    /// The member `name`; `None` where a struct declares no such field.
+    fn field(self, name: &str) -> Option<FieldPatch<Self>>;
+    /// The Go name of the type, for messages.
+    fn type_name(self) -> &'static str;
+}
+
+/// How a member is patched.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldPatch<S> {
+    /// The member's type; of a list, the type of its elements.
+    pub schema: S,
+    /// Of a list: merge it rather than replace it.
+    pub merge: bool,
+    /// Of an object: replace it rather than merge it.
+    pub replace: bool,
+    /// What tells the objects of a merged list apart; `None`: its elements are scalars.
+    pub merge_key: Option<&'static str>,
+}
+
+/// Decodes the body of a patch; its keys that occur twice are reported.
+///
+/// # Errors
+/// 400 with Go's text; this format has no prefix.
+pub fn decode(body: &[u8]) -> Result<(Map, Vec<String>), Status> {
+    let (m, duplicates) = decode_object(body).map_err(Status::bad_request)?;
+    Ok((m.unwrap_or_default(), duplicates))
+}
+
+/// Merges `patch` into `doc`, an object of type `schema`.
+///
+/// # Errors
+/// 400, 422 or a bare 500 as upstream has it for the kind of mistake.
+pub fn apply<S: PatchSchema>(doc: &mut Value, patch: Map, schema: S) -> Result<(), Status> {
+    merge_map(doc.make_object(), patch, schema)
+}
+
+fn bad_format(what: &str) -> Status {
+    Status::bad_request(format!("invalid patch format of {what}"))
+}
+
+fn unknown_patch_type(directive: &Value, map: &Map) -> Status {
+    let map = go_print(&Value::Object(map.clone()));
+    Status::raw_error(format!("unknown patch type: {} in map: {map}", go_print(directive)))
+}
+
+fn no_merge_key(item: &Value, key: &str) -> Status {
+    Status::raw_error(format!(
+        "map: {} does not contain declared merge key: {key}",
+        go_print(item)
+    ))
+}
+
+fn lookup<S: PatchSchema>(schema: S, name: &str) -> Result<FieldPatch<S>, Status> {
+    schema.field(name).ok_or_else(|| {
+        let t = schema.type_name();
+        Status::raw_error(format!(
+            "unable to find api field in struct {t} for the json field {name:?}"
+        ))
+    })
+}
+
+/// The field a prefixed directive is about.
+fn directed<'k>(key: &'k str, prefix: &str, what: &str) -> Result<&'k str, Status> {
+    key.strip_prefix(prefix)
+        .and_then(|k| k.strip_prefix('/'))
+        .ok_or_else(|| bad_format(what))
+}
+
+fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Result<(), Status> {
+    if let Some(d) = patch.get(DIRECTIVE) {
+        match d.as_str() {
+            Some("replace") => {
+                patch.remove(DIRECTIVE);
+                *live = patch;
+            }
+            Some("delete") => *live = Map::new(),
+            _ => return Err(unknown_patch_type(d, &patch)),
+        }
+        return Ok(());
+    }
+    // Most maps of a patch have no directive; all directives sort together, before every name.
+    if patch.keys().any(|k| k.starts_with('$')) {
+        retain_keys(live, &mut patch)?;
+        set_element_order(live, &mut patch, schema)?;
+    }
+    for (key, value) in patch {
+        let deletes = key.starts_with(DELETE_FROM);
+        let key = if deletes {
+            directed(&key, DELETE_FROM, "primitive list")?
+        } else {
+            key.as_str()
+        };
+        if value.is_null() {
+            live.remove(key);
+            continue;
+        }
+        let Some(old) = live
+            .get_mut(key)
+            .filter(|old| std::mem::discriminant(*old) == std::mem::discriminant(&value))
+        else {
+            if !deletes && let Some(new) = inserted(value) {
+                live.insert(key, new);
+            }
+            continue;
+        };
+        match (old, value) {
+            (Value::Object(old), Value::Object(new)) => {
+                let field = lookup(schema, key)?;
+                if field.replace {
+                    *old = new
+                } else {
+                    merge_map(old, new, field.schema)?
+                }
+            }
+            (Value::Array(old), Value::Array(new)) => {
+                let field = lookup(schema, key)?;
+                if field.merge || deletes {
+                    list::merge(old, new, &field, deletes)?;
+                } else {
+                    *old = new;
+                }
+            }
+            (old, new) => *old = new,
+        }
+    }
+    Ok(())
+}
+
+/// What is left of a value that is put where none was.
+fn inserted(mut v: Value) -> Option<Value> {
+    prune_nulls(&mut v);
+    without_directives(&mut v).then_some(v)
+}
+
+/// Removes every map with a `$patch` member below `v`; false where `v` itself is one.
+fn without_directives(v: &mut Value) -> bool {
+    match v {
+        Value::Object(m) if m.contains_key(DIRECTIVE) => return false,
+        Value::Object(m) => m.retain(|_, v| without_directives(v)),
+        Value::Array(a) => a.retain_mut(without_directives),
+        _ => {}
+    }
+    true
+}
+
+fn retain_keys(live: &mut Map, patch: &mut Map) -> Result<(), Status> {
+    let Some(keep) = patch.remove(RETAIN_KEYS) else {
+        return Ok(());
+    };
+    let keep = keep.as_array().ok_or_else(|| bad_format("retainKeys"))?;
+    let kept = |k: &str| keep.iter().any(|x| x.as_str() == Some(k));
+    for (k, v) in patch.iter() {
+        if !v.is_null() && !k.starts_with(DELETE_FROM) && !k.starts_with(ELEMENT_ORDER) && !kept(k) {
+            return Err(bad_format("retainKeys"));
+        }
+    }
+    live.retain(|k, _| kept(k));
+    Ok(())
+}
+
+/// Merges the lists that an order is given for, and takes them out of the patch.
+fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S) -> Result<(), Status> {
+    const WHAT: &str = "setElementOrder list";
+    let directives: Vec<_> = patch
+        .keys()
+        .filter(|k| k.starts_with(ELEMENT_ORDER))
+        .map(str::to_owned)
+        .collect();
+    for directive in directives {
+        let order = patch.remove(&directive).unwrap_or_default();
+        let name = directed(&directive, ELEMENT_ORDER, WHAT)?;
+        let Value::Array(order) = order else {
+            return Err(bad_format(WHAT));
+        };
+        if patch.get(name).is_some_and(Value::is_null) {
+            continue;
+        }
+        let before = match live.remove(name) {
+            None | Some(Value::Null) => None,
+            Some(Value::Array(a)) => Some(a),
+            Some(_) => return Err(bad_format(WHAT)),
+        };
+        let change = match patch.remove(name) {
+            None => None,
+            Some(Value::Array(a)) => Some(a),
+            Some(_) => return Err(bad_format(WHAT)),
+        };
+        if before.is_none() && change.is_none() {
+            continue;
+        }
+        let field = lookup(schema, name)?;
+        if let Some(change) = &change {
+            list::check_order(change, &order, field.merge_key)?;
+        }
+        let server = before.clone().unwrap_or_default();
+        let merged = match (before, change) {
+            (Some(mut b), Some(c)) => {
+                if field.merge {
+                    list::merge(&mut b, c, &field, false)?;
+                    b
+                } else {
+                    c
+                }
+            }
+            (None, Some(c)) => match inserted(Value::Array(c)) {
+                Some(Value::Array(a)) => a,
+                _ => continue,
+            },
+            (b, None) => b.unwrap_or_default(),
+        };
+        live.insert(name, list::arrange(merged, &order, &server, field.merge_key)?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+use super::*;
+use crate::json;
+use proptest::prelude::*;
+
+/// A small stand-in for the schema table: what a name means is the same everywhere.
+#[derive(Clone, Copy, Debug)]
+struct Toy;
+
+impl PatchSchema for Toy {
+    fn field(self, name: &str) -> Option<FieldPatch<Self>> {
+        let f = |merge, replace, merge_key| {
+            Some(FieldPatch {
+                schema: self,
+                merge,
+                replace,
+                merge_key,
+            })
+        };
+        match name {
+            "bogus" => None,
+            "containers" | "env" | "volumes" => f(true, false, Some("name")),
+            "ports" => f(true, false, Some("containerPort")),
+            "finalizers" => f(true, false, None),
+            "selector" => f(false, true, None),
+            _ => f(false, false, None),
+        }
+    }
+    fn type_name(self) -> &'static str {
+        "Toy"
+    }
+}
+
+fn patched(doc: Value, patch: Value) -> Result<Value, Status> {
+    let mut doc = doc;
+    let Value::Object(patch) = patch else {
+        panic!("a patch is an object")
+    };
+    apply(&mut doc, patch, Toy).map(|()| doc)
+}
+
+#[test]
+fn directives_do_what_the_table_says() {
+    let doc = json!({
+        "containers": [{"name": "a", "image": "1", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}, {"name": "b"}],
+        "finalizers": ["1", "2"], "labels": {"x": "y"}, "selector": {"p": "q"}, "plain": [1, 2],
+        "strategy": {"type": "R", "rolling": {"n": 1}},
+    });
+    for (patch, key, want) in [
+        (
+            json!({"containers": [{"name": "a", "image": "2"}]}),
+            "containers",
+            json!([{"name": "a", "image": "2", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}, {"name": "b"}]),
+        ),
+        (
+            json!({"containers": [{"name": "n"}]}),
+            "containers",
+            json!([{"name": "n"}, {"name": "a", "image": "1", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}, {"name": "b"}]),
+        ),
+        (
+            json!({"containers": [{"name": "b", "$patch": "delete"}, {"name": "a", "env": [{"name": "A", "$patch": "delete"}]}]}),
+            "containers",
+            json!([{"name": "a", "image": "1", "env": [{"name": "B", "value": "2"}]}]),
+        ),
+        (
+            json!({"containers": [{"$patch": "replace"}, {"name": "solo"}]}),
+            "containers",
+            json!([{"name": "solo"}]),
+        ),
+        (
+            json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}),
+            "containers",
+            json!([{"name": "b"}, {"name": "a", "image": "1", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}]),
+        ),
+        (json!({"finalizers": ["3", "1"]}), "finalizers", json!(["3", "1", "2"])),
+        (
+            json!({"$deleteFromPrimitiveList/finalizers": ["2", "none"]}),
+            "finalizers",
+            json!(["1"]),
+        ),
+        (
+            json!({"$setElementOrder/finalizers": ["2", "1"], "finalizers": []}),
+            "finalizers",
+            json!(["2", "1"]),
+        ),
+        (
+            json!({"labels": {"$patch": "replace", "only": "this"}}),
+            "labels",
+            json!({"only": "this"}),
+        ),
+        (json!({"labels": {"$patch": "delete"}}), "labels", json!({})),
+        (json!({"labels": null}), "labels", Value::Null),
+        (json!({"selector": {"r": "s"}}), "selector", json!({"r": "s"})),
+        (json!({"plain": [3]}), "plain", json!([3])),
+        (
+            json!({"strategy": {"$retainKeys": ["type"], "type": "C"}}),
+            "strategy",
+            json!({"type": "C"}),
+        ),
+        (
+            json!({"new": {"a": null, "b": {"$patch": "explode"}, "c": [{"$patch": "x"}, 1]}}),
+            "new",
+            json!({"c": [1]}),
+        ),
+        (json!({"new": {"$patch": "explode"}}), "new", Value::Null),
+        (json!({"$deleteFromPrimitiveList/none": ["2"]}), "none", Value::Null),
+    ] {
+        assert_eq!(
+            *patched(doc.clone(), patch.clone()).unwrap().get(key),
+            want,
+            "{patch:?}"
+        );
+    }
+}
+
+#[test]
+fn mistakes_have_upstreams_codes_and_words() {
+    let doc = json!({"containers": [{"name": "a", "ports": [{"containerPort": 80}]}], "labels": {"a": "b"}, "bogus": {"a": 1}, "s": {"type": "a"}, "finalizers": [["x"]]});
+    for (patch, code, message) in [
+        (
+            json!({"containers": [{"image": "x"}]}),
+            500,
+            "map: map[image:x] does not contain declared merge key: name",
+        ),
+        (
+            json!({"containers": [{"$patch": "delete"}]}),
+            500,
+            "map: map[$patch:delete] does not contain declared merge key: name",
+        ),
+        (
+            json!({"containers": [{"name": "a", "$patch": "merge"}]}),
+            500,
+            "merging lists cannot yet be specified in the patch",
+        ),
+        (
+            json!({"labels": {"$patch": "explode"}}),
+            500,
+            "unknown patch type: explode in map: map[$patch:explode]",
+        ),
+        (
+            json!({"bogus": {"a": 2}}),
+            500,
+            "unable to find api field in struct Toy for the json field \"bogus\"",
+        ),
+        (
+            json!({"s": {"$retainKeys": ["type"], "other": 1}}),
+            400,
+            "invalid patch format of retainKeys",
+        ),
+        (
+            json!({"s": {"$retainKeys": "type"}}),
+            400,
+            "invalid patch format of retainKeys",
+        ),
+        (
+            json!({"$deleteFromPrimitiveList": ["x"]}),
+            400,
+            "invalid patch format of primitive list",
+        ),
+        (
+            json!({"$setElementOrder/containers": "x"}),
+            400,
+            "invalid patch format of setElementOrder list",
+        ),
+        (
+            json!({"finalizers": ["x"]}),
+            422,
+            "the server rejected our request due to an error in our request",
+        ),
+        (
+            json!({"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "new", "image": "n:3"}]}),
+            500,
+            "The order in patch list:\n[map[image:n:3 name:new]]\n doesn't match $setElementOrder list:\n[map[name:a]]\n",
+        ),
+    ] {
+        let e = patched(doc.clone(), patch.clone()).unwrap_err();
+        assert_eq!((e.code, e.message.as_str()), (code, message), "{patch:?}");
+    }
+}
+
+#[test]
+fn numbers_of_two_types_are_two_merge_keys() {
+    let got = patched(
+        json!({"ports": [{"containerPort": 80}]}),
+        json!({"ports": [{"containerPort": 80.0, "x": 1}]}),
+    )
+    .unwrap();
+    assert_eq!(got.get("ports").items().len(), 2);
+}
+
+proptest! {
+    /// Restated: without directives and keyed lists, this is RFC 7386, but for nulls in lists.
+    #[test]
+    fn without_a_schema_it_is_a_merge_patch(a in super::super::merge::tests::any_value(), b in super::super::merge::tests::any_value()) {
+        let doc = json!({"v": serde_json::Value::from(a)});
+        let patch = json!({"v": serde_json::Value::from(b)});
+        let mut want = doc.clone();
+        super::super::merge::apply(&mut want, patch.clone());
+        prop_assert_eq!(patched(doc, patch).unwrap(), want);
+    }
+
+    #[test]
+    fn applying_a_patch_twice_is_applying_it_once(
+        live in proptest::collection::vec(("[a-e]", any::<u8>()), 0..5), change in proptest::collection::vec(("[a-e]", any::<u8>()), 0..5),
+    ) {
+        let list = |l: &[(String, u8)]| {
+            let mut l = l.to_vec();
+            l.sort();
+            l.dedup_by(|a, b| a.0 == b.0);
+            Value::from(l.iter().rev().map(|(n, v)| json!({"name": n, "v": v})).collect::<Vec<_>>())
+        };
+        let patch = Value::Object([("containers", list(&change))].into_iter().collect());
+        let once = patched(Value::Object([("containers", list(&live))].into_iter().collect()), patch.clone()).unwrap();
+        prop_assert_eq!(patched(once.clone(), patch).unwrap(), once);
+    }
+}

@@ -1,0 +1,605 @@
+//! Label selectors: `a=b,c!=d,e in (f,g),!h,i>1`, with the grammar and error texts of `k8s.io/apimachinery/pkg/labels`.
+
+use crate::apimachinery::field::{FieldError, FieldPath, aggregate};
+use crate::apimachinery::validation;
+use crate::apimachinery::value::{Str, Value};
+use std::fmt;
+
+/// How a requirement compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `k in (a,b)`
+    In,
+    /// `k notin (a,b)`; matches also where the key is absent.
+    NotIn,
+    /// `k=a`
+    Equals,
+    /// `k==a`
+    DoubleEquals,
+    /// `k!=a`; matches also where the key is absent.
+    NotEquals,
+    /// `k`
+    Exists,
+    /// `!k`
+    DoesNotExist,
+    /// `k>1`: both are 64-bit integers.
+    GreaterThan,
+    /// `k<1`: both are 64-bit integers.
+    LessThan,
+}
+
+/// One term of a selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    key: Str,
+    operator: Operator,
+    /// Sorted, unique.
+    values: Vec<Str>,
+}
+
+/// A conjunction of requirements, sorted by key; without any it matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+    nothing: bool,
+}
+
+// === impl Requirement ===
+
+impl Requirement {
+    /// A checked requirement.
+    ///
+    /// # Errors
+    /// Upstream's text for a bad key, a bad value or the wrong number of values.
+    pub fn try_new(key: &str, operator: Operator, mut values: Vec<Str>) -> Result<Self, String> {
+        values.sort_unstable();
+        values.dedup();
+        let mut errors = Vec::new();
+        check_key(key, &mut errors);
+        let path = FieldPath::new("values");
+        let shown = || Value::from(values.iter().map(|v| Value::from(v.as_str())).collect::<Vec<_>>());
+        let wrong = match operator {
+            Operator::In | Operator::NotIn if values.is_empty() => {
+                Some("for 'in', 'notin' operators, values set can't be empty")
+            }
+            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals if values.len() != 1 => {
+                Some("exact-match compatibility requires one single value")
+            }
+            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+                Some("values set must be empty for exists and does not exist")
+            }
+            Operator::GreaterThan | Operator::LessThan if values.len() != 1 => {
+                Some("for 'Gt', 'Lt' operators, exactly one value is required")
+            }
+            _ => None,
+        };
+        if let Some(why) = wrong {
+            errors.push(FieldError::invalid(&path, shown(), why));
+        }
+        let ordered = matches!(operator, Operator::GreaterThan | Operator::LessThan);
+        for (i, v) in values.iter().enumerate() {
+            if ordered && v.parse::<i64>().is_err() {
+                let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+                errors.push(FieldError::invalid(&path.index(i), v.as_str(), why));
+            }
+            let bad = validation::label_value(v);
+            if !bad.is_empty() {
+                errors.push(FieldError::invalid(&path.index(i).key(key), v.as_str(), bad.join("; ")));
+            }
+        }
+        if errors.is_empty() {
+            Ok(Self {
+                key: Str::new(key),
+                operator,
+                values,
+            })
+        } else {
+            Err(aggregate(&errors))
+        }
+    }
+
+    /// The label key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+    /// The operator.
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+    /// The values, sorted.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.values.iter().map(Str::as_str)
+    }
+
+    /// True where a label of this value (`None`: absent) meets the requirement.
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        let among = |v: &str| self.values.iter().any(|x| x == v);
+        match self.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(among),
+            Operator::NotIn | Operator::NotEquals => value.is_none_or(|v| !among(v)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::GreaterThan | Operator::LessThan => {
+                let number = |v: &str| v.parse::<i64>().ok();
+                let bound = self.values.first().and_then(|v| number(v));
+                match (value.and_then(number), bound) {
+                    (Some(v), Some(b)) if self.operator == Operator::GreaterThan => v > b,
+                    (Some(v), Some(b)) => v < b,
+                    _ => false,
+                }
+            }
+        }
+    }
+}
+
+fn check_key(key: &str, errors: &mut Vec<FieldError>) {
+    let bad = validation::qualified_name(key);
+    if !bad.is_empty() {
+        errors.push(FieldError::invalid(&FieldPath::default(), key, bad.join("; ")));
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let infix = match self.operator {
+            Operator::Exists => return f.write_str(&self.key),
+            Operator::DoesNotExist => return write!(f, "!{}", self.key),
+            Operator::In => " in (",
+            Operator::NotIn => " notin (",
+            Operator::Equals => "=",
+            Operator::DoubleEquals => "==",
+            Operator::NotEquals => "!=",
+            Operator::GreaterThan => ">",
+            Operator::LessThan => "<",
+        };
+        write!(f, "{}{infix}{}", self.key, self.values.join(","))?;
+        if matches!(self.operator, Operator::In | Operator::NotIn) {
+            f.write_str(")")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+// === impl LabelSelector ===
+
+impl LabelSelector {
+    /// Matches every object.
+    pub const fn everything() -> Self {
+        Self {
+            requirements: Vec::new(),
+            nothing: false,
+        }
+    }
+
+    /// Matches no object.
+    pub const fn nothing() -> Self {
+        Self {
+            requirements: Vec::new(),
+            nothing: true,
+        }
+    }
+
+    /// A selector of these requirements.
+    pub fn of(mut requirements: Vec<Requirement>) -> Self {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Self {
+            requirements,
+            nothing: false,
+        }
+    }
+
+    /// Parses a selector; an empty text selects everything.
+    ///
+    /// # Errors
+    /// Upstream's text, for a 400.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Parser { rest: text }.selector().map(Self::of)
+    }
+
+    /// The selector of a `metav1.LabelSelector` object: null selects nothing, an empty one everything.
+    ///
+    /// # Errors
+    /// The text of an invalid operator, key or value.
+    pub fn from_object(selector: &Value) -> Result<Self, String> {
+        let Some(map) = selector.as_object() else {
+            return Ok(Self::nothing());
+        };
+        let mut requirements = Vec::new();
+        if let Some(labels) = map.get("matchLabels").and_then(Value::as_object) {
+            for (k, v) in labels.iter() {
+                let v = Str::new(v.as_str().unwrap_or(""));
+                requirements.push(Requirement::try_new(k, Operator::Equals, vec![v])?);
+            }
+        }
+        for e in selector.get("matchExpressions").items() {
+            let operator = match e.get("operator").as_str().unwrap_or("") {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                other => return Err(format!("{other:?} is not a valid label selector operator")),
+            };
+            let values = e
+                .get("values")
+                .items()
+                .iter()
+                .filter_map(Value::as_str)
+                .map(Str::new)
+                .collect();
+            requirements.push(Requirement::try_new(
+                e.get("key").as_str().unwrap_or(""),
+                operator,
+                values,
+            )?);
+        }
+        Ok(Self::of(requirements))
+    }
+
+    /// A selector of equalities with the labels of a map object, as `spec.selector` of a Service is; null: nothing is
+    /// required.
+    pub fn from_map(labels: &Value) -> Self {
+        let equal = |(k, v): (&str, &Value)| Requirement {
+            key: Str::new(k),
+            operator: Operator::Equals,
+            values: vec![Str::new(v.as_str().unwrap_or(""))],
+        };
+        Self::of(
+            labels
+                .as_object()
+                .map(|m| m.iter().map(equal).collect())
+                .unwrap_or_default(),
+        )
+    }
+
+    /// True where this selects everything.
+    pub fn is_everything(&self) -> bool {
+        self.requirements.is_empty() && !self.nothing
+    }
+
+    /// The requirements, sorted by key.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// True where labels, looked up by `get`, meet every requirement.
+    pub fn matches<'a>(&self, get: &dyn Fn(&str) -> Option<&'a str>) -> bool {
+        !self.nothing && self.requirements.iter().all(|r| r.matches(get(&r.key)))
+    }
+
+    /// True where the labels of a map object meet every requirement.
+    pub fn matches_map(&self, labels: &Value) -> bool {
+        self.matches(&|k| labels.get(k).as_str())
+    }
+
+    /// The single value `key` must have for a match.
+    pub fn requires_exact(&self, key: &str) -> Option<&str> {
+        self.requirements.iter().find_map(|r| match r.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals if r.key == key && r.values.len() == 1 => {
+                Some(r.values[0].as_str())
+            }
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, r) in self.requirements.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            r.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Token {
+    End,
+    Word,
+    Not,
+    Comma,
+    Open,
+    Close,
+    Op(Operator),
+}
+
+/// A recursive-descent parser that lexes on demand: `in` and `notin` are operators only where one may stand.
+struct Parser<'a> {
+    rest: &'a str,
+}
+
+fn is_special(c: char) -> bool {
+    matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<')
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> (Token, &'a str, &'a str) {
+        let s = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
+        let Some(first) = s.chars().next() else {
+            return (Token::End, "", s);
+        };
+        let (token, len) = match first {
+            '(' => (Token::Open, 1),
+            ')' => (Token::Close, 1),
+            ',' => (Token::Comma, 1),
+            '>' => (Token::Op(Operator::GreaterThan), 1),
+            '<' => (Token::Op(Operator::LessThan), 1),
+            '=' if s[1..].starts_with('=') => (Token::Op(Operator::DoubleEquals), 2),
+            '=' => (Token::Op(Operator::Equals), 1),
+            '!' if s[1..].starts_with('=') => (Token::Op(Operator::NotEquals), 2),
+            '!' => (Token::Not, 1),
+            _ => {
+                let end = s
+                    .find(|c| is_special(c) || matches!(c, ' ' | '\t' | '\r' | '\n'))
+                    .unwrap_or(s.len());
+                (Token::Word, end)
+            }
+        };
+        (token, &s[..len], &s[len..])
+    }
+
+    fn next(&mut self) -> (Token, &'a str) {
+        let (token, text, rest) = self.peek();
+        self.rest = rest;
+        (token, text)
+    }
+
+    fn selector(&mut self) -> Result<Vec<Requirement>, String> {
+        let mut out = Vec::new();
+        loop {
+            match self.peek() {
+                (Token::Word | Token::Not, ..) => {}
+                (Token::End, ..) => return Ok(out),
+                (_, text, _) => return Err(format!("found '{text}', expected: !, identifier, or 'end of string'")),
+            }
+            out.push(
+                self.requirement()
+                    .map_err(|e| format!("unable to parse requirement: {e}"))?,
+            );
+            match self.next() {
+                (Token::End, _) => return Ok(out),
+                (Token::Comma, _) => {
+                    let (token, text, _) = self.peek();
+                    if !matches!(token, Token::Word | Token::Not) {
+                        return Err(format!("found '{text}', expected: identifier after ','"));
+                    }
+                }
+                (_, text) => return Err(format!("found '{text}', expected: ',' or 'end of string'")),
+            }
+        }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let (mut token, mut key) = self.next();
+        let negated = token == Token::Not;
+        if negated {
+            (token, key) = self.next();
+        }
+        if token != Token::Word {
+            return Err(format!("found '{key}', expected: identifier"));
+        }
+        let mut errors = Vec::new();
+        check_key(key, &mut errors);
+        if !errors.is_empty() {
+            return Err(aggregate(&errors));
+        }
+        if negated {
+            return Requirement::try_new(key, Operator::DoesNotExist, Vec::new());
+        }
+        if matches!(self.peek().0, Token::End | Token::Comma) {
+            return Requirement::try_new(key, Operator::Exists, Vec::new());
+        }
+        let operator = match self.next() {
+            (Token::Op(o), _) => o,
+            (Token::Word, "in") => Operator::In,
+            (Token::Word, "notin") => Operator::NotIn,
+            (_, text) => return Err(format!("found '{text}', expected: in, notin, =, ==, !=, gt, lt")),
+        };
+        let values = match operator {
+            Operator::In | Operator::NotIn => self.values()?,
+            _ => vec![self.exact()?],
+        };
+        Requirement::try_new(key, operator, values)
+    }
+
+    fn exact(&mut self) -> Result<Str, String> {
+        if matches!(self.peek().0, Token::End | Token::Comma) {
+            return Ok(Str::default());
+        }
+        match self.next() {
+            (Token::Word, text) => Ok(Str::new(text)),
+            (_, text) => Err(format!("found '{text}', expected: identifier")),
+        }
+    }
+
+    /// `(a,b)`, where an empty place between commas is the empty value.
+    fn values(&mut self) -> Result<Vec<Str>, String> {
+        match self.next() {
+            (Token::Open, _) => {}
+            (_, text) => return Err(format!("found '{text}' expected: '('")),
+        }
+        match self.peek() {
+            (Token::Word | Token::Comma, ..) => {}
+            (Token::Close, _, rest) => {
+                self.rest = rest;
+                return Ok(vec![Str::default()]);
+            }
+            (_, text, _) => return Err(format!("found '{text}', expected: ',', ')' or identifier")),
+        }
+        let mut out = Vec::new();
+        loop {
+            match self.next() {
+                (Token::Word, text) => {
+                    out.push(Str::new(text));
+                    match self.peek() {
+                        (Token::Comma, ..) => {}
+                        (Token::Close, _, rest) => {
+                            self.rest = rest;
+                            return Ok(out);
+                        }
+                        (_, text, _) => return Err(format!("found '{text}', expected: ',' or ')'")),
+                    }
+                }
+                (Token::Comma, _) => {
+                    if out.is_empty() {
+                        out.push(Str::default());
+                    }
+                    match self.peek() {
+                        (Token::Close, _, rest) => {
+                            self.rest = rest;
+                            out.push(Str::default());
+                            return Ok(out);
+                        }
+                        (Token::Comma, _, rest) => {
+                            self.rest = rest;
+                            out.push(Str::default());
+                        }
+                        _ => {}
+                    }
+                }
+                (_, text) => return Err(format!("found '{text}', expected: ',', or identifier")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn matches(selector: &str, labels: &[(&str, &'static str)]) -> bool {
+        LabelSelector::parse(selector)
+            .unwrap()
+            .matches(&|k| labels.iter().find(|(x, _)| *x == k).map(|(_, v)| *v))
+    }
+
+    #[test]
+    fn every_operator_matches_as_upstream_defines_it() {
+        let l = [("a", "b"), ("n", "5"), ("in", "notin"), ("e", "")];
+        for yes in [
+            "",
+            "a=b",
+            "a==b",
+            "a!=c",
+            "x!=c",
+            "a in (b,c)",
+            "a notin (c)",
+            "x notin (c)",
+            "a",
+            "!x",
+            "n>4",
+            "n<6",
+            "in in (notin)",
+            "in=notin",
+            "e=",
+            "e in ()",
+            "e in (,q)",
+            "a = b , n",
+            "a=b,e",
+        ] {
+            assert!(matches(yes, &l), "{yes}");
+        }
+        for no in [
+            "a=c",
+            "a!=b",
+            "x=",
+            "a in (c)",
+            "a notin (b)",
+            "x",
+            "!a",
+            "n>5",
+            "a>1",
+            "x<9",
+            "a=b,x",
+        ] {
+            assert!(!matches(no, &l), "{no}");
+        }
+    }
+
+    #[test]
+    fn errors_carry_upstreams_words() {
+        for (text, want) in [
+            (
+                "a b",
+                "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+            ),
+            ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+            ("a in", "unable to parse requirement: found '' expected: '('"),
+            ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+            ("a=(", "unable to parse requirement: found '(', expected: identifier"),
+            (
+                "a in (b,",
+                "unable to parse requirement: found '', expected: ',', or identifier",
+            ),
+            (
+                "a>x",
+                "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
+            ),
+            ("a,", "found '', expected: identifier after ','"),
+            (",a", "found ',', expected: !, identifier, or 'end of string'"),
+            ("!a=b", "found '=', expected: ',' or 'end of string'"),
+        ] {
+            assert_eq!(LabelSelector::parse(text).unwrap_err(), want, "{text}");
+        }
+        let e = LabelSelector::parse("k=1;b").unwrap_err();
+        assert!(
+            e.starts_with("unable to parse requirement: values[0][k]: Invalid value: \"1;b\": a valid label must be "),
+            "{e}"
+        );
+        let e = LabelSelector::parse("UPPER/x").unwrap_err();
+        assert!(
+            e.starts_with("unable to parse requirement: <nil>: Invalid value: \"UPPER/x\": prefix part "),
+            "{e}"
+        );
+    }
+
+    #[test]
+    fn a_null_selector_object_selects_nothing_and_an_empty_one_everything() {
+        assert!(!LabelSelector::from_object(&Value::Null).unwrap().matches(&|_| None));
+        assert!(LabelSelector::from_object(&Value::object()).unwrap().is_everything());
+        let s = crate::json!({"matchLabels": {"b": "c"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x"]}]});
+        assert_eq!(LabelSelector::from_object(&s).unwrap().to_string(), "a in (x,y),b=c");
+        assert_eq!(
+            LabelSelector::parse("b in (c),a").unwrap().requires_exact("b"),
+            Some("c")
+        );
+    }
+
+    fn requirement() -> impl Strategy<Value = Requirement> {
+        let word = "[a-z][a-z0-9]{0,3}";
+        (word, 0..7usize, proptest::collection::vec(word, 1..4), any::<i64>()).prop_map(|(key, op, values, n)| {
+            let values: Vec<Str> = values.into_iter().map(Str::from).collect();
+            let one = vec![values[0].clone()];
+            let (op, values) = match op {
+                0 => (Operator::In, values),
+                1 => (Operator::NotIn, values),
+                2 => (Operator::Equals, one),
+                3 => (Operator::NotEquals, one),
+                4 => (Operator::Exists, vec![]),
+                5 => (Operator::DoesNotExist, vec![]),
+                _ => (
+                    Operator::GreaterThan,
+                    vec![Str::from(n.unsigned_abs().min(1 << 60).to_string())],
+                ),
+            };
+            Requirement::try_new(&key, op, values).unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn rendering_and_parsing_are_inverse(r in proptest::collection::vec(requirement(), 0..5)) {
+            let s = LabelSelector::of(r);
+            prop_assert_eq!(LabelSelector::parse(&s.to_string()).unwrap(), s);
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(s in "[a-z=!(), <>\\PC]{0,20}") {
+            let _ = LabelSelector::parse(&s);
+        }
+    }
+}

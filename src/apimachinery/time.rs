@@ -1,0 +1,150 @@
+//! Timestamps as the API writes them. The clock is an argument wherever a test may want to hold it.
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// Now, in whole seconds: `metav1.Now()`.
+pub fn now() -> String {
+    format(OffsetDateTime::now_utc())
+}
+
+/// Now, with six digits of a second: `metav1.NowMicro()`.
+pub fn now_micro() -> String {
+    format_micro(OffsetDateTime::now_utc())
+}
+
+/// RFC 3339 in UTC, whole seconds, `Z`.
+pub fn format(t: OffsetDateTime) -> String {
+    let t = t.to_offset(time::UtcOffset::UTC);
+    let (date, clock) = (t.date(), t.time());
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        date.year(),
+        u8::from(date.month()),
+        date.day(),
+        clock.hour(),
+        clock.minute(),
+        clock.second()
+    )
+}
+
+/// RFC 3339 in UTC with six fraction digits.
+pub fn format_micro(t: OffsetDateTime) -> String {
+    let mut s = format(t);
+    s.pop();
+    s.push_str(&format!(".{:06}Z", t.microsecond()));
+    s
+}
+
+/// Seconds since 1970 as `metav1.Time` is written.
+pub fn format_unix(seconds: i64) -> Option<String> {
+    OffsetDateTime::from_unix_timestamp(seconds).ok().map(format)
+}
+
+/// Reads RFC 3339 with any offset and any fraction.
+///
+/// # Errors
+/// Go's text, for the common case of a text that is no time at all.
+pub fn parse(s: &str) -> Result<OffsetDateTime, String> {
+    const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
+    // Go wants an upper-case T and Z; RFC 3339 and the `time` crate allow more.
+    let shaped = s.len() >= 20 && s.as_bytes()[10] == b'T' && !s.ends_with('z');
+    let parsed = if shaped {
+        OffsetDateTime::parse(s, &Rfc3339).ok()
+    } else {
+        None
+    };
+    parsed.ok_or_else(|| cannot_parse(s, LAYOUT))
+}
+
+/// Reads a `metav1.MicroTime`: exactly six fraction digits.
+///
+/// # Errors
+/// Go's text.
+pub fn parse_micro(s: &str) -> Result<OffsetDateTime, String> {
+    const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
+    let Some(rest) = s.get(19..) else {
+        return Err(cannot_parse(s, LAYOUT));
+    };
+    let t = parse(s).map_err(|_| cannot_parse(s, LAYOUT))?;
+    let digits = rest
+        .strip_prefix('.')
+        .map_or(0, |r| r.bytes().take_while(u8::is_ascii_digit).count());
+    if digits != 6 {
+        return Err(format!(
+            "parsing time {s:?} as {LAYOUT:?}: cannot parse {rest:?} as \".000000\""
+        ));
+    }
+    Ok(t)
+}
+
+/// Go names the first layout element that does not fit and the text that was left.
+fn cannot_parse(s: &str, layout: &str) -> String {
+    // (bytes before the element, its layout text, its length, or its separator)
+    const ELEMENTS: [(usize, &str, usize); 6] = [
+        (0, "2006", 4),
+        (5, "01", 2),
+        (8, "02", 2),
+        (11, "15", 2),
+        (14, "04", 2),
+        (17, "05", 2),
+    ];
+    const SEPARATORS: [&str; 6] = ["", "-", "-", "T", ":", ":"];
+    let fail =
+        |rest: &str, element: &str| format!("parsing time {s:?} as {layout:?}: cannot parse {rest:?} as {element:?}");
+    for ((at, element, len), separator) in ELEMENTS.iter().zip(SEPARATORS) {
+        let before = at - separator.len();
+        let rest = s.get(before..).unwrap_or("");
+        if !rest.starts_with(separator) {
+            return fail(rest, separator);
+        }
+        let rest = &rest[separator.len()..];
+        if !rest.get(..*len).is_some_and(|t| t.bytes().all(|c| c.is_ascii_digit())) {
+            return fail(rest, element);
+        }
+    }
+    let rest = s.get(19..).unwrap_or("");
+    let zone = rest.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
+    if !(zone.starts_with('Z') || zone.starts_with('+') || zone.starts_with('-')) {
+        return fail(rest, "Z07:00");
+    }
+    format!("parsing time {s:?}: value out of range")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_offset_is_read_and_utc_is_written() {
+        let t = parse("2024-02-29T23:30:00.123456789+01:00").unwrap();
+        assert_eq!(format(t), "2024-02-29T22:30:00Z");
+        assert_eq!(format_micro(t), "2024-02-29T22:30:00.123456Z");
+        assert_eq!(format_unix(0).as_deref(), Some("1970-01-01T00:00:00Z"));
+        assert_eq!(
+            parse_micro("2024-01-01T00:00:00.000001Z").map(format_micro),
+            Ok("2024-01-01T00:00:00.000001Z".to_owned())
+        );
+    }
+
+    #[test]
+    fn errors_read_as_go_prints_them() {
+        let e = |s| parse(s).unwrap_err();
+        assert_eq!(
+            e("x"),
+            r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#
+        );
+        assert_eq!(
+            e(""),
+            r#"parsing time "" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006""#
+        );
+        assert_eq!(
+            e("2024-01-01"),
+            r#"parsing time "2024-01-01" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "T""#
+        );
+        assert_eq!(
+            parse_micro("2024-01-01T00:00:00Z").unwrap_err(),
+            r#"parsing time "2024-01-01T00:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#
+        );
+    }
+}

@@ -1,0 +1,146 @@
+use super::*;
+use std::os::unix::fs::PermissionsExt;
+
+fn options(dir: &Path) -> PkiOptions {
+    PkiOptions {
+        dir: dir.join("pki"),
+        names: vec!["Gateway".into()],
+        addresses: vec![IpAddr::from([10, 0, 0, 1])],
+        now: SystemTime::now(),
+    }
+}
+
+fn snapshot(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|e| e.unwrap())
+        .map(|e| (e.file_name().into_string().unwrap(), std::fs::read(e.path()).unwrap()))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn the_first_start_makes_everything_and_the_second_nothing() {
+    let tmp = tempfile::tempdir().unwrap();
+    let options = options(tmp.path());
+    assert_eq!(ensure(&options).unwrap().written.len(), 7);
+    let first = snapshot(&options.dir);
+    let names: Vec<&str> = first.iter().map(|(n, _)| n.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "admin.crt",
+            "admin.key",
+            "apiserver.crt",
+            "apiserver.key",
+            "ca.crt",
+            "ca.key",
+            "client-ca.crt",
+            "client-ca.key",
+            "front-proxy-ca.crt",
+            "front-proxy-ca.key",
+            "front-proxy-client.crt",
+            "front-proxy-client.key",
+            "sa.key",
+            "sa.pub"
+        ]
+    );
+    assert!(ensure(&options).unwrap().written.is_empty());
+    assert_eq!(snapshot(&options.dir), first);
+}
+
+#[test]
+fn keys_are_for_their_owner_only() {
+    let tmp = tempfile::tempdir().unwrap();
+    let options = options(tmp.path());
+    ensure(&options).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&options.dir), 0o700);
+    for (name, _) in snapshot(&options.dir) {
+        let wanted = if name.ends_with(".key") { 0o600 } else { 0o644 };
+        assert_eq!(
+            mode(&options.dir.join(&name)) & wanted,
+            mode(&options.dir.join(&name)),
+            "{name}"
+        );
+        if name.ends_with(".key") {
+            assert_eq!(mode(&options.dir.join(&name)), 0o600, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_new_name_or_a_near_end_issues_the_leaf_again_and_nothing_else() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut options = options(tmp.path());
+    ensure(&options).unwrap();
+    options.names.push("renamed.example".into());
+    assert_eq!(ensure(&options).unwrap().written, ["apiserver"]);
+    assert!(ensure(&options).unwrap().written.is_empty());
+    options.now += LEAF_LIFE - RENEW_BEFORE / 2;
+    assert_eq!(
+        ensure(&options).unwrap().written,
+        ["apiserver", "admin", "front-proxy-client"]
+    );
+}
+
+#[test]
+fn a_leaf_of_another_ca_is_issued_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let options = options(tmp.path());
+    ensure(&options).unwrap();
+    for file in ["client-ca.crt", "client-ca.key"] {
+        std::fs::remove_file(options.dir.join(file)).unwrap();
+    }
+    assert_eq!(ensure(&options).unwrap().written, ["client-ca", "admin"]);
+}
+
+#[test]
+fn a_ca_without_its_key_serves_until_a_leaf_is_due() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut options = options(tmp.path());
+    ensure(&options).unwrap();
+    std::fs::remove_file(options.dir.join("ca.key")).unwrap();
+    assert!(ensure(&options).unwrap().written.is_empty());
+    options.names.push("renamed".into());
+    let error = ensure(&options).unwrap_err().to_string();
+    assert!(
+        error.contains("apiserver.crt") && error.contains("ca.key") && error.contains("renamed"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_swapped_ca_key_is_an_error_that_names_it() {
+    let tmp = tempfile::tempdir().unwrap();
+    let options = options(tmp.path());
+    ensure(&options).unwrap();
+    std::fs::copy(options.dir.join("client-ca.key"), options.dir.join("ca.key")).unwrap();
+    let error = ensure(&options).unwrap_err().to_string();
+    assert!(error.contains("ca.key") && error.contains("does not belong"), "{error}");
+}
+
+#[test]
+fn the_kubeconfig_carries_everything_with_it() {
+    let tmp = tempfile::tempdir().unwrap();
+    let path = tmp.path().join("admin.kubeconfig");
+    let kubeconfig = Kubeconfig {
+        server: "https://127.0.0.1:6443",
+        certificate_authority: b"ca",
+        client_certificate: b"crt",
+        client_key: b"key",
+    };
+    write_kubeconfig(&path, &kubeconfig).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    for line in [
+        "    server: https://127.0.0.1:6443\n",
+        "    certificate-authority-data: Y2E=\n",
+        "    client-certificate-data: Y3J0\n",
+        "    client-key-data: a2V5\n",
+        "\ncurrent-context: kubernetes-admin@torana\n",
+    ] {
+        assert!(text.contains(line), "{line:?} in\n{text}");
+    }
+}

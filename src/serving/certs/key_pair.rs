@@ -1,0 +1,220 @@
+//! Certificates with their keys.
+
+use super::source::{CertError, Reload, Seen, read};
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// A certificate chain and its key, parsed and found to match.
+#[derive(Clone, Debug)]
+pub struct KeyPairData {
+    /// The chain as it was read.
+    pub cert_pem: Bytes,
+    /// The key as it was read.
+    pub key_pem: Bytes,
+    /// Both, ready for rustls on either side of a connection.
+    pub certified_key: Arc<CertifiedKey>,
+    /// Names and addresses the certificate is for, lower-case: the common name where it is a domain name, then the
+    /// alternative names.
+    pub names: Vec<String>,
+    /// The leaf's expiry.
+    pub not_after: SystemTime,
+}
+
+impl KeyPairData {
+    /// Parses a chain (leaf first) and the leaf's key.
+    ///
+    /// # Errors
+    /// Bad PEM, no certificate, no key, a key that is not the leaf's.
+    pub fn from_pem(
+        cert_pem: impl Into<Bytes>,
+        key_pem: impl Into<Bytes>,
+        provider: &CryptoProvider,
+    ) -> Result<Self, CertError> {
+        let (cert_pem, key_pem) = (cert_pem.into(), key_pem.into());
+        let chain = CertificateDer::pem_slice_iter(&cert_pem)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| CertError::invalid(format!("bad PEM in the certificate: {e}")))?;
+        let Some(leaf) = chain.first() else {
+            return Err(CertError::invalid(
+                "holds no certificate (expected a PEM block `CERTIFICATE`)",
+            ));
+        };
+        for (n, certificate) in chain.iter().enumerate() {
+            X509Certificate::from_der(certificate)
+                .map_err(|e| CertError::invalid(format!("certificate {} of the chain does not parse: {e}", n + 1)))?;
+        }
+        let (_, parsed) = X509Certificate::from_der(leaf)
+            .map_err(|e| CertError::invalid(format!("certificate does not parse: {e}")))?;
+        let names = names_of(&parsed);
+        let not_after = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
+        let key = PrivateKeyDer::from_pem_slice(&key_pem)
+            .map_err(|e| CertError::invalid(format!("no usable private key (PKCS#8, PKCS#1 or SEC1 PEM): {e}")))?;
+        let certified_key = CertifiedKey::from_der(chain, key, provider).map_err(|e| match e {
+            rustls::Error::InconsistentKeys(_) => {
+                CertError::invalid("the private key does not belong to the certificate")
+            }
+            other => CertError::invalid(format!("certificate and key cannot be used: {other}")),
+        })?;
+        Ok(Self {
+            cert_pem,
+            key_pem,
+            certified_key: Arc::new(certified_key),
+            names,
+            not_after: SystemTime::UNIX_EPOCH + Duration::from_secs(not_after),
+        })
+    }
+
+    /// True where the leaf's time is over.
+    pub fn is_expired(&self, now: SystemTime) -> bool {
+        self.not_after <= now
+    }
+}
+
+/// What upstream's SNI choice takes from a certificate: the common name unless it is an address, then all SANs.
+fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut add = |name: String| {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    };
+    if let Some(cn) = certificate
+        .subject()
+        .iter_common_name()
+        .next()
+        .and_then(|cn| cn.as_str().ok())
+    {
+        let host = cn.strip_prefix("*.").unwrap_or(cn);
+        let label = |l: &str| !l.is_empty() && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if cn.parse::<IpAddr>().is_err() && host.split('.').all(label) {
+            add(cn.to_ascii_lowercase());
+        }
+    }
+    if let Ok(Some(sans)) = certificate.subject_alternative_name() {
+        for san in &sans.value.general_names {
+            match san {
+                GeneralName::DNSName(name) => add(name.to_ascii_lowercase()),
+                GeneralName::IPAddress(raw) => {
+                    if let Ok(v4) = <[u8; 4]>::try_from(*raw) {
+                        add(IpAddr::from(v4).to_string());
+                    } else if let Ok(v6) = <[u8; 16]>::try_from(*raw) {
+                        add(IpAddr::from(v6).to_string());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// A certificate and key that may be replaced while the server runs.
+#[derive(Debug)]
+pub struct DynamicKeyPair {
+    files: Option<(PathBuf, PathBuf)>,
+    provider: Arc<CryptoProvider>,
+    current: ArcSwap<KeyPairData>,
+    changes: watch::Sender<u64>,
+    seen: Seen,
+}
+
+impl DynamicKeyPair {
+    /// Reads both files, which [`Reload::check_now`] reads again.
+    ///
+    /// # Errors
+    /// Unreadable file, unusable content; the error names the file.
+    pub fn from_files(
+        cert: impl AsRef<Path>,
+        key: impl AsRef<Path>,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Arc<Self>, CertError> {
+        let (cert, key) = (cert.as_ref(), key.as_ref());
+        let (cert_pem, key_pem) = (read(cert)?, read(key)?);
+        let seen = Seen::default();
+        seen.is_new(&[&cert_pem, &key_pem]);
+        let data = KeyPairData::from_pem(cert_pem, key_pem, &provider).map_err(|e| e.at(cert))?;
+        if data.is_expired(SystemTime::now()) {
+            tracing::warn!(file = %cert.display(), "certificate has expired; clients will refuse it");
+        }
+        Ok(Arc::new(Self {
+            files: Some((cert.to_owned(), key.to_owned())),
+            provider,
+            current: ArcSwap::from_pointee(data),
+            changes: watch::Sender::new(0),
+            seen,
+        }))
+    }
+
+    /// A pair that only [`DynamicKeyPair::replace`] changes.
+    pub fn fixed(data: KeyPairData, provider: Arc<CryptoProvider>) -> Arc<Self> {
+        Arc::new(Self {
+            files: None,
+            provider,
+            current: ArcSwap::from_pointee(data),
+            changes: watch::Sender::new(0),
+            seen: Seen::default(),
+        })
+    }
+
+    /// The pair of this moment.
+    pub fn current(&self) -> Arc<KeyPairData> {
+        self.current.load_full()
+    }
+
+    /// Puts another pair in its place and tells the subscribers.
+    pub fn replace(&self, data: KeyPairData) {
+        self.current.store(Arc::new(data));
+        self.changes.send_modify(|n| *n += 1);
+    }
+
+    /// Counts replacements.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn load(&self, cert: &Path, cert_pem: Vec<u8>, key_pem: Vec<u8>) -> Result<KeyPairData, CertError> {
+        let data = KeyPairData::from_pem(cert_pem, key_pem, &self.provider).map_err(|e| e.at(cert))?;
+        let now = SystemTime::now();
+        if data.is_expired(now) && !self.current.load().is_expired(now) {
+            return Err(CertError::invalid("the certificate has expired already").at(cert));
+        }
+        Ok(data)
+    }
+}
+
+impl Reload for DynamicKeyPair {
+    fn check_now(&self) -> bool {
+        let Some((cert, key)) = &self.files else { return false };
+        let read = read(cert).and_then(|c| Ok((c, read(key)?)));
+        let seen = match &read {
+            Ok((c, k)) => self.seen.is_new(&[c, k]),
+            Err(e) => self.seen.is_new(&[e.to_string().as_bytes()]),
+        };
+        if !seen {
+            return false;
+        }
+        match read.and_then(|(c, k)| self.load(cert, c, k)) {
+            Ok(data) if data.cert_pem == self.current.load().cert_pem => false,
+            Ok(data) => {
+                tracing::info!(file = %cert.display(), "certificate reloaded");
+                self.replace(data);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "certificate or key changed but cannot be used; the old pair stays");
+                false
+            }
+        }
+    }
+}

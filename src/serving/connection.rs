@@ -1,0 +1,271 @@
+//! One task per connection: TLS, then HTTP/1.1 or HTTP/2 by ALPN, until the peer, a limit or the server ends it.
+//!
+//! The task polls hyper first and then looks at its own alarm clock and signals ([`drive`]). Nothing is timed per
+//! request: requests leave marks in [`Activity`], and one timer per connection reads them.
+
+mod activity;
+mod answer;
+mod io;
+
+pub(super) use activity::{Activity, signals};
+
+use super::limits::Limits;
+use super::peer::{ConnectionCache, LocalAddr, PeerCertificates, RemoteAddr};
+use super::registry::Entry;
+use super::server::Stats;
+use super::tls::TlsConfig;
+use crate::request::Handler;
+use activity::Due;
+use answer::Answerer;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use io::Watched;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// What all connections of a server share.
+pub(super) struct Shared {
+    pub(super) tls: Arc<TlsConfig>,
+    pub(super) limits: Limits,
+    pub(super) protocols: Protocols,
+    pub(super) handler: Arc<dyn Handler>,
+    pub(super) stats: Arc<Stats>,
+}
+
+/// What a connection gives back at its end: its place among the open ones, and its slot under the cap. An upgraded
+/// connection keeps only the slot.
+pub(super) struct Tickets {
+    pub(super) slot: OwnedSemaphorePermit,
+    pub(super) entry: Entry,
+}
+
+/// An accepted connection.
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    pub(super) remote: SocketAddr,
+    pub(super) shared: Arc<Shared>,
+    pub(super) activity: Arc<Activity>,
+    pub(super) tickets: Tickets,
+}
+
+/// hyper, set up once.
+pub(super) struct Protocols {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+impl Protocols {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let header_bytes = limits.header_bytes as usize;
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            // Ours: hyper's clock for heads runs in idle time, too, and would end a connection after 32 s, not 90.
+            .header_read_timeout(None)
+            .keep_alive(true)
+            .half_close(false)
+            .title_case_headers(true)
+            .max_headers(limits.header_fields)
+            .max_header_size(header_bytes)
+            .max_buf_size((header_bytes + (16 << 10)).max(64 << 10));
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits.streams)
+            .initial_stream_window_size(limits.stream_window)
+            .initial_connection_window_size(limits.stream_window.saturating_mul(limits.streams).min(i32::MAX as u32))
+            .max_frame_size(limits.stream_window.clamp(1 << 14, (1 << 24) - 1))
+            .max_header_list_size(limits.header_bytes)
+            .keep_alive_interval(limits.ping_interval)
+            .keep_alive_timeout(limits.ping_timeout);
+        Self { http1, http2 }
+    }
+}
+
+/// Serves the connection to its end.
+pub(super) async fn run(connection: Connection) {
+    let Connection {
+        stream,
+        remote,
+        shared,
+        activity,
+        tickets: Tickets { slot, entry },
+    } = connection;
+    let local = match stream.local_addr() {
+        Ok(local) => SocketAddr::new(local.ip().to_canonical(), local.port()),
+        Err(error) => {
+            tracing::debug!(%remote, %error, "connection gone before its handshake");
+            return;
+        }
+    };
+    let Some(tls) = handshake(stream, remote, local, &shared, &activity).await else {
+        return;
+    };
+    let (_, session) = tls.get_ref();
+    let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let certificates = session
+        .peer_certificates()
+        .filter(|chain| !chain.is_empty())
+        .map(|chain| PeerCertificates(Arc::new(chain.iter().map(|c| c.clone().into_owned()).collect())));
+    let answerer = Arc::new(Answerer {
+        handler: Arc::clone(&shared.handler),
+        activity: Arc::clone(&activity),
+        remote: RemoteAddr(remote),
+        local: LocalAddr(local),
+        certificates,
+        cache: ConnectionCache::default(),
+    });
+    let service = service_fn(move |request| {
+        let answerer = Arc::clone(&answerer);
+        async move { Ok::<_, Infallible>(answerer.answer(request).await) }
+    });
+    let io = TokioIo::new(Watched::new(tls, Arc::clone(&activity), slot));
+    activity.begin(!is_http2);
+    let end = if is_http2 {
+        let hyper = pin!(shared.protocols.http2.serve_connection(io, service));
+        drive(hyper, |c| c.graceful_shutdown(), &activity, &shared.limits).await
+    } else {
+        let hyper = pin!(shared.protocols.http1.serve_connection(io, service).with_upgrades());
+        drive(hyper, |c| c.graceful_shutdown(), &activity, &shared.limits).await
+    };
+    drop(entry);
+    match end {
+        End::Closed(Ok(())) => {}
+        End::Closed(Err(error)) => tracing::debug!(%remote, error = %Chain(&error), "connection failed"),
+        End::Cut(why) => tracing::debug!(%remote, why, "connection cut"),
+    }
+}
+
+/// The TLS handshake within its deadline; nothing where the connection is over.
+async fn handshake(
+    stream: TcpStream,
+    remote: SocketAddr,
+    local: SocketAddr,
+    shared: &Shared,
+    activity: &Activity,
+) -> Option<TlsStream<TcpStream>> {
+    let config = shared.tls.for_connection(local.ip());
+    let work = async {
+        let mut first = [0; 5];
+        if stream.peek(&mut first).await.is_ok_and(|n| is_plain_http(&first[..n])) {
+            refuse_plain_http(&stream).await;
+            return Err(std::io::Error::other("plain HTTP on the TLS port"));
+        }
+        TlsAcceptor::from(config).accept(stream).await
+    };
+    let mut work = pin!(tokio::time::timeout(shared.limits.handshake, work));
+    let done = poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => match activity.signals(cx) {
+            0 => Poll::Pending,
+            _ => Poll::Ready(None),
+        },
+    });
+    let error = match done.await? {
+        Ok(Ok(tls)) => return Some(tls),
+        Ok(Err(error)) => error,
+        Err(_) => std::io::ErrorKind::TimedOut.into(),
+    };
+    shared.stats.handshake_errors.fetch_add(1, Ordering::Relaxed);
+    tracing::debug!(%remote, %error, "TLS handshake failed");
+    None
+}
+
+fn is_plain_http(first: &[u8]) -> bool {
+    matches!(
+        first,
+        b"GET /" | b"HEAD " | b"POST " | b"PUT /" | b"OPTIO" | b"PATCH" | b"DELET" | b"PRI *"
+    )
+}
+
+/// Go's answer to somebody who forgot the `s` of https.
+async fn refuse_plain_http(stream: &TcpStream) {
+    const ANSWER: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    // What was sent is read first: closing with unread bytes would reset the connection and lose the answer.
+    let mut sink = [0; 4096];
+    while stream.try_read(&mut sink).is_ok_and(|n| n > 0) {}
+    if stream.writable().await.is_ok()
+        && let Err(error) = stream.try_write(ANSWER)
+    {
+        tracing::trace!(%error, "the hint was not delivered");
+    }
+}
+
+enum End {
+    Closed(hyper::Result<()>),
+    Cut(&'static str),
+}
+
+/// Polls the connection, its signals and its clock.
+///
+/// hyper comes first in every round: what has arrived is worked on before any limit is looked at.
+async fn drive<C>(
+    mut connection: Pin<&mut C>,
+    graceful: impl Fn(Pin<&mut C>),
+    activity: &Activity,
+    limits: &Limits,
+) -> End
+where
+    C: Future<Output = hyper::Result<()>>,
+{
+    let mut alarm = pin!(tokio::time::sleep(limits.header_read.min(limits.idle)));
+    let mut closing = false;
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+                return Poll::Ready(End::Closed(result));
+            }
+            let raised = activity.signals(cx);
+            if raised & signals::KILL != 0 {
+                return Poll::Ready(End::Cut("the server's time to shut down is over"));
+            }
+            if raised != 0 && !closing {
+                closing = true;
+                activity.begin_closing();
+                graceful(connection.as_mut());
+                continue;
+            }
+            match activity.due(limits) {
+                Due::Cut(why) => return Poll::Ready(End::Cut(why)),
+                Due::Close => {
+                    activity.signal(signals::CLOSE);
+                    continue;
+                }
+                Due::At(at) => {
+                    if at < alarm.deadline() || alarm.is_elapsed() {
+                        alarm.as_mut().reset(at);
+                    }
+                    if alarm.as_mut().poll(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// An error with its causes on one line.
+struct Chain<'a>(&'a hyper::Error);
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = std::error::Error::source(self.0);
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! What a connection is doing: marks left by requests and I/O, read by the connection's own clock.
+
+use crate::serving::limits::Limits;
+use futures_util::task::AtomicWaker;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
+use std::task::Context;
+use tokio::time::{Duration, Instant};
+
+/// What a connection may be told.
+pub(in crate::serving) mod signals {
+    /// Close once nothing is in flight: an answer said so, or the connection has been idle.
+    pub const CLOSE: u8 = 1;
+    /// The server shuts down: the same.
+    pub const DRAIN: u8 = 2;
+    /// End now.
+    pub const KILL: u8 = 4;
+}
+
+/// Marks of one connection. Times are milliseconds since its start, plus one; zero is "not so".
+#[derive(Debug)]
+pub(in crate::serving) struct Activity {
+    start: Instant,
+    signals: AtomicU8,
+    waker: AtomicWaker,
+    reads_heads: AtomicBool,
+    in_flight: AtomicUsize,
+    /// The last request's end, or progress after a stall.
+    idle_since: AtomicU64,
+    /// First byte of a request's head (HTTP/1).
+    head_since: AtomicU64,
+    /// Since when the peer has taken nothing.
+    blocked_since: AtomicU64,
+    closing_since: AtomicU64,
+}
+
+/// What the clock says.
+pub(super) enum Due {
+    /// End now, and why.
+    Cut(&'static str),
+    /// Close gracefully.
+    Close,
+    /// Look again then, at the latest.
+    At(Instant),
+}
+
+impl Activity {
+    pub(in crate::serving) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            start: Instant::now(),
+            signals: AtomicU8::new(0),
+            waker: AtomicWaker::new(),
+            reads_heads: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+            idle_since: AtomicU64::new(1),
+            head_since: AtomicU64::new(0),
+            blocked_since: AtomicU64::new(0),
+            closing_since: AtomicU64::new(0),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    fn at(&self, mark: u64, after: Duration) -> Instant {
+        self.start + Duration::from_millis(mark - 1) + after
+    }
+
+    /// The handshake is over; `reads_heads`: HTTP/1, whose first head is due from now on.
+    pub(super) fn begin(&self, reads_heads: bool) {
+        let now = self.now();
+        self.idle_since.store(now, Relaxed);
+        if reads_heads {
+            self.reads_heads.store(true, Relaxed);
+            self.head_since.store(now, Relaxed);
+        }
+    }
+
+    pub(super) fn begin_closing(&self) {
+        self.closing_since.store(self.now(), Relaxed);
+    }
+
+    pub(in crate::serving) fn signal(&self, signal: u8) {
+        self.signals.fetch_or(signal, AcqRel);
+        self.waker.wake();
+    }
+
+    /// What was signalled; the task is woken for what comes later.
+    pub(super) fn signals(&self, cx: &Context<'_>) -> u8 {
+        self.waker.register(cx.waker());
+        self.signals.load(Acquire)
+    }
+
+    /// A request begins; it ends when the value is dropped.
+    pub(super) fn request(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, AcqRel);
+        self.head_since.store(0, Relaxed);
+        InFlight(Arc::clone(self))
+    }
+
+    /// Bytes arrived.
+    pub(super) fn read(&self) {
+        if self.reads_heads.load(Relaxed) && self.head_since.load(Relaxed) == 0 && self.in_flight.load(Acquire) == 0 {
+            self.head_since.store(self.now(), Relaxed);
+        }
+    }
+
+    /// The peer takes nothing more.
+    pub(super) fn blocked(&self) {
+        if self.blocked_since.load(Relaxed) == 0 {
+            self.blocked_since.store(self.now(), Relaxed);
+        }
+    }
+
+    /// The peer takes bytes again.
+    pub(super) fn unblocked(&self) {
+        if self.blocked_since.load(Relaxed) != 0 {
+            self.blocked_since.store(0, Relaxed);
+            self.idle_since.store(self.now(), Relaxed);
+        }
+    }
+
+    /// ```text
+    /// first that holds            then, after…
+    /// peer takes nothing          write_stall: cut
+    /// a request is in flight      (only the row above)
+    /// closing                     close_grace: cut
+    /// a head is being read        header_read: cut
+    /// otherwise                   idle: close
+    /// ```
+    pub(super) fn due(&self, limits: &Limits) -> Due {
+        let blocked = self.blocked_since.load(Relaxed);
+        let idle = self.idle_since.load(Acquire);
+        let stalled = (blocked != 0).then(|| self.at(blocked, limits.write_stall));
+        let (at, due) = if self.in_flight.load(Acquire) > 0 {
+            // Nothing is due before the request has ended; its end needs no wake-up, because looking again after an
+            // idle time is early enough.
+            (Instant::now() + limits.idle.min(limits.header_read), Due::Close)
+        } else {
+            let closing = self.closing_since.load(Relaxed);
+            let head = self.head_since.load(Relaxed);
+            if closing != 0 {
+                let at = self.at(closing.max(idle), limits.close_grace);
+                (at, Due::Cut("the peer does not close"))
+            } else if head != 0 {
+                (
+                    self.at(head, limits.header_read),
+                    Due::Cut("reading a request's head took too long"),
+                )
+            } else {
+                (self.at(idle, limits.idle), Due::Close)
+            }
+        };
+        match stalled {
+            Some(stalled) if stalled < at => past(stalled, Due::Cut("the peer reads nothing")),
+            _ => past(at, due),
+        }
+    }
+}
+
+/// `due` if its time has come.
+fn past(at: Instant, due: Due) -> Due {
+    if at <= Instant::now() { due } else { Due::At(at) }
+}
+
+/// A request in flight: from its head to the last byte of its answer's body.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Activity>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let activity = &self.0;
+        activity.idle_since.store(activity.now(), Relaxed);
+        let before = activity.in_flight.fetch_sub(1, AcqRel);
+        if before == 1 && activity.signals.load(Acquire) != 0 {
+            activity.waker.wake();
+        }
+    }
+}

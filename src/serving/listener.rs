@@ -1,0 +1,224 @@
+//! The listening socket: binding with errors a person can act on, and accepting through passing trouble.
+
+use super::limits::Limits;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Connections the kernel may hold ready for us.
+const BACKLOG: i32 = 1024;
+
+/// A bound socket.
+#[derive(Debug)]
+pub struct Listener {
+    inner: TcpListener,
+    local: SocketAddr,
+}
+
+/// The socket cannot be had.
+#[derive(Debug)]
+pub struct BindError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ip, port) = (self.address.ip(), self.address.port());
+        match self.source.kind() {
+            io::ErrorKind::AddrInUse => write!(
+                f,
+                "cannot listen on {}: the port is taken by another process; stop it or choose another with --secure-port \
+                 (0 picks a free one)",
+                self.address
+            ),
+            io::ErrorKind::PermissionDenied => write!(
+                f,
+                "cannot listen on {}: not allowed to use port {port}; choose one above 1023 with --secure-port",
+                self.address
+            ),
+            io::ErrorKind::AddrNotAvailable => write!(
+                f,
+                "cannot listen on {}: {ip} is no address of this machine; give one that is with --bind-address",
+                self.address
+            ),
+            _ => write!(
+                f,
+                "cannot listen on {} (--bind-address, --secure-port): {}",
+                self.address, self.source
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// Binds `address`; port 0 picks a free one. `0.0.0.0` takes IPv6 clients, too, where the machine has IPv6, as Go does.
+///
+/// # Errors
+/// [`BindError`], which names the flags that mend it.
+pub fn bind(address: SocketAddr, share_port: bool) -> Result<Listener, BindError> {
+    let fail = |source| BindError { address, source };
+    let socket = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => {
+            match open(SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())), share_port) {
+                Err(e) if e.kind() != io::ErrorKind::AddrInUse && e.kind() != io::ErrorKind::PermissionDenied => {
+                    open(address, share_port)
+                }
+                dual_stack => dual_stack,
+            }
+        }
+        _ => open(address, share_port),
+    }
+    .map_err(fail)?;
+    let inner = TcpListener::from_std(socket.into()).map_err(fail)?;
+    let bound = inner.local_addr().map_err(fail)?;
+    let local = SocketAddr::new(
+        if address.ip().is_unspecified() {
+            address.ip()
+        } else {
+            bound.ip()
+        },
+        bound.port(),
+    );
+    Ok(Listener { inner, local })
+}
+
+fn open(address: SocketAddr, share_port: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.set_reuse_address(true)?;
+    #[cfg(target_os = "linux")]
+    if share_port {
+        // socket2 keeps its setter behind a feature; tokio's has none.
+        let shared = if address.is_ipv6() {
+            tokio::net::TcpSocket::new_v6()
+        } else {
+            tokio::net::TcpSocket::new_v4()
+        }?;
+        shared.set_reuseaddr(true)?;
+        shared.set_reuseport(true)?;
+        if address.is_ipv6() {
+            SockRef::from(&shared).set_only_v6(!address.ip().is_unspecified())?;
+        }
+        shared.bind(address)?;
+        let listening = shared.listen(BACKLOG as u32)?.into_std()?;
+        return Ok(listening.into());
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+impl Listener {
+    /// The bound address, with the port that was picked.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The next connection. Trouble of one connection is skipped; trouble of the whole process (no file descriptors,
+    /// no memory) is waited out, with one log line per spell.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no accepted connection is lost.
+    pub(super) async fn accept(&self, limits: &Limits) -> (TcpStream, SocketAddr) {
+        let mut backoff = Duration::from_millis(5);
+        let mut said = false;
+        loop {
+            let error = match self.inner.accept().await {
+                Ok((stream, remote)) => {
+                    let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+                    match prepare(&stream, limits) {
+                        Ok(()) => return (stream, remote),
+                        Err(error) => {
+                            tracing::debug!(%remote, %error, "connection gone before it began");
+                            continue;
+                        }
+                    }
+                }
+                Err(error) => error,
+            };
+            if is_of_one_connection(&error) {
+                tracing::debug!(%error, "connection lost while being accepted");
+                continue;
+            }
+            if !said {
+                tracing::warn!(%error, "cannot accept connections; trying again");
+                said = true;
+            }
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
+fn prepare(stream: &TcpStream, limits: &Limits) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(limits.tcp_keepalive))
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, PermissionDenied, TimedOut,
+    };
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted | PermissionDenied | TimedOut
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_taken_port_is_named_with_the_flag_that_mends_it() {
+        let first = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();
+        let taken = first.local_addr();
+        assert_ne!(taken.port(), 0);
+        let error = bind(taken, false).unwrap_err().to_string();
+        assert!(error.contains(&taken.to_string()), "{error}");
+        assert!(error.contains("--secure-port"), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_wildcard_takes_clients_of_both_families() {
+        let listener = bind(SocketAddr::from(([0, 0, 0, 0], 0)), false).unwrap();
+        assert!(listener.local_addr().is_ipv4());
+        let port = listener.local_addr().port();
+        let limits = Limits::default();
+        let (client, (_, remote)) = tokio::join!(
+            TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)),
+            listener.accept(&limits)
+        );
+        assert_eq!(client.unwrap().local_addr().unwrap(), remote);
+    }
+
+    #[tokio::test]
+    async fn a_foreign_address_is_named_with_its_flag() {
+        let error = bind(SocketAddr::from(([203, 0, 113, 7], 0)), false)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("203.0.113.7") && error.contains("--bind-address"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_shared_port_can_be_bound_twice() {
+        let first = bind(SocketAddr::from(([127, 0, 0, 1], 0)), true).unwrap();
+        bind(first.local_addr(), true).unwrap();
+    }
+}

@@ -1,0 +1,72 @@
+//! The open connections: who they are, and when the last one has gone.
+
+use super::connection::Activity;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Every connection task is listed here from before it is spawned until it has ended.
+#[derive(Debug)]
+pub(super) struct Registry {
+    open: Mutex<(u64, HashMap<u64, Arc<Activity>>)>,
+    count: watch::Sender<usize>,
+}
+
+/// A connection's place in the list, given up on drop.
+pub(super) struct Entry {
+    registry: Arc<Registry>,
+    id: u64,
+}
+
+impl Registry {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            open: Mutex::default(),
+            count: watch::Sender::new(0),
+        })
+    }
+
+    pub(super) fn enter(self: &Arc<Self>, activity: Arc<Activity>) -> Entry {
+        let mut open = self.open.lock().expect("no code panics while holding this lock");
+        open.0 += 1;
+        let id = open.0;
+        open.1.insert(id, activity);
+        self.count.send_replace(open.1.len());
+        Entry {
+            registry: Arc::clone(self),
+            id,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        *self.count.borrow()
+    }
+
+    /// Tells every connection.
+    pub(super) fn signal(&self, signal: u8) {
+        let open = self.open.lock().expect("no code panics while holding this lock");
+        for activity in open.1.values() {
+            activity.signal(signal);
+        }
+    }
+
+    /// Waits for the last connection's end; false where some are left after `limit`.
+    pub(super) async fn wait_empty(&self, limit: Duration) -> bool {
+        let mut count = self.count.subscribe();
+        let empty = count.wait_for(|n| *n == 0);
+        matches!(tokio::time::timeout(limit, empty).await, Ok(Ok(_)))
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut open = self
+            .registry
+            .open
+            .lock()
+            .expect("no code panics while holding this lock");
+        open.1.remove(&self.id);
+        self.registry.count.send_replace(open.1.len());
+    }
+}

@@ -1,0 +1,163 @@
+//! The running server: the accept loop, and how it ends.
+
+use super::connection::{self, Activity, Connection, Tickets, signals};
+use super::limits::Limits;
+use super::listener::Listener;
+use super::registry::Registry;
+use super::tls::TlsConfig;
+use crate::request::Handler;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+/// What is served, and how.
+pub struct Server {
+    /// Certificates and versions.
+    pub tls: Arc<TlsConfig>,
+    /// What clients may hold.
+    pub limits: Limits,
+    /// Answers every request.
+    pub handler: Arc<dyn Handler>,
+}
+
+/// Counters of the port.
+#[derive(Debug, Default)]
+pub(super) struct Stats {
+    pub(super) handshake_errors: AtomicU64,
+}
+
+/// How a drain went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Every request was answered.
+    Clean,
+    /// This many connections were cut at the deadline.
+    Cut(usize),
+}
+
+/// A running server. Dropping it stops accepting and lets open connections end by themselves.
+pub struct ServerHandle {
+    local_addr: SocketAddr,
+    registry: Arc<Registry>,
+    stats: Arc<Stats>,
+    stop: watch::Sender<bool>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts accepting. Needs a tokio runtime.
+    pub fn serve(self, listener: Listener) -> ServerHandle {
+        let local_addr = listener.local_addr();
+        let registry = Registry::new();
+        let stats = Arc::new(Stats::default());
+        let (stop, stopped) = watch::channel(false);
+        let shared = Arc::new(connection::Shared {
+            protocols: connection::Protocols::new(&self.limits),
+            tls: self.tls,
+            limits: self.limits,
+            handler: self.handler,
+            stats: Arc::clone(&stats),
+        });
+        let accepting = tokio::spawn(accept_loop(listener, shared, Arc::clone(&registry), stopped));
+        ServerHandle {
+            local_addr,
+            registry,
+            stats,
+            stop,
+            accepting: Some(accepting),
+        }
+    }
+}
+
+async fn accept_loop(
+    listener: Listener,
+    shared: Arc<connection::Shared>,
+    registry: Arc<Registry>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let slots = Arc::new(Semaphore::new(shared.limits.connections));
+    let mut full_said = false;
+    loop {
+        if slots.available_permits() == 0 && !std::mem::replace(&mut full_said, true) {
+            tracing::warn!(
+                connections = shared.limits.connections,
+                "connection limit reached; new clients wait (raise the limit on open files for more)"
+            );
+        }
+        let next = async {
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            (slot, listener.accept(&shared.limits).await)
+        };
+        // Stopping first: no connection is taken that would be closed at once.
+        let (slot, (stream, remote)) = tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stop| *stop) => return,
+            next = next => next,
+        };
+        let Ok(slot) = slot else { return };
+        full_said &= slots.available_permits() == 0;
+        let activity = Activity::new();
+        let entry = registry.enter(Arc::clone(&activity));
+        tokio::spawn(connection::run(Connection {
+            stream,
+            remote,
+            shared: Arc::clone(&shared),
+            activity,
+            tickets: Tickets { slot, entry },
+        }));
+    }
+}
+
+impl ServerHandle {
+    /// The bound address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Open connections, upgraded ones excepted.
+    pub fn connections(&self) -> usize {
+        self.registry.len()
+    }
+
+    /// TLS handshakes that failed, for `apiserver_tls_handshake_errors_total`.
+    pub fn handshake_errors(&self) -> u64 {
+        self.stats.handshake_errors.load(Ordering::Relaxed)
+    }
+
+    /// Closes the listening socket; open connections go on.
+    pub fn stop_accepting(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Stops accepting, closes idle connections, lets requests in flight end (their connection closes after them), and
+    /// cuts what is left after `limit`. Upgraded connections and endless answers are ended by whoever made them: they
+    /// have tokens of their own.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: connections already told to close do.
+    pub async fn drain(mut self, limit: Duration) -> Drained {
+        self.stop_accepting();
+        if let Some(accepting) = self.accepting.take()
+            && let Err(error) = accepting.await
+        {
+            tracing::error!(%error, "the accept loop failed");
+        }
+        self.registry.signal(signals::DRAIN);
+        if self.registry.wait_empty(limit).await {
+            return Drained::Clean;
+        }
+        let left = self.registry.len();
+        self.registry.signal(signals::KILL);
+        self.registry.wait_empty(Duration::from_secs(1)).await;
+        Drained::Cut(left)
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        self.stop_accepting();
+    }
+}

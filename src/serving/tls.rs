@@ -1,0 +1,369 @@
+//! The TLS side of a connection: versions, protocols, which certificate is shown, and asking for the client's.
+
+use super::certs::{CertError, DynamicCa, DynamicKeyPair};
+use arc_swap::ArcSwap;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, ServerConfig};
+use rustls::sign::CertifiedKey;
+use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The lowest TLS version spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2 and 1.3.
+    #[default]
+    Tls12,
+    /// TLS 1.3 only.
+    Tls13,
+}
+
+/// What is fixed for the server's life.
+#[derive(Clone, Debug)]
+pub struct TlsOptions {
+    /// `--tls-min-version`.
+    pub min_version: TlsVersion,
+    /// Offer h2 before http/1.1 (`--disable-http2-serving` clears it).
+    pub http2: bool,
+    /// `--tls-cipher-suites` by IANA name, for TLS 1.2; empty: all. TLS 1.3's are always on, as in Go.
+    pub cipher_suites: Vec<String>,
+}
+
+impl Default for TlsOptions {
+    fn default() -> Self {
+        Self {
+            min_version: TlsVersion::default(),
+            http2: true,
+            cipher_suites: Vec::new(),
+        }
+    }
+}
+
+/// One `--tls-sni-cert-key`.
+#[derive(Clone, Debug)]
+pub struct SniKeyPair {
+    /// Names to show it for (exact or `*.suffix`); empty: those in the certificate.
+    pub names: Vec<String>,
+    /// The certificate and key.
+    pub pair: Arc<DynamicKeyPair>,
+}
+
+/// The serving TLS configuration, rebuilt whole when one of its certificates changes. Connections keep theirs.
+pub struct TlsConfig {
+    default: Arc<DynamicKeyPair>,
+    sni: Vec<SniKeyPair>,
+    client_cas: Vec<Arc<DynamicCa>>,
+    options: TlsOptions,
+    provider: Arc<CryptoProvider>,
+    tickets: Arc<dyn ProducesTickets>,
+    current: ArcSwap<Snapshot>,
+}
+
+struct Snapshot {
+    config: Arc<ServerConfig>,
+    /// For clients that named no host and reached us under an address a certificate was given for.
+    by_address: HashMap<IpAddr, Arc<ServerConfig>>,
+}
+
+impl TlsConfig {
+    /// Builds the configuration. Clients are asked for a certificate where `client_cas` is not empty; the subjects of
+    /// all of them are the hint.
+    ///
+    /// # Errors
+    /// An unknown cipher suite, or a provider without the wanted versions.
+    pub fn try_new(
+        default: Arc<DynamicKeyPair>,
+        sni: Vec<SniKeyPair>,
+        client_cas: Vec<Arc<DynamicCa>>,
+        options: TlsOptions,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Arc<Self>, CertError> {
+        let tickets = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(unusable)?;
+        let provider = restrict(provider, &options)?;
+        let first = build(&default, &sni, &client_cas, &options, &provider, &tickets)?;
+        Ok(Arc::new(Self {
+            current: ArcSwap::from_pointee(first),
+            default,
+            sni,
+            client_cas,
+            options,
+            provider,
+            tickets,
+        }))
+    }
+
+    /// The configuration for a connection that reached us at `local`.
+    pub(super) fn for_connection(&self, local: IpAddr) -> Arc<ServerConfig> {
+        let snapshot = self.current.load();
+        Arc::clone(snapshot.by_address.get(&local).unwrap_or(&snapshot.config))
+    }
+
+    /// Builds the configuration anew from the certificates of this moment; a failure leaves the old one.
+    pub fn rebuild(&self) {
+        let built = build(
+            &self.default,
+            &self.sni,
+            &self.client_cas,
+            &self.options,
+            &self.provider,
+            &self.tickets,
+        );
+        match built {
+            Ok(snapshot) => self.current.store(Arc::new(snapshot)),
+            Err(error) => tracing::error!(%error, "TLS configuration cannot be rebuilt; the old one stays"),
+        }
+    }
+
+    /// Rebuilds after each change of a certificate, for ever: the caller owns the task and drops it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn follow(self: Arc<Self>) {
+        let pairs = std::iter::once(&self.default).chain(self.sni.iter().map(|s| &s.pair));
+        let mut sources: Vec<watch::Receiver<u64>> = pairs.map(|p| p.subscribe()).collect();
+        sources.extend(self.client_cas.iter().map(|ca| ca.subscribe()));
+        loop {
+            // A change between the last build and the subscription is caught by this first build.
+            self.rebuild();
+            let changes = sources.iter_mut().map(|source| Box::pin(source.changed()));
+            let (changed, ..) = futures_util::future::select_all(changes).await;
+            if changed.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn unusable(error: rustls::Error) -> CertError {
+    CertError::Invalid {
+        path: None,
+        reason: format!("TLS cannot be set up: {error}"),
+    }
+}
+
+/// The provider with only the TLS 1.2 suites that were named.
+fn restrict(provider: Arc<CryptoProvider>, options: &TlsOptions) -> Result<Arc<CryptoProvider>, CertError> {
+    if options.cipher_suites.is_empty() {
+        return Ok(provider);
+    }
+    let name = |suite: &rustls::SupportedCipherSuite| format!("{:?}", suite.suite());
+    for wanted in &options.cipher_suites {
+        let plain = without_hash(wanted);
+        if !provider.cipher_suites.iter().any(|s| without_hash(&name(s)) == plain) {
+            let known: Vec<String> = provider.cipher_suites.iter().map(name).collect();
+            return Err(CertError::Invalid {
+                path: None,
+                reason: format!(
+                    "--tls-cipher-suites: {wanted} is not offered (only forward-secret AEAD suites are: {})",
+                    known.join(", ")
+                ),
+            });
+        }
+    }
+    let mut restricted = (*provider).clone();
+    restricted.cipher_suites.retain(|suite| {
+        suite.tls13().is_some()
+            || options
+                .cipher_suites
+                .iter()
+                .any(|wanted| without_hash(wanted) == without_hash(&name(suite)))
+    });
+    Ok(Arc::new(restricted))
+}
+
+/// Go knows `…_CHACHA20_POLY1305` with and without its hash, and writes TLS 1.3's without `13`.
+fn without_hash(name: &str) -> String {
+    let name = name.replace("TLS13_", "TLS_");
+    match name.strip_suffix("CHACHA20_POLY1305_SHA256") {
+        Some(stem) => format!("{stem}CHACHA20_POLY1305"),
+        None => name,
+    }
+}
+
+fn build(
+    default: &DynamicKeyPair,
+    sni: &[SniKeyPair],
+    client_cas: &[Arc<DynamicCa>],
+    options: &TlsOptions,
+    provider: &Arc<CryptoProvider>,
+    tickets: &Arc<dyn ProducesTickets>,
+) -> Result<Snapshot, CertError> {
+    let names = Arc::new(Names::new(sni));
+    let verifier = (!client_cas.is_empty()).then(|| AskOnly::new(client_cas, provider));
+    let default = &default.current().certified_key;
+    let config = |unnamed: &Arc<CertifiedKey>| -> Result<Arc<ServerConfig>, CertError> {
+        let versions: &[&rustls::SupportedProtocolVersion] = match options.min_version {
+            TlsVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+            TlsVersion::Tls13 => &[&rustls::version::TLS13],
+        };
+        let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
+            .with_protocol_versions(versions)
+            .map_err(unusable)?;
+        let builder = match &verifier {
+            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier) as Arc<dyn ClientCertVerifier>),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(Resolver {
+            names: Arc::clone(&names),
+            unnamed: Arc::clone(unnamed),
+            default: Arc::clone(default),
+        }));
+        config.alpn_protocols = match options.http2 {
+            true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            false => vec![b"http/1.1".to_vec()],
+        };
+        config.ticketer = Arc::clone(tickets);
+        config.send_tls13_tickets = 1;
+        Ok(Arc::new(config))
+    };
+    let mut by_address = HashMap::new();
+    for (address, key) in &names.addresses {
+        by_address.insert(*address, config(key)?);
+    }
+    Ok(Snapshot {
+        config: config(default)?,
+        by_address,
+    })
+}
+
+/// Which certificate for which name. Earlier flags win over later ones, names given over names in certificates.
+#[derive(Debug, Default)]
+struct Names {
+    exact: HashMap<String, Arc<CertifiedKey>>,
+    /// By what follows `*`, with its dot.
+    wildcard: HashMap<String, Arc<CertifiedKey>>,
+    addresses: HashMap<IpAddr, Arc<CertifiedKey>>,
+}
+
+impl Names {
+    fn new(sni: &[SniKeyPair]) -> Self {
+        let mut names = Self::default();
+        let (named, unnamed): (Vec<_>, Vec<_>) = sni.iter().partition(|s| !s.names.is_empty());
+        for entry in named.into_iter().chain(unnamed) {
+            let data = entry.pair.current();
+            let list = if entry.names.is_empty() {
+                &data.names
+            } else {
+                &entry.names
+            };
+            for name in list {
+                names.add(name, &data.certified_key);
+            }
+        }
+        names
+    }
+
+    fn add(&mut self, name: &str, key: &Arc<CertifiedKey>) {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let key = Arc::clone(key);
+        if let Ok(address) = name.parse::<IpAddr>() {
+            self.addresses.entry(address).or_insert(key);
+        } else if let Some(suffix) = name.strip_prefix('*') {
+            self.wildcard.entry(suffix.to_owned()).or_insert(key);
+        } else {
+            self.exact.entry(name).or_insert(key);
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        if self.exact.is_empty() && self.wildcard.is_empty() {
+            return None;
+        }
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        self.exact.get(&name).or_else(|| {
+            let dot = name.find('.')?;
+            self.wildcard.get(&name[dot..])
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Resolver {
+    names: Arc<Names>,
+    /// For a client that names no host.
+    unnamed: Arc<CertifiedKey>,
+    /// For a name that no certificate was given for.
+    default: Arc<CertifiedKey>,
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let key = match hello.server_name() {
+            None => &self.unnamed,
+            Some(name) => self.names.find(name).unwrap_or(&self.default),
+        };
+        Some(Arc::clone(key))
+    }
+}
+
+/// Asks for a client certificate and takes whatever comes, as Go's `tls.RequestClientCert`: only that the client holds
+/// the key is checked here. A chain that verifies against nothing is the authenticator's 401, not a TLS alert.
+#[derive(Debug)]
+struct AskOnly {
+    hints: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl AskOnly {
+    fn new(cas: &[Arc<DynamicCa>], provider: &CryptoProvider) -> Arc<Self> {
+        let mut hints: Vec<DistinguishedName> = Vec::new();
+        for ca in cas {
+            for subject in &ca.current().subjects {
+                if !hints.iter().any(|hint| hint.as_ref() == subject.as_ref()) {
+                    hints.push(subject.clone());
+                }
+            }
+        }
+        Arc::new(Self {
+            hints,
+            algorithms: provider.signature_verification_algorithms,
+        })
+    }
+}
+
+impl ClientCertVerifier for AskOnly {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

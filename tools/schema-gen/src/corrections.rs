@@ -1,0 +1,115 @@
+//! Reads `corrections.txt`: one fact a line, whose first word says what kind of fact it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A list type said by hand.
+#[derive(Debug, Clone)]
+pub enum List {
+    Atomic,
+    Set,
+    Map(Vec<String>),
+}
+
+/// A field added by hand.
+#[derive(Debug)]
+pub struct Added {
+    pub ty: String,
+    pub words: BTreeSet<String>,
+    pub description: String,
+}
+
+/// All corrections; keys are `definition.field`, or a definition, without `io.k8s.`.
+#[derive(Debug, Default)]
+pub struct Corrections {
+    /// `optional`, `required`, `always`, `omitted`, `omitzero`, `pointer`, `value`: the fields they hold for.
+    pub marks: BTreeMap<String, BTreeSet<String>>,
+    pub defaults: BTreeMap<String, String>,
+    pub lists: BTreeMap<String, List>,
+    /// Strategies (empty for none) and key.
+    pub patches: BTreeMap<String, (String, Option<String>)>,
+    pub atomic: BTreeSet<String>,
+    pub mapping: BTreeMap<String, bool>,
+    pub unions: BTreeMap<String, String>,
+    /// Versions of the core group in which a definition stands at the root of documents.
+    pub kinds: BTreeMap<String, String>,
+    /// The values a field, or its elements, may have.
+    pub enums: BTreeMap<String, Vec<String>>,
+    pub fields: BTreeMap<String, Added>,
+}
+
+impl Corrections {
+    pub fn has(&self, mark: &str, field: &str) -> bool {
+        self.marks.get(mark).is_some_and(|m| m.contains(field))
+    }
+
+    /// Every definition or field named, for the check that each exists.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let fields = self.marks.values().flatten().filter(|f| !f.starts_with("*."));
+        fields
+            .chain(self.defaults.keys())
+            .chain(self.lists.keys())
+            .chain(self.patches.keys())
+            .chain(&self.atomic)
+            .chain(self.mapping.keys())
+            .chain(self.unions.keys())
+            .chain(self.kinds.keys())
+            .chain(self.enums.keys())
+            .map(String::as_str)
+    }
+
+    pub fn parse(text: &str) -> Self {
+        let mut out = Self::default();
+        for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+            let (verb, rest) = line.split_once(' ').unwrap_or_else(|| panic!("no fact in {line:?}"));
+            let (name, args) = rest.split_once(' ').unwrap_or((rest, ""));
+            let owned = || name.to_owned();
+            match verb {
+                "optional" | "required" | "always" | "omitted" | "omitzero" | "pointer" | "value" => {
+                    let def = name.trim_end_matches(':');
+                    let fields = args.split(' ').map(|f| format!("{def}.{f}"));
+                    out.marks.entry(verb.to_owned()).or_default().extend(fields);
+                }
+                "default" => drop(out.defaults.insert(owned(), args.to_owned())),
+                "list" => {
+                    let list = match args.split_once(' ') {
+                        Some((_, keys)) => List::Map(keys.split(',').map(str::to_owned).collect()),
+                        None if args == "set" => List::Set,
+                        None => List::Atomic,
+                    };
+                    out.lists.insert(owned(), list);
+                }
+                "patch" => {
+                    let (strategy, key) = args.split_once(' ').unwrap_or((args, ""));
+                    let key = Some(key.to_owned()).filter(|k| !k.is_empty());
+                    out.patches
+                        .insert(owned(), (strategy.trim_matches('-').to_owned(), key));
+                }
+                "atomic" => drop(out.atomic.insert(owned())),
+                "mapping" => drop(out.mapping.insert(owned(), args == "atomic")),
+                "kind" => drop(out.kinds.insert(owned(), args.to_owned())),
+                "union" => drop(out.unions.insert(owned(), args.to_owned())),
+                "enum" => {
+                    let (values, fields) = rest.split_once("]: ").expect("enum [values]: fields");
+                    let values: Vec<String> = serde_json::from_str(&format!("{values}]")).expect("a JSON array");
+                    out.enums
+                        .extend(fields.split(' ').map(|f| (f.to_owned(), values.clone())));
+                }
+                "field" => {
+                    let (spec, description) = args.split_once(" -- ").unwrap_or((args, ""));
+                    let mut words = spec.split(' ').map(str::to_owned);
+                    let ty = words.next().expect("a field has a type");
+                    out.fields.insert(
+                        owned(),
+                        Added {
+                            ty,
+                            words: words.collect(),
+                            description: description.to_owned(),
+                        },
+                    );
+                }
+                _ => panic!("what is {verb:?}? In {line:?}"),
+            }
+        }
+        out
+    }
+}
