@@ -28,6 +28,10 @@ pub mod authz;
 /// How much may run at once.
 pub mod flowcontrol;
 
+// ── the three servers, head of the chain first ──
+/// The aggregator: other API servers behind this one's address.
+pub mod aggregator;
+
 // ── verb → admission → registry → storage ──
 /// What may change or refuse a write.
 pub mod admission;
@@ -37,6 +41,9 @@ pub mod endpoints;
 pub mod registry;
 /// Where objects live: one trait, an object is its bytes.
 pub mod storage;
+
+/// Reading the gateway's own objects from inside.
+pub mod client;
 
 // ── foundations: no room above is visible from here ──
 /// Generated kinds, descriptors and schema fragments.
