@@ -31,6 +31,10 @@ pub mod flowcontrol;
 pub mod aggregator;
 
 // ── verb → admission → registry → storage ──
+/// What may change or refuse a write.
+pub mod admission;
+/// REST verbs, discovery and OpenAPI over rows.
+pub mod endpoints;
 /// The generic store: one path for every kind.
 pub mod registry;
 /// Where objects live: one trait, an object is its bytes.

@@ -1,9 +1,20 @@
 //! The generic store: REST verbs over one resource, the same for every kind.
 
+mod create;
+mod delete;
+mod delete_collection;
+mod dry_run;
+pub mod errors;
+mod meta;
 pub mod resource;
 pub mod schema;
+pub mod store;
 pub mod strategy;
+mod update;
 
+pub(crate) use meta::dedup_owner_references;
 pub use resource::{Columns, Resource, Subresource, SubresourceBehaviour, Verbs};
 pub use schema::Schema;
-pub use strategy::{Context, Strategy};
+pub use store::{DeleteOptions, Deleted, Store, Updated, WriteOptions, Written};
+pub use strategy::{Context, GarbageCollection, Strategy};
+pub(crate) use update::parse_version;

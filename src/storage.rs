@@ -1,10 +1,13 @@
 //! Where objects live. One [`Storage`] trait, per resource; an object is its encoded bytes.
 
+pub mod cacher;
+pub mod continue_token;
+pub mod embedded;
 pub mod entry;
 pub mod interface;
 
 pub use entry::{Draft, Entry};
 pub use interface::{
     ContinueToken, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Predicate, Revision,
-    Storage, VersionMatch, Watch, WatchOptions,
+    Storage, VersionMatch, Watch, WatchItem, WatchOptions,
 };

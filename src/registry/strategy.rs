@@ -46,6 +46,17 @@ pub enum NameRule {
     PathSegment,
 }
 
+/// What a delete that names no policy does with dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GarbageCollection {
+    /// They go later.
+    Background,
+    /// They stay: finalizer `orphan` (Job, ReplicationController).
+    Orphan,
+    /// The kind takes no policy at all (events).
+    Unsupported,
+}
+
 /// Per-kind behaviour. Every method has the default that suits a kind without any.
 ///
 /// Order on create: [`default`](Self::default) → [`prepare_create`](Self::prepare_create) →
@@ -133,6 +144,17 @@ pub trait Strategy: Send + Sync + 'static {
     /// 403 or 409 in upstream's words.
     fn check_delete(&self, _object: &Value) -> Result<()> {
         Ok(())
+    }
+
+    /// Something beside `metadata.finalizers` still holds an object that is to be deleted (a namespace's
+    /// `spec.finalizers`): it is marked, and goes with the update after which this is false.
+    fn holds_deletion(&self, _object: &Value) -> bool {
+        false
+    }
+
+    /// What a delete without a propagation policy does with dependents.
+    fn garbage_collection(&self) -> GarbageCollection {
+        GarbageCollection::Background
     }
 
     /// Seconds of grace for kinds that end gracefully (pods); `None`: this kind does not. Given the options' seconds.

@@ -1,0 +1,113 @@
+//! What is fuzzed: one function per parser of untrusted bytes. None may panic, hang or break the property it states.
+//! Run over seeds and generated input by `tests/fuzz.rs`, and by libFuzzer through `fuzz_targets/`.
+
+use torana::apimachinery::codec::{json, yaml};
+use torana::apimachinery::patch::{json_patch::JsonPatch, merge};
+use torana::apimachinery::quantity;
+use torana::apimachinery::selector::{FieldSelector, LabelSelector};
+use torana::apimachinery::value::Value;
+
+/// A body and its seeds.
+pub type Body = (&'static str, fn(&[u8]), &'static [&'static str]);
+
+/// Every body, by name.
+pub const ALL: &[Body] = &[
+    (
+        "json",
+        json_codec,
+        &[
+            r#"{"a":[1,-2.5e9,"\u20ac",null,true],"a":{}}"#,
+            "[[[[]]]]",
+            "1e400",
+            "\"\\ud800\"",
+        ],
+    ),
+    (
+        "yaml",
+        yaml_codec,
+        &[
+            "a: &x [1, 0777, yes]\nb: *x\n",
+            "- |\n  text\n- >-\n  folded\n",
+            "? k\n: v",
+            "a: !!binary x",
+        ],
+    ),
+    (
+        "json-patch",
+        json_patch,
+        &[r#"[{"op":"add","path":"/a/-","value":1},{"op":"move","from":"/a/0","path":"/b~1c"}]"#],
+    ),
+    ("merge-patch", merge_patch, &[r#"{"a":null,"b":{"c":1}}"#]),
+    (
+        "label-selector",
+        label_selector,
+        &["a=b,c!=d,e in (f,g),!h,i notin (j),k>1"],
+    ),
+    ("field-selector", field_selector, &["metadata.name=a,spec.x!=b\\,c"]),
+    ("quantity", quantity_text, &["100m", "1.5Gi", "-3e6", "0.1u"]),
+];
+
+/// Whatever decodes encodes to something that decodes to the same.
+pub fn json_codec(data: &[u8]) {
+    if let Ok(v) = json::decode(data) {
+        let again = json::decode(&json::to_vec(&v)).expect("what we encode, we decode");
+        assert_eq!(again, v);
+        assert_eq!(json::decode(&json::to_vec_pretty(&v)).as_ref(), Ok(&v));
+    }
+}
+
+/// Likewise.
+pub fn yaml_codec(data: &[u8]) {
+    if let Ok(v) = yaml::decode(data) {
+        let text = yaml::encode(&v);
+        let again = yaml::decode(text.as_ref()).expect("what we encode, we decode");
+        assert_eq!(again, v, "{}", String::from_utf8_lossy(text.as_ref()));
+    }
+}
+
+fn document() -> Value {
+    torana::json!({"a": [1, 2, {"x": "y"}], "b/c": {"d": null}, "e": "f"})
+}
+
+/// A patch applies or is refused.
+pub fn json_patch(data: &[u8]) {
+    if let Ok(p) = JsonPatch::decode(data, false) {
+        let _ = p.apply(document());
+    }
+}
+
+/// Applying a merge patch twice is applying it once.
+pub fn merge_patch(data: &[u8]) {
+    if let Ok((patch, _)) = merge::decode(data, false) {
+        let mut once = document();
+        merge::apply(&mut once, patch.clone());
+        let mut twice = once.clone();
+        merge::apply(&mut twice, patch);
+        assert_eq!(once, twice);
+    }
+}
+
+/// What parses prints as something that parses to the same.
+pub fn label_selector(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(s) = LabelSelector::parse(text) {
+        assert_eq!(LabelSelector::parse(&s.to_string()).as_ref(), Ok(&s), "{s}");
+        s.matches(&|k| (k == "a").then_some("b"));
+    }
+}
+
+/// Likewise.
+pub fn field_selector(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(s) = FieldSelector::parse(text) {
+        assert_eq!(FieldSelector::parse(&s.to_string()).as_ref(), Ok(&s), "{s}");
+    }
+}
+
+/// The canonical form is canonical.
+pub fn quantity_text(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(c) = quantity::canonicalize(text) {
+        assert_eq!(quantity::canonicalize(&c).as_deref(), Ok(c.as_str()));
+    }
+}

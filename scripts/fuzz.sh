@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Every fuzz body for FUZZ_SECONDS each. With cargo-fuzz and a nightly toolchain: coverage-guided, otherwise by mutation.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${FUZZ_SECONDS:-30}
+if command -v cargo-fuzz >/dev/null 2>&1 && rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+	for target in $(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | grep -v '^torana-fuzz$'); do
+		echo "== $target"
+		cargo +nightly fuzz run "$target" -- -max_total_time="$seconds"
+	done
+else
+	FUZZ_SECONDS=$seconds cargo test --release --test fuzz -- --nocapture
+fi

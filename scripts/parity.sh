@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Starts a gateway as the parity kit wants it, replays the recordings, compares with docs/wire/parity.txt.
+#   scripts/parity.sh            every area; fails where an area falls below its promise
+#   scripts/parity.sh AREA…      these areas only, with all differences
+#   scripts/parity.sh --write    every area; rewrites docs/wire/parity.txt
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kit=../shared/parity
+[ -x "$kit/parity" ] || { echo "no parity kit at $kit: nothing to compare with"; exit 0; }
+bin=${TORANA_BIN:-target/release/torana}
+[ -n "${TORANA_BIN:-}" ] || cargo build -q --release
+dir=$(mktemp -d)
+"$bin" serve --secure-port=0 --bind-address=127.0.0.1 --data-dir="$dir/data" --token-auth-file="$kit/tokens.csv" \
+	--authorization-mode=Node,RBAC --allow-privileged=true --service-cluster-ip-range=10.0.0.0/24 \
+	--service-account-issuer=https://kubernetes.default.svc --etcd-compaction-interval=5s >"$dir/log" 2>&1 &
+pid=$!
+trap 'kill $pid 2>/dev/null; wait $pid 2>/dev/null || true; cp "$dir/log" target/parity.log; rm -rf "$dir"' EXIT
+for _ in $(seq 200); do
+	[ -f "$dir/data/admin.kubeconfig" ] && url=$(sed -n 's/.*server: *//p' "$dir/data/admin.kubeconfig" | tr -d '"') &&
+		curl -sk "$url/readyz" 2>/dev/null | grep -q '^ok' && break
+	kill -0 $pid 2>/dev/null || { cat "$dir/log"; exit 1; }
+	sleep 0.05
+done
+args=(check --server "$url" --ca "$dir/data/pki/ca.crt" --jobs 4 --patience "${PATIENCE:-4}")
+mkdir -p target
+if [ $# -gt 0 ] && [ "$1" != --write ]; then
+	only=()
+	for a in "$@"; do only+=(--only "$a"); done
+	"$kit/parity" "${args[@]}" "${only[@]}" || true
+	exit 0
+fi
+"$kit/parity" "${args[@]}"  >target/parity.txt 2>&1 || true
+python3 scripts/parity_ledger.py "${1:-check}" target/parity.txt docs/wire/parity.txt

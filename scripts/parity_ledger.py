@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Compares a parity run with the ledger, or rewrites the ledger.
+
+parity_ledger.py check|--write RUN_OUTPUT LEDGER
+
+The ledger has one line per area: `area passed total`. A run may pass more than the ledger says, never less; areas that
+are not in the ledger promise nothing yet.
+"""
+import re
+import sys
+
+
+def read_run(path):
+    areas = {}
+    for line in open(path, encoding="utf-8", errors="replace"):
+        m = re.match(r"^([a-z][a-z-]*): (\d+) passed, (\d+) failed", line)
+        if m:
+            areas[m[1]] = (int(m[2]), int(m[2]) + int(m[3]))
+    return areas
+
+
+def read_ledger(path):
+    areas = {}
+    try:
+        lines = open(path, encoding="utf-8").read().splitlines()
+    except FileNotFoundError:
+        return areas
+    for n, line in enumerate(lines, 1):
+        text = line.split("#", 1)[0].split()
+        if not text:
+            continue
+        if len(text) != 3 or not text[1].isdigit() or not text[2].isdigit():
+            sys.exit(f"{path}:{n}: expected `area passed total`, found {line!r}")
+        areas[text[0]] = (int(text[1]), int(text[2]))
+    return areas
+
+
+def main():
+    mode, run_path, ledger_path = sys.argv[1:4]
+    run, ledger = read_run(run_path), read_ledger(ledger_path)
+    if not run:
+        sys.exit(f"{run_path}: no totals found; did the run fail?\n" + open(run_path, errors="replace").read()[-2000:])
+    for area in sorted(run):
+        passed, total = run[area]
+        promised = ledger.get(area, (0, 0))[0]
+        print(f"{area:20} {passed:5} / {total:<5} {100 * passed / max(total, 1):5.1f} %   promised {promised}")
+    if mode == "--write":
+        with open(ledger_path, "w", encoding="utf-8") as f:
+            f.write("# area, steps that pass, steps in all (shared/parity, kube-apiserver v1.36.2). CI fails where fewer pass.\n")
+            for area in sorted(run):
+                f.write(f"{area} {run[area][0]} {run[area][1]}\n")
+        return
+    fallen = [a for a, (p, _) in ledger.items() if run.get(a, (0, 0))[0] < p]
+    if fallen:
+        sys.exit("fell below docs/wire/parity.txt: " + ", ".join(f"{a} {run.get(a, (0, 0))[0]} < {ledger[a][0]}" for a in fallen))
+
+
+main()

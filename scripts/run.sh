@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# The main job: a gateway on https://127.0.0.1:6443 and a second API server behind it, until Ctrl-C.
+#   PORT=7443 DATA=/somewhere make run     another port, another directory
+set -euo pipefail
+cd "$(dirname "$0")/.."
+port=${PORT:-6443}
+data=${DATA:-./torana-data}
+
+die() { echo "make run: $*" >&2; exit 1; }
+command -v cargo >/dev/null 2>&1 || die "cargo is missing: install Rust with https://rustup.rs"
+command -v cc >/dev/null 2>&1 || die "a C compiler is missing: as root, apt-get install -y gcc libc6-dev"
+mkdir -p "$data" 2>/dev/null && [ -w "$data" ] || die "the directory $data cannot be written: set DATA=… to one that can"
+
+echo "building (about a minute the first time) …"
+cargo build -q --release --bin torana --example extension-server
+
+gateway_log=$data/gateway.log
+example_log=$data/example/server.log
+mkdir -p "$data/example"
+pids=()
+stop() {
+	trap - EXIT INT TERM
+	for ((i = ${#pids[@]} - 1; i >= 0; i--)); do kill -TERM "${pids[i]}" 2>/dev/null || true; done
+	for p in "${pids[@]}"; do wait "$p" 2>/dev/null || true; done
+}
+trap stop EXIT
+trap 'stop; echo; echo "stopped"; exit 0' INT TERM
+
+# Own process groups, so that Ctrl-C reaches this script alone and the order of stopping is ours.
+set -m
+target/release/torana serve --data-dir="$data" --bind-address=127.0.0.1 --secure-port="$port" >"$gateway_log" 2>&1 &
+pids+=($!)
+target/release/examples/extension-server --kubeconfig="$data/admin.kubeconfig" --data-dir="$data/example" --secure-port=0 --register >"$example_log" 2>&1 &
+pids+=($!)
+set +m
+
+for _ in $(seq 600); do
+	grep -q '^READY ' "$example_log" 2>/dev/null && break
+	if ! kill -0 "${pids[0]}" 2>/dev/null; then
+		echo "the gateway did not start:" >&2
+		tail -n 3 "$gateway_log" >&2
+		exit 1
+	fi
+	if ! kill -0 "${pids[1]}" 2>/dev/null; then
+		echo "the example server did not start:" >&2
+		tail -n 3 "$example_log" >&2
+		exit 1
+	fi
+	sleep 0.1
+done
+grep -q '^READY ' "$example_log" || die "the aggregated group did not become available within a minute; see $gateway_log and $example_log"
+
+url=$(sed -n 's/.*server: *//p' "$data/admin.kubeconfig" | head -n 1 | tr -d '"')
+config=$(cd "$data" && pwd)/admin.kubeconfig
+cat <<MSG
+
+gateway          $url   (log: $gateway_log)
+second server    $(sed -n 's/^READY //p' "$example_log" | head -n 1)   (log: $example_log)
+kubeconfig       $config
+
+worth trying:
+  export KUBECONFIG=$config
+  kubectl get apiservices
+  kubectl api-resources
+  kubectl apply -f examples/extension-server/gadget.yaml && kubectl get gadgets -o wide
+  kubectl get gadgets --watch            # through the gateway, from the second server
+  kubectl create configmap hello --from-literal=to=world && kubectl get cm hello -o yaml
+
+Ctrl-C stops both.
+MSG
+while kill -0 "${pids[0]}" 2>/dev/null && kill -0 "${pids[1]}" 2>/dev/null; do sleep 0.5; done
+echo "a server ended by itself; the last lines of its log:" >&2
+kill -0 "${pids[0]}" 2>/dev/null && tail -n 3 "$example_log" >&2 || tail -n 3 "$gateway_log" >&2
+exit 1

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Everything that must hold. Ends processes it started itself, whatever happens.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+step() { printf '\n== %s\n' "$*"; }
+
+step "format"
+cargo fmt --all -- --check
+step "lints"
+cargo clippy --workspace --all-targets -- -D warnings
+step "docs"
+RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps --lib
+step "unit, property, integration and kubectl tests"
+cargo build -q --bins --examples
+cargo test -q
+step "the generator against k8s-openapi"
+cargo test -q -p schema-gen
+step "kube-rs"
+TORANA_BIN="$PWD/target/debug/torana" TORANA_EXAMPLE="$PWD/target/debug/examples/extension-server" cargo test -q -p kube-rs-tests
+step "the Python client"
+scripts/python-client.sh

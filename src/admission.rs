@@ -1,0 +1,39 @@
+//! Admission: what may change or refuse a write after authorization and before storage.
+//!
+//! The registry knows this room only by the [`Admission`] trait; `admission/chain.rs` puts plugins in order.
+
+pub mod attributes;
+pub mod chain;
+pub mod plugins;
+
+pub use attributes::{Attributes, Operation};
+pub use chain::Chain;
+
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+
+/// A plugin, or a chain of them. As upstream's `admission.MutationInterface` and `ValidationInterface`.
+#[async_trait]
+pub trait Admission: Send + Sync + 'static {
+    /// May change `object` (null for DELETE and CONNECT) or refuse.
+    ///
+    /// # Errors
+    /// Any Status; the write does not happen.
+    async fn mutate(&self, _attributes: &Attributes, _object: &mut Value) -> Result<()> {
+        Ok(())
+    }
+
+    /// May refuse; `object` is what will be stored (null for DELETE and CONNECT).
+    ///
+    /// # Errors
+    /// Any Status; the write does not happen.
+    async fn validate(&self, _attributes: &Attributes, _object: &Value) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Lets everything pass.
+pub struct Always;
+
+impl Admission for Always {}

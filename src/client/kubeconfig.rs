@@ -1,0 +1,153 @@
+//! Kubeconfig files, as far as a server program needs them: certificates, keys and tokens, inline or in files.
+//! Exec plugins and auth providers are refused by name: a server's kubeconfig has none.
+
+use crate::apimachinery::Value;
+use crate::apimachinery::codec::yaml;
+use base64::Engine;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where a server is and how to authenticate to it.
+#[derive(Clone)]
+pub struct ClientConfig {
+    /// `https://host:port`, maybe with a path prefix.
+    pub server: String,
+    /// PEM of the certificates that vouch for the server; `None`: the system's.
+    pub ca_pem: Option<Vec<u8>>,
+    /// Name to verify instead of the host of `server`.
+    pub tls_server_name: Option<String>,
+    /// PEM of the client certificate chain and its key.
+    pub client_identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// Bearer token.
+    pub token: Option<String>,
+}
+
+/// What is wrong with a kubeconfig, naming the file and the entry.
+#[derive(Debug)]
+pub struct KubeconfigError {
+    file: PathBuf,
+    what: String,
+}
+
+impl fmt::Display for KubeconfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kubeconfig {}: {}", self.file.display(), self.what)
+    }
+}
+
+impl std::error::Error for KubeconfigError {}
+
+// Secrets stay out of logs.
+impl fmt::Debug for ClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientConfig").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl ClientConfig {
+    /// Reads the current context of a kubeconfig file.
+    ///
+    /// # Errors
+    /// [`KubeconfigError`] names the file and what is missing or malformed in it.
+    pub fn from_kubeconfig(path: &Path) -> Result<Self, KubeconfigError> {
+        let fail = |what: String| KubeconfigError { file: path.to_owned(), what };
+        let text = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
+        let doc = yaml::decode(&text).map_err(|e| fail(e.to_string()))?;
+        Self::from_document(&doc, path.parent().unwrap_or(Path::new("."))).map_err(fail)
+    }
+
+    fn from_document(doc: &Value, base: &Path) -> Result<Self, String> {
+        let current = doc.str_at(&["current-context"]);
+        let context = named(doc, "contexts", current, "context")?;
+        let cluster = named(doc, "clusters", context.str_at(&["cluster"]), "cluster")?;
+        let user = match context.str_at(&["user"]) {
+            "" => &Value::Null,
+            name => named(doc, "users", name, "user")?,
+        };
+        for unsupported in ["exec", "auth-provider", "username"] {
+            if !user.get(unsupported).is_null() {
+                return Err(format!("users: `{unsupported}` is not supported; give a client certificate or a token"));
+            }
+        }
+        let server = cluster.str_at(&["server"]).trim_end_matches('/').to_owned();
+        if !server.starts_with("https://") {
+            return Err(format!("clusters: server {server:?} must be an https:// URL"));
+        }
+        if cluster.get("insecure-skip-tls-verify").as_bool() == Some(true) {
+            return Err("clusters: insecure-skip-tls-verify is refused; give certificate-authority-data".to_owned());
+        }
+        let cert = data(user, "client-certificate", base)?;
+        let key = data(user, "client-key", base)?;
+        let client_identity = match (cert, key) {
+            (Some(c), Some(k)) => Some((c, k)),
+            (None, None) => None,
+            _ => return Err("users: client-certificate and client-key must be given together".to_owned()),
+        };
+        let token = match (user.get("token").as_str(), user.get("tokenFile").as_str()) {
+            (Some(t), _) => Some(t.to_owned()),
+            (None, Some(file)) => {
+                let file = base.join(file);
+                let text = std::fs::read_to_string(&file).map_err(|e| format!("tokenFile {}: {e}", file.display()))?;
+                Some(text.trim().to_owned())
+            }
+            (None, None) => None,
+        };
+        let tls_server_name = cluster.get("tls-server-name").as_str().map(str::to_owned);
+        Ok(Self { server, ca_pem: data(cluster, "certificate-authority", base)?, tls_server_name, client_identity, token })
+    }
+}
+
+fn named<'a>(doc: &'a Value, list: &str, name: &str, member: &str) -> Result<&'a Value, String> {
+    doc.get(list)
+        .items()
+        .iter()
+        .find(|e| e.str_at(&["name"]) == name)
+        .map(|e| e.get(member))
+        .ok_or_else(|| format!("{list}: there is no entry named {name:?}"))
+}
+
+/// `<field>-data` (base64), or the content of the file that `<field>` names.
+fn data(entry: &Value, field: &str, base: &Path) -> Result<Option<Vec<u8>>, String> {
+    if let Some(inline) = entry.get(&format!("{field}-data")).as_str() {
+        let decoded = base64::engine::general_purpose::STANDARD.decode(inline.trim());
+        return decoded.map(Some).map_err(|e| format!("{field}-data is not base64: {e}"));
+    }
+    match entry.get(field).as_str() {
+        None => Ok(None),
+        Some(file) => {
+            let file = base.join(file);
+            std::fs::read(&file).map(Some).map_err(|e| format!("{field} {}: {e}", file.display()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn doc(user: Value) -> Value {
+        let mut d = json!({"current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:6443/", "certificate-authority-data": "QQ=="}}]});
+        let mut entry = json!({"name": "u"});
+        entry.set(&["user"], user);
+        d.set(&["users"], vec![entry]);
+        d
+    }
+
+    #[test]
+    fn the_current_context_is_read() {
+        let c = ClientConfig::from_document(&doc(json!({"token": "t"})), Path::new(".")).unwrap();
+        assert_eq!((c.server.as_str(), c.ca_pem.as_deref(), c.token.as_deref()), ("https://127.0.0.1:6443", Some(&b"A"[..]), Some("t")));
+        assert!(!format!("{c:?}").contains("\"t\""));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let e = ClientConfig::from_document(&doc(json!({"exec": {"command": "aws"}})), Path::new(".")).unwrap_err();
+        assert!(e.contains("`exec` is not supported"), "{e}");
+        let e = ClientConfig::from_document(&doc(json!({"client-certificate-data": "QQ=="})), Path::new(".")).unwrap_err();
+        assert!(e.contains("together"), "{e}");
+    }
+}

@@ -1,0 +1,285 @@
+//! A small API client for programs built on this library: one pooled connection to one server, JSON in and out.
+//!
+//! It serves delegated authentication and authorization and an extension server's own registration; user traffic goes
+//! through the aggregator's proxy, which has its own pool.
+
+use super::kubeconfig::ClientConfig;
+use crate::apimachinery::Value;
+use crate::apimachinery::codec::json;
+use arc_swap::ArcSwapOption;
+use bytes::{Bytes, BytesMut};
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Most bytes of an answer; lists of an extension server's configuration are far below.
+const MAX_ANSWER: usize = 64 << 20;
+/// How long connecting, TLS included, may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an answer may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a call gave no object.
+#[derive(Debug)]
+pub enum ClientError {
+    /// The configuration cannot be used.
+    Config(String),
+    /// The server was not reached, or the connection broke. May be tried again.
+    Transport(String),
+    /// The server refused: the code and the Status it sent.
+    Api(StatusCode, Box<Value>),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(e) | Self::Transport(e) => f.write_str(e),
+            Self::Api(code, status) => write!(f, "{code}: {}", status.str_at(&["message"])),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl ClientError {
+    /// The HTTP status of a refusal.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api(code, _) => Some(code.as_u16()),
+            _ => None,
+        }
+    }
+}
+
+type Sender = http2::SendRequest<Full<Bytes>>;
+
+/// A client of one API server.
+pub struct Client {
+    host: String,
+    port: u16,
+    base: String,
+    server_name: ServerName<'static>,
+    authorization: Option<header::HeaderValue>,
+    tls: Arc<rustls::ClientConfig>,
+    connection: ArcSwapOption<Sender>,
+    connecting: tokio::sync::Mutex<()>,
+}
+
+impl Client {
+    /// A client for this configuration; connects on first use.
+    ///
+    /// # Errors
+    /// [`ClientError::Config`] where certificates, keys, names or the URL cannot be used.
+    pub fn try_new(config: &ClientConfig) -> Result<Self, ClientError> {
+        let bad = |e: &dyn fmt::Display| ClientError::Config(e.to_string());
+        let uri: http::Uri = config.server.parse().map_err(|e| bad(&e))?;
+        let host = uri.host().ok_or_else(|| bad(&"the server URL names no host"))?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = config.tls_server_name.clone().unwrap_or_else(|| host.clone());
+        let server_name = ServerName::try_from(name).map_err(|e| bad(&e))?;
+        let mut roots = rustls::RootCertStore::empty();
+        match &config.ca_pem {
+            Some(pem) => {
+                for cert in CertificateDer::pem_slice_iter(pem) {
+                    roots.add(cert.map_err(|e| bad(&e))?).map_err(|e| bad(&e))?;
+                }
+            }
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| bad(&e))?
+            .with_root_certificates(roots);
+        let mut tls = match &config.client_identity {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => {
+                let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<Vec<_>, _>>().map_err(|e| bad(&e))?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| bad(&e))?;
+                builder.with_client_auth_cert(chain, key).map_err(|e| bad(&e))?
+            }
+        };
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let authorization = match &config.token {
+            None => None,
+            Some(t) => {
+                let mut v = header::HeaderValue::from_str(&format!("Bearer {t}")).map_err(|e| bad(&e))?;
+                v.set_sensitive(true);
+                Some(v)
+            }
+        };
+        Ok(Self {
+            host,
+            port: uri.port_u16().unwrap_or(443),
+            base: config.server.clone(),
+            server_name,
+            authorization,
+            tls: Arc::new(tls),
+            connection: ArcSwapOption::empty(),
+            connecting: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    async fn sender(&self) -> Result<Sender, ClientError> {
+        if let Some(s) = self.connection.load().as_deref().filter(|s| !s.is_closed()) {
+            return Ok(s.clone());
+        }
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(s) = self.connection.load().as_deref().filter(|s| !s.is_closed()) {
+            return Ok(s.clone());
+        }
+        let sender = tokio::time::timeout(CONNECT_TIMEOUT, self.connect())
+            .await
+            .map_err(|_| ClientError::Transport(format!("{}: connecting timed out", self.base)))??;
+        self.connection.store(Some(Arc::new(sender.clone())));
+        Ok(sender)
+    }
+
+    async fn connect(&self) -> Result<Sender, ClientError> {
+        let lost = |e: &dyn fmt::Display| ClientError::Transport(format!("{}: {e}", self.base));
+        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|e| lost(&e))?;
+        tcp.set_nodelay(true).map_err(|e| lost(&e))?;
+        let connector = tokio_rustls::TlsConnector::from(self.tls.clone());
+        let tls = connector.connect(self.server_name.clone(), tcp).await.map_err(|e| lost(&e))?;
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Duration::from_secs(30))
+            .keep_alive_timeout(Duration::from_secs(15))
+            .handshake(TokioIo::new(tls))
+            .await
+            .map_err(|e| lost(&e))?;
+        // Ends by itself when the last sender (ours) is dropped or the peer closes.
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+
+    async fn send(&self, method: Method, path: &str, kind: &str, body: Bytes) -> Result<http::Response<Incoming>, ClientError> {
+        let mut req = Request::builder().method(method).uri(format!("{}{path}", self.base)).header(header::ACCEPT, "application/json");
+        if !body.is_empty() {
+            req = req.header(header::CONTENT_TYPE, kind);
+        }
+        if let Some(a) = &self.authorization {
+            req = req.header(header::AUTHORIZATION, a.clone());
+        }
+        let req = req.body(Full::new(body)).map_err(|e| ClientError::Config(e.to_string()))?;
+        let mut sender = self.sender().await?;
+        sender.ready().await.map_err(|e| ClientError::Transport(e.to_string()))?;
+        sender.send_request(req).await.map_err(|e| ClientError::Transport(format!("{}: {e}", self.base)))
+    }
+
+    /// Sends a request with an optional JSON body (as `content_type`) and reads the JSON answer. 30 seconds at most.
+    ///
+    /// # Errors
+    /// [`ClientError`]; every status from 400 on is [`ClientError::Api`].
+    ///
+    /// # Cancel safety
+    /// The request may have been carried out.
+    pub async fn request(&self, method: Method, path: &str, content_type: &str, body: Option<&Value>) -> Result<Value, ClientError> {
+        let call = async {
+            let body = body.map_or_else(Bytes::new, |b| json::to_vec(b).into());
+            let resp = self.send(method, path, content_type, body).await?;
+            let status = resp.status();
+            let bytes = Limited::new(resp.into_body(), MAX_ANSWER).collect().await;
+            let bytes = bytes.map_err(|e| ClientError::Transport(e.to_string()))?.to_bytes();
+            let value = json::decode(&bytes).unwrap_or_else(|_| {
+                crate::json!({"message": String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]).trim()})
+            });
+            if status.is_client_error() || status.is_server_error() {
+                return Err(ClientError::Api(status, Box::new(value)));
+            }
+            Ok(value)
+        };
+        let late = || ClientError::Transport(format!("{}{path}: no answer within {REQUEST_TIMEOUT:?}", self.base));
+        tokio::time::timeout(REQUEST_TIMEOUT, call).await.map_err(|_| late())?
+    }
+
+    /// GET.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub async fn get(&self, path: &str) -> Result<Value, ClientError> {
+        self.request(Method::GET, path, "", None).await
+    }
+
+    /// POST of a JSON object.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub async fn create(&self, path: &str, object: &Value) -> Result<Value, ClientError> {
+        self.request(Method::POST, path, "application/json", Some(object)).await
+    }
+
+    /// JSON merge patch.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub async fn merge_patch(&self, path: &str, patch: &Value) -> Result<Value, ClientError> {
+        self.request(Method::PATCH, path, "application/merge-patch+json", Some(patch)).await
+    }
+
+    /// Creates the object at `collection`, or merge-patches the one of its name that is there.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub async fn create_or_patch(&self, collection: &str, object: &Value) -> Result<Value, ClientError> {
+        match self.create(collection, object).await {
+            Err(e) if e.code() == Some(409) => {
+                let name = object.str_at(&["metadata", "name"]);
+                self.merge_patch(&format!("{collection}/{name}"), object).await
+            }
+            other => other,
+        }
+    }
+
+    /// Opens a watch (`path` with its query). `None` from [`Events::next`]: the server ended it.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub async fn watch(&self, path: &str) -> Result<Events, ClientError> {
+        let resp = self.send(Method::GET, path, "", Bytes::new()).await?;
+        if !resp.status().is_success() {
+            let status = resp.status();
+            let bytes = Limited::new(resp.into_body(), MAX_ANSWER).collect().await.map(|b| b.to_bytes()).unwrap_or_default();
+            return Err(ClientError::Api(status, Box::new(json::decode(&bytes).unwrap_or_default())));
+        }
+        Ok(Events { body: resp.into_body(), pending: BytesMut::new() })
+    }
+}
+
+/// The events of a watch.
+pub struct Events {
+    body: Incoming,
+    pending: BytesMut,
+}
+
+impl Events {
+    /// The next event (`{"type":…,"object":…}`); `None` at the end of the stream or where it breaks.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a partial line is kept.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.pending.iter().position(|b| *b == b'\n') {
+                let line = self.pending.split_to(end + 1);
+                return json::decode(&line).ok();
+            }
+            if self.pending.len() > MAX_ANSWER {
+                return None;
+            }
+            let frame = self.body.frame().await?.ok()?;
+            if let Some(data) = frame.data_ref() {
+                self.pending.extend_from_slice(data);
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! `Accept` → media type, transform, pretty printing; as upstream's `endpoints/handlers/negotiation`.
+//!
+//! Two checks come one after the other: the router's, which knows bare types only ([`router_check`]), and the
+//! serializer's, which knows parameters ([`negotiate`]).
+
+use super::options::Query;
+use crate::apimachinery::status::{Result, Status};
+use http::HeaderMap;
+use http::header::{ACCEPT, USER_AGENT};
+
+/// The media types upstream serves objects in, in its order.
+pub const OBJECT_TYPES: [&str; 3] = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+];
+/// Those it streams watches in.
+pub const STREAM_TYPES: [&str; 2] = [
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
+/// How an answer is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// `application/json`
+    Json,
+    /// `application/yaml`
+    Yaml,
+}
+
+/// What an object is turned into before it is encoded. The text is the version of `meta.k8s.io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transform {
+    /// The object as it is.
+    None,
+    /// `as=Table`
+    Table(&'static str),
+    /// `as=PartialObjectMetadata`
+    Partial(&'static str),
+    /// `as=PartialObjectMetadataList`
+    PartialList(&'static str),
+}
+
+/// What an endpoint can do beside plain objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Objects, tables, metadata.
+    Objects,
+    /// The same as a stream of events.
+    Events,
+    /// Plain documents only: discovery, errors, answers without a table.
+    Plain,
+}
+
+/// What was agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// Encoding.
+    pub media: Media,
+    /// Form.
+    pub transform: Transform,
+    /// Indented.
+    pub pretty: bool,
+}
+
+impl Media {
+    /// The `Content-Type`.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+        }
+    }
+}
+
+/// One clause of an Accept header.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Clause<'a> {
+    /// `application`, or `*`.
+    pub main: &'a str,
+    /// `json`, or `*`.
+    pub sub: &'a str,
+    /// Parameters but `q`.
+    pub params: Vec<(&'a str, &'a str)>,
+    quality: f64,
+}
+
+impl<'a> Clause<'a> {
+    /// The value of a parameter.
+    pub fn param(&self, name: &str) -> Option<&'a str> {
+        self.params.iter().find(|(k, _)| *k == name).map(|(_, v)| *v)
+    }
+
+    /// True where this clause takes `main/sub`.
+    pub fn takes(&self, media_type: &str) -> bool {
+        let (main, sub) = media_type.split_once('/').unwrap_or((media_type, ""));
+        (self.main == "*" || self.main == main) && (self.sub == "*" || self.sub == sub)
+    }
+}
+
+/// The first `Accept` line: further ones are not read.
+pub fn accept_line(headers: &HeaderMap) -> &str {
+    headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("")
+}
+
+/// The clauses of an Accept line, best first. An empty line takes everything.
+pub fn clauses(line: &str) -> Vec<Clause<'_>> {
+    let line = if line.is_empty() { "*/*" } else { line };
+    let mut out: Vec<Clause<'_>> = Vec::new();
+    for text in line.split(',') {
+        let mut parts = text.split(';').map(|p| p.trim_matches(' '));
+        let range = parts.next().unwrap_or("");
+        let (main, sub) = match range.split_once('/') {
+            Some((main, sub)) if !sub.contains('/') => (main, sub),
+            None if range == "*" => ("*", "*"),
+            _ => continue,
+        };
+        let mut clause = Clause {
+            main,
+            sub,
+            params: Vec::new(),
+            quality: 1.0,
+        };
+        for param in parts {
+            let Some((k, v)) = param.split_once('=').filter(|(_, v)| !v.contains('=')) else {
+                continue;
+            };
+            match k {
+                "q" => clause.quality = v.parse().unwrap_or(0.0),
+                _ => clause.params.push((k, v)),
+            }
+        }
+        out.push(clause);
+    }
+    out.sort_by(|a, b| {
+        let rank = |c: &Clause<'_>| (c.main == "*", c.sub == "*");
+        b.quality.total_cmp(&a.quality).then_with(|| rank(a).cmp(&rank(b)))
+    });
+    out
+}
+
+/// The router's look at `Accept`: one clause must be `*/*` or a produced type, whatever its parameters.
+///
+/// # Errors
+/// 406.
+pub fn router_check(headers: &HeaderMap, lists: bool) -> Result<()> {
+    let line = accept_line(headers);
+    let known = |t: &str| t == "*/*" || OBJECT_TYPES.contains(&t);
+    if line.is_empty()
+        || line
+            .split(',')
+            .any(|c| known(c.split(';').next().unwrap_or("").trim_matches(' ')))
+    {
+        return Ok(());
+    }
+    let mut types = OBJECT_TYPES.join(", ");
+    if lists {
+        types.push_str(", ");
+        types.push_str(&STREAM_TYPES.join(", "));
+    }
+    let text = format!("406: Not Acceptable\n\nAvailable representations: {types}");
+    let mut s = Status::new(406, "NotAcceptable", text);
+    s.details_mut();
+    Err(s)
+}
+
+/// The best clause that can be served.
+///
+/// # Errors
+/// 406 with the accepted types.
+pub fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
+    let line = accept_line(headers);
+    for clause in clauses(line) {
+        let medias: &[Media] = match offer {
+            Offer::Events => &[Media::Json],
+            Offer::Objects | Offer::Plain => &[Media::Json, Media::Yaml],
+        };
+        for &media in medias {
+            if !clause.takes(media.content_type()) {
+                continue;
+            }
+            let Some(transform) = transform(&clause, offer) else {
+                continue;
+            };
+            let asked = clause.param("pretty") == Some("1");
+            return Ok(Negotiated {
+                media,
+                transform,
+                pretty: media == Media::Json && is_pretty(headers, query, asked),
+            });
+        }
+    }
+    Err(Status::not_acceptable(match offer {
+        Offer::Events => &STREAM_TYPES,
+        _ => &OBJECT_TYPES,
+    }))
+}
+
+/// `None`: the clause asks for what there is not.
+fn transform(clause: &Clause<'_>, offer: Offer) -> Option<Transform> {
+    if clause.param("sv").is_some_and(|v| v != "v1") {
+        return None;
+    }
+    match clause.param("stream") {
+        Some("watch") if offer == Offer::Events => {}
+        None => {}
+        Some(_) => return None,
+    }
+    let parts = [clause.param("as"), clause.param("g"), clause.param("v")];
+    if parts == [None; 3] {
+        return Some(Transform::None);
+    }
+    let version = match (offer, parts[1], parts[2]) {
+        (Offer::Objects | Offer::Events, Some("meta.k8s.io"), Some("v1")) => "v1",
+        (Offer::Objects | Offer::Events, Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
+        _ => return None,
+    };
+    match parts[0]? {
+        "Table" => Some(Transform::Table(version)),
+        "PartialObjectMetadata" => Some(Transform::Partial(version)),
+        "PartialObjectMetadataList" => Some(Transform::PartialList(version)),
+        _ => None,
+    }
+}
+
+/// Query parameter, else who asks, else the clause.
+pub fn is_pretty(headers: &HeaderMap, query: &Query, asked: bool) -> bool {
+    match query.get("pretty") {
+        Some("") | None => {}
+        Some(v) => return matches!(v, "1" | "t" | "T" | "TRUE" | "true" | "True"),
+    }
+    let agent = headers.get(USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or("");
+    asked || ["curl", "Wget", "Mozilla/5.0"].iter().any(|a| agent.starts_with(a))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(accept: &str, offer: Offer) -> Result<Negotiated> {
+        let mut h = HeaderMap::new();
+        h.insert(ACCEPT, accept.parse().unwrap());
+        negotiate(&h, &Query::parse(""), offer)
+    }
+
+    #[test]
+    fn kubectls_tables_fall_back_to_json_where_there_is_none() {
+        let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        assert_eq!(ask(accept, Offer::Objects).unwrap().transform, Transform::Table("v1"));
+        assert_eq!(ask(accept, Offer::Plain).unwrap().transform, Transform::None);
+    }
+
+    #[test]
+    fn protobuf_alone_is_refused_and_with_json_is_json() {
+        assert_eq!(
+            ask("application/vnd.kubernetes.protobuf", Offer::Objects)
+                .unwrap_err()
+                .code,
+            406
+        );
+        let n = ask("application/vnd.kubernetes.protobuf,application/json", Offer::Objects).unwrap();
+        assert_eq!(n.media, Media::Json);
+    }
+
+    #[test]
+    fn quality_sorts_and_specific_beats_star() {
+        assert_eq!(ask("*/*,application/yaml", Offer::Objects).unwrap().media, Media::Yaml);
+        assert_eq!(
+            ask("application/yaml;q=0.5,application/json", Offer::Objects)
+                .unwrap()
+                .media,
+            Media::Json
+        );
+        assert_eq!(
+            ask("application/yaml", Offer::Events).unwrap_err().message,
+            "only the following media types are accepted: application/json;stream=watch, \
+             application/vnd.kubernetes.protobuf;stream=watch"
+        );
+    }
+
+    #[test]
+    fn the_router_knows_bare_types_only() {
+        let check = |accept: &str| {
+            let mut h = HeaderMap::new();
+            h.insert(ACCEPT, accept.parse().unwrap());
+            router_check(&h, false).is_ok()
+        };
+        assert!(check("text/html, */*;q=0.1"));
+        assert!(!check("application/*"));
+        assert!(!check("text/html"));
+    }
+
+    #[test]
+    fn the_query_decides_alone_about_pretty() {
+        let mut h = HeaderMap::new();
+        h.insert(USER_AGENT, "curl/8".parse().unwrap());
+        assert!(is_pretty(&h, &Query::parse(""), false));
+        assert!(!is_pretty(&h, &Query::parse("pretty=abc"), true));
+    }
+}

@@ -1,0 +1,35 @@
+//! Query parameters and options objects of the verbs, parsed and checked as upstream does it.
+
+pub mod delete;
+pub mod list;
+pub mod query;
+pub mod write;
+
+pub use delete::DeleteQuery;
+pub use list::ListQuery;
+pub use query::Query;
+pub use write::{FieldValidation, WriteQuery};
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+
+/// 422 where an options object has errors.
+pub(crate) fn check(kind: &str, errors: &ErrorList) -> Result<()> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid("meta.k8s.io", kind, "", errors))
+}
+
+/// `dryRun` may hold `All` only, any number of times.
+pub(crate) fn check_dry_run(values: &[String], errors: &mut ErrorList) {
+    if values.iter().any(|v| v != "All") {
+        let shown: Vec<Value> = values.iter().map(|v| Value::from(v.as_str())).collect();
+        errors.push(FieldError::not_supported(
+            &FieldPath::new("dryRun"),
+            Value::Array(shown),
+            &["All"],
+        ));
+    }
+}

@@ -1,0 +1,164 @@
+//! DeleteOptions: from the body, or from the query where there is no body.
+
+use super::{Query, check, check_dry_run};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::{Map, Value};
+use crate::registry::DeleteOptions;
+use std::sync::Arc;
+
+/// Parsed and checked delete options.
+#[derive(Clone, Debug)]
+pub struct DeleteQuery {
+    /// For the registry.
+    pub options: DeleteOptions,
+    /// `dryRun=All`
+    pub dry_run: bool,
+}
+
+impl DeleteQuery {
+    /// From a decoded body.
+    ///
+    /// # Errors
+    /// 400 for another kind or wrong types, 422 for wrong values.
+    pub fn from_body(body: &Value) -> Result<Self> {
+        let kind = body.str_at(&["kind"]);
+        let version = body.str_at(&["apiVersion"]);
+        if !kind.is_empty() && kind != "DeleteOptions" {
+            return Err(Status::bad_request(format!(
+                "no kind {} is registered for version {} in scheme \
+                 \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
+                quote(kind),
+                quote(if version.is_empty() { "meta.k8s.io/v1" } else { version }),
+            )));
+        }
+        let bad = |v: &Value, field: &str, ty: &str| {
+            let found = match v {
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                Value::Array(_) => "array",
+                Value::Object(_) => "object",
+                _ => "number",
+            };
+            Status::bad_request(format!(
+                "json: cannot unmarshal {found} into Go struct field DeleteOptions.{field} of type {ty}"
+            ))
+        };
+        let text = |path: &[&str], ty: &str| match body.at(path) {
+            Value::Null => Ok(None),
+            Value::String(s) => Ok(Some(s.to_string())),
+            other => Err(bad(other, &path.join("."), ty)),
+        };
+        let grace = match body.get("gracePeriodSeconds") {
+            Value::Null => None,
+            Value::Int(i) => Some(*i),
+            other => return Err(bad(other, "gracePeriodSeconds", "int64")),
+        };
+        let orphan = match body.get("orphanDependents") {
+            Value::Null => None,
+            Value::Bool(b) => Some(*b),
+            other => return Err(bad(other, "orphanDependents", "bool")),
+        };
+        let dry_run: Vec<String> = match body.get("dryRun") {
+            Value::Null => Vec::new(),
+            Value::Array(a) => a.iter().map(|v| v.as_str().unwrap_or("").to_owned()).collect(),
+            other => return Err(bad(other, "dryRun", "[]string")),
+        };
+        Self::checked(
+            DeleteOptions {
+                grace_period_seconds: grace,
+                uid: text(&["preconditions", "uid"], "types.UID")?,
+                resource_version: text(&["preconditions", "resourceVersion"], "string")?,
+                propagation: text(&["propagationPolicy"], "v1.DeletionPropagation")?,
+                orphan_dependents: orphan,
+                raw: Arc::new(Value::Null),
+            },
+            &dry_run,
+        )
+    }
+
+    /// From the query.
+    ///
+    /// # Errors
+    /// 400 for wrong numbers, 422 for wrong values.
+    pub fn from_query(query: &Query) -> Result<Self> {
+        let options = DeleteOptions {
+            grace_period_seconds: query.int("gracePeriodSeconds")?,
+            propagation: query.get("propagationPolicy").map(str::to_owned),
+            orphan_dependents: query.flag("orphanDependents"),
+            ..DeleteOptions::default()
+        };
+        Self::checked(options, &query.all("dryRun"))
+    }
+
+    fn checked(mut options: DeleteOptions, dry_run: &[String]) -> Result<Self> {
+        let mut errors = ErrorList::new();
+        let path = FieldPath::new("propagationPolicy");
+        let policy = options.propagation.as_deref();
+        if let (Some(p), Some(_)) = (policy, options.orphan_dependents) {
+            errors.push(FieldError::invalid(
+                &path,
+                p,
+                "orphanDependents and deletionPropagation cannot be both set",
+            ));
+        }
+        if let Some(p) = policy.filter(|p| !["Foreground", "Background", "Orphan"].contains(p)) {
+            errors.push(FieldError::not_supported(
+                &path,
+                p,
+                &["Foreground", "Background", "Orphan", "nil"],
+            ));
+        }
+        check_dry_run(dry_run, &mut errors);
+        check("DeleteOptions", &errors)?;
+        options.raw = Arc::new(raw(&options, dry_run));
+        Ok(Self {
+            options,
+            dry_run: !dry_run.is_empty(),
+        })
+    }
+}
+
+/// The options object that admission sees.
+fn raw(o: &DeleteOptions, dry_run: &[String]) -> Value {
+    let mut m = Map::new();
+    m.insert("kind", "DeleteOptions");
+    m.insert("apiVersion", "meta.k8s.io/v1");
+    if let Some(s) = o.grace_period_seconds {
+        m.insert("gracePeriodSeconds", s);
+    }
+    if let Some(b) = o.orphan_dependents {
+        m.insert("orphanDependents", b);
+    }
+    if let Some(p) = &o.propagation {
+        m.insert("propagationPolicy", p.as_str());
+    }
+    if !dry_run.is_empty() {
+        let values: Vec<Value> = dry_run.iter().map(|v| Value::from(v.as_str())).collect();
+        m.insert("dryRun", values);
+    }
+    let mut out = Value::Object(m);
+    if let Some(uid) = &o.uid {
+        out.set(&["preconditions", "uid"], uid.as_str());
+    }
+    if let Some(rv) = &o.resource_version {
+        out.set(&["preconditions", "resourceVersion"], rv.as_str());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_policy_is_refused_with_the_literal_nil() {
+        let e = DeleteQuery::from_query(&Query::parse("propagationPolicy=x")).unwrap_err();
+        assert!(
+            e.message
+                .ends_with("supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"")
+        );
+        let e = DeleteQuery::from_body(&crate::json!({"propagationPolicy": "Orphan", "orphanDependents": true}));
+        assert!(e.unwrap_err().message.contains("cannot be both set"));
+    }
+}

@@ -1,0 +1,238 @@
+//! ListOptions: the query of list, watch and deletecollection.
+
+use super::{Query, check};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::selector::fields::Term;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::path_segment_name;
+use crate::apimachinery::{FieldSelector, LabelSelector};
+use crate::registry::Resource;
+use crate::storage::{Entry, MinRevision, Predicate, Revision, VersionMatch};
+use std::sync::Arc;
+
+/// Kinds whose field selectors do not know `metadata.namespace`.
+const WITHOUT_NAMESPACE: [&str; 6] = [
+    "Node",
+    "Namespace",
+    "CertificateSigningRequest",
+    "ClusterTrustBundle",
+    "PodCertificateRequest",
+    "ResourceSlice",
+];
+
+/// What the query says.
+#[derive(Clone, Debug)]
+pub struct ListQuery {
+    /// Label selector.
+    pub labels: LabelSelector,
+    /// Field selector, checked against what the kind supports.
+    pub fields: FieldSelector,
+    /// `limit`; 0: none.
+    pub limit: usize,
+    /// `continue`, encoded.
+    pub token: String,
+    /// `resourceVersion`, as given.
+    pub version: String,
+    /// `resourceVersionMatch=Exact`
+    pub exact: bool,
+    /// `resourceVersionMatch=NotOlderThan`
+    pub not_older: bool,
+    /// `timeoutSeconds`
+    pub timeout_seconds: Option<u64>,
+    /// `allowWatchBookmarks`
+    pub bookmarks: bool,
+    /// `sendInitialEvents`, also where it is implied.
+    pub initial_events: Option<bool>,
+}
+
+impl ListQuery {
+    /// Reads and checks. `watch`: by the rules of watches.
+    ///
+    /// # Errors
+    /// 400 for what cannot be read, 422 for what does not go together.
+    pub fn parse(query: &Query, resource: &Resource, watch: bool) -> Result<Self> {
+        let labels = LabelSelector::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
+        let fields = FieldSelector::parse(query.text("fieldSelector")).map_err(Status::bad_request)?;
+        let timeout = query.int("timeoutSeconds")?;
+        let limit = query.int("limit")?.unwrap_or(0);
+        let version = query.text("resourceVersion").to_owned();
+        let token = query.text("continue").to_owned();
+        let mut matching = query.text("resourceVersionMatch").to_owned();
+        let mut initial_events = query.flag("sendInitialEvents");
+        let unset = matching.is_empty() && initial_events.is_none();
+        if watch && unset && (version.is_empty() || version == "0") {
+            initial_events = Some(true);
+            "NotOlderThan".clone_into(&mut matching);
+        }
+        let mut errors = ErrorList::new();
+        if watch {
+            check_watch(&matching, initial_events, &token, &mut errors);
+        } else {
+            check_list(&matching, initial_events, &token, &version, &mut errors);
+        }
+        check("ListOptions", &errors)?;
+        Ok(Self {
+            labels,
+            fields: supported(fields, resource)?,
+            limit: usize::try_from(limit).unwrap_or(0),
+            token,
+            version,
+            exact: matching == "Exact",
+            not_older: matching == "NotOlderThan",
+            timeout_seconds: timeout.and_then(|t| u64::try_from(t).ok()).filter(|t| *t > 0),
+            bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
+            initial_events,
+        })
+    }
+
+    /// The selectors as a test of entries.
+    pub fn predicate(&self) -> Predicate {
+        if self.labels.is_everything() && self.fields.is_everything() {
+            return Predicate::default();
+        }
+        let (labels, fields) = (self.labels.clone(), self.fields.clone());
+        Predicate(Some(Arc::new(move |e: &Entry| {
+            labels.matches(&|k| e.label(k)) && fields.matches(&|k| e.field(k))
+        })))
+    }
+
+    /// The part of the keys that can match, and whether it is one whole key.
+    pub fn prefix(&self, resource: &Resource, namespace: &str) -> (String, bool) {
+        let name = self.fields.requires_exact("metadata.name");
+        let usable = !resource.namespaced || !namespace.is_empty();
+        match name.filter(|n| usable && !n.is_empty() && path_segment_name(n).is_empty()) {
+            Some(name) => (resource.key(namespace, name), true),
+            None if resource.namespaced && !namespace.is_empty() => (format!("{namespace}/"), false),
+            None => (String::new(), false),
+        }
+    }
+
+    /// Which state a list reads.
+    ///
+    /// # Errors
+    /// 400 for no number.
+    pub fn version_match(&self) -> Result<VersionMatch> {
+        let min = min_revision(&self.version)
+            .map_err(|text| Status::bad_request(format!("invalid resource version: {text}")))?;
+        Ok(match min {
+            // A version with a limit and without a match has always meant exactly this version.
+            MinRevision::AtLeast(r) if self.exact || (self.limit > 0 && !self.not_older) => VersionMatch::Exact(r),
+            min => VersionMatch::NotOlderThan(min),
+        })
+    }
+}
+
+/// How fresh a read with this `resourceVersion` must be.
+///
+/// # Errors
+/// The field error's text.
+pub fn min_revision(version: &str) -> std::result::Result<MinRevision, String> {
+    match version {
+        "" => Ok(MinRevision::Latest),
+        v => match crate::registry::parse_version(v) {
+            Ok(0) => Ok(MinRevision::Any),
+            Ok(n) => Ok(MinRevision::AtLeast(Revision(n))),
+            Err(s) => Err(format!("resourceVersion: Invalid value: {}: {}", quote(v), s.message)),
+        },
+    }
+}
+
+fn check_list(matching: &str, initial: Option<bool>, token: &str, version: &str, errors: &mut ErrorList) {
+    let path = FieldPath::new("resourceVersionMatch");
+    if !matching.is_empty() {
+        if version.is_empty() {
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        if !token.is_empty() {
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
+        }
+        if !["Exact", "NotOlderThan"].contains(&matching) {
+            errors.push(FieldError::not_supported(
+                &path,
+                matching,
+                &["Exact", "NotOlderThan", ""],
+            ));
+        }
+        if matching == "Exact" && version == "0" {
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ));
+        }
+    }
+    if initial.is_some() {
+        errors.push(FieldError::forbidden(
+            &FieldPath::new("sendInitialEvents"),
+            "sendInitialEvents is forbidden for list",
+        ));
+    }
+}
+
+fn check_watch(matching: &str, initial: Option<bool>, token: &str, errors: &mut ErrorList) {
+    let path = FieldPath::new("resourceVersionMatch");
+    if !matching.is_empty() {
+        if initial.is_none() {
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
+        }
+        if matching != "NotOlderThan" {
+            errors.push(FieldError::not_supported(&path, matching, &["NotOlderThan"]));
+        }
+        if !token.is_empty() {
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
+        }
+    }
+    if initial.is_some() && matching != "NotOlderThan" {
+        errors.push(FieldError::forbidden(
+            &path,
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
+    }
+}
+
+/// The selector with its aliases resolved, where the kind knows every field of it.
+fn supported(selector: FieldSelector, resource: &Resource) -> Result<FieldSelector> {
+    let own = resource.selectable.as_ref().map(|s| s.names.clone());
+    let knows = |field: &str| match field {
+        "metadata.name" => true,
+        "metadata.namespace" => !(own.is_some() && WITHOUT_NAMESPACE.contains(&resource.kind.as_str())),
+        _ => own.iter().any(|names| names.iter().any(|n| n == field)),
+    };
+    selector.try_map(|term| {
+        let field = match term.field.as_str() {
+            "spec.host" if resource.kind == "Pod" => "spec.nodeName",
+            f => f,
+        };
+        if knows(field) {
+            return Ok(Term {
+                field: field.into(),
+                ..term.clone()
+            });
+        }
+        Err(Status::bad_request(match (own.is_some(), resource.kind.as_str()) {
+            (false, _) => format!(
+                "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+                quote(field)
+            ),
+            (true, "Job") => format!("field label {} not supported for Job", quote(field)),
+            (true, "ResourceSlice") => {
+                format!(
+                    "field label not supported for {}, Kind=ResourceSlice: {field}",
+                    resource.gvk().api_version()
+                )
+            }
+            (true, _) => format!("field label not supported: {field}"),
+        }))
+    })
+}

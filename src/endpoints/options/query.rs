@@ -1,0 +1,109 @@
+//! A query string as Go's `net/url` reads it: pairs with `;` or a bad escape are dropped, `+` is a space.
+
+use crate::apimachinery::field::quote;
+use crate::apimachinery::status::{Result, Status};
+
+/// The pairs, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads a raw query.
+    pub fn parse(raw: &str) -> Self {
+        let pairs = raw.split('&').filter(|p| !p.is_empty() && !p.contains(';'));
+        Self(
+            pairs
+                .filter_map(|p| {
+                    let (k, v) = p.split_once('=').unwrap_or((p, ""));
+                    Some((unescape(k, true)?, unescape(v, true)?))
+                })
+                .collect(),
+        )
+    }
+
+    /// The query of a request.
+    pub fn of<B>(req: &http::Request<B>) -> Self {
+        Self::parse(req.uri().query().unwrap_or(""))
+    }
+
+    /// The first value.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
+    }
+
+    /// The first value, or `""`.
+    pub fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or("")
+    }
+
+    /// All values.
+    pub fn all(&self, name: &str) -> Vec<String> {
+        let hits = self.0.iter().filter(|(k, _)| k == name);
+        hits.map(|(_, v)| v.clone()).collect()
+    }
+
+    /// A boolean: everything but `false` and `0` is true, also nothing.
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        self.get(name).map(|v| !(v == "0" || v.eq_ignore_ascii_case("false")))
+    }
+
+    /// An integer.
+    ///
+    /// # Errors
+    /// 400 with Go's text.
+    pub fn int(&self, name: &str) -> Result<Option<i64>> {
+        let Some(v) = self.get(name).filter(|v| !v.is_empty()) else {
+            return Ok(None);
+        };
+        let digits = v.strip_prefix(['-', '+']).unwrap_or(v);
+        let why = if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            "invalid syntax"
+        } else {
+            "value out of range"
+        };
+        v.parse()
+            .map(Some)
+            .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", quote(v))))
+    }
+}
+
+/// Undoes percent escapes; `None` for a bad one. Bytes that are no UTF-8 are replaced.
+pub fn unescape(text: &str, plus_is_space: bool) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    let hex = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
+    while let Some(b) = bytes.next() {
+        match b {
+            b'%' => out.push(hex(bytes.next()?)? << 4 | hex(bytes.next()?)?),
+            b'+' if plus_is_space => out.push(b' '),
+            b => out.push(b),
+        }
+    }
+    Some(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_pairs_are_dropped_and_the_first_value_wins() {
+        let q = Query::parse("a=1;b=2&c=%zz&d=x+y&d=2&w=&n=%2B");
+        assert_eq!(q.get("a"), None);
+        assert_eq!(q.get("c"), None);
+        assert_eq!(q.get("d"), Some("x y"));
+        assert_eq!(q.flag("w"), Some(true));
+        assert_eq!(q.get("n"), Some("+"));
+    }
+
+    #[test]
+    fn integers_fail_in_gos_words() {
+        let e = Query::parse("limit=abc").int("limit").unwrap_err();
+        assert_eq!(
+            (e.code, e.message.as_str()),
+            (400, "strconv.ParseInt: parsing \"abc\": invalid syntax")
+        );
+        let e = Query::parse("limit=99999999999999999999").int("limit").unwrap_err();
+        assert!(e.message.ends_with("value out of range"));
+    }
+}

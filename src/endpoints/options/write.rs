@@ -1,0 +1,178 @@
+//! CreateOptions, UpdateOptions and PatchOptions: all from the query.
+
+use super::{Query, check, check_dry_run};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::meta::validate_field_manager;
+use crate::apimachinery::value::{Map, Value};
+use http::HeaderMap;
+use http::header::USER_AGENT;
+
+/// What becomes of unknown and duplicate fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Nothing.
+    Ignore,
+    /// `Warning` headers. The default.
+    Warn,
+    /// 400.
+    Strict,
+}
+
+/// What the query of a write says.
+#[derive(Clone, Debug)]
+pub struct WriteQuery {
+    /// `dryRun=All`
+    pub dry_run: bool,
+    /// `fieldManager`, as given.
+    pub field_manager: String,
+    /// `fieldValidation`
+    pub field_validation: FieldValidation,
+    /// `force`, of an apply.
+    pub force: Option<bool>,
+    values: Vec<String>,
+}
+
+impl WriteQuery {
+    /// Reads and checks; `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`, `apply` says whether a patch is
+    /// an apply.
+    ///
+    /// # Errors
+    /// 422.
+    pub fn parse(query: &Query, kind: &str, apply: bool) -> Result<Self> {
+        let field_manager = query.text("fieldManager").to_owned();
+        let force = query.flag("force").filter(|_| kind == "PatchOptions");
+        let mut errors = ErrorList::new();
+        let manager_path = FieldPath::new("fieldManager");
+        if apply && field_manager.is_empty() {
+            errors.push(FieldError::required(&manager_path, "is required for apply patch"));
+        }
+        if !apply && force.is_some() {
+            errors.push(FieldError::forbidden(
+                &FieldPath::new("force"),
+                "may not be specified for non-apply patch",
+            ));
+        }
+        validate_field_manager(&field_manager, &manager_path, &mut errors);
+        let values = query.all("dryRun");
+        check_dry_run(&values, &mut errors);
+        let field_validation = match query.text("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                errors.push(FieldError::not_supported(
+                    &FieldPath::new("fieldValidation"),
+                    other,
+                    &["", "Ignore", "Strict", "Warn"],
+                ));
+                FieldValidation::Warn
+            }
+        };
+        check(kind, &errors)?;
+        Ok(Self {
+            dry_run: !values.is_empty(),
+            field_manager,
+            field_validation,
+            force,
+            values,
+        })
+    }
+
+    /// The options object that admission sees.
+    pub fn to_value(&self, kind: &str, given_validation: &str) -> Value {
+        let mut m = Map::new();
+        m.insert("kind", kind);
+        m.insert("apiVersion", "meta.k8s.io/v1");
+        if !self.values.is_empty() {
+            let values: Vec<Value> = self.values.iter().map(|v| Value::from(v.as_str())).collect();
+            m.insert("dryRun", values);
+        }
+        if !self.field_manager.is_empty() {
+            m.insert("fieldManager", self.field_manager.as_str());
+        }
+        if !given_validation.is_empty() {
+            m.insert("fieldValidation", given_validation);
+        }
+        Value::Object(m)
+    }
+
+    /// `fieldManager`, or what the User-Agent starts with.
+    pub fn manager(&self, headers: &HeaderMap) -> String {
+        if !self.field_manager.is_empty() {
+            return self.field_manager.clone();
+        }
+        let agent = headers.get(USER_AGENT).map(|v| String::from_utf8_lossy(v.as_bytes()));
+        manager_of_agent(agent.as_deref().unwrap_or(""))
+    }
+
+    /// Deals with findings of strict decoding. `wrap` puts the text of a refusal into its frame.
+    ///
+    /// # Errors
+    /// What `wrap` makes of the findings, under Strict.
+    pub fn judge(
+        &self,
+        findings: Vec<String>,
+        warnings: &crate::request::Warnings,
+        wrap: impl FnOnce(String) -> Status,
+    ) -> Result<()> {
+        match self.field_validation {
+            _ if findings.is_empty() => Ok(()),
+            FieldValidation::Ignore => Ok(()),
+            FieldValidation::Warn => {
+                findings.into_iter().for_each(|f| warnings.add(f));
+                Ok(())
+            }
+            FieldValidation::Strict => Err(wrap(format!("strict decoding error: {}", findings.join(", ")))),
+        }
+    }
+}
+
+fn manager_of_agent(agent: &str) -> String {
+    let printable = |c: &char| !c.is_control();
+    let mut name: String = agent
+        .split('/')
+        .next()
+        .unwrap_or("")
+        .chars()
+        .filter(printable)
+        .collect();
+    if name.is_empty() {
+        return "unknown".to_owned();
+    }
+    let mut end = name.len().min(128);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name.truncate(end);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_upstreams() {
+        let e = |q: &str, kind: &str, apply| WriteQuery::parse(&Query::parse(q), kind, apply).unwrap_err().message;
+        assert_eq!(
+            e("dryRun=x", "CreateOptions", false),
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"x\"]: supported values: \"All\""
+        );
+        assert_eq!(
+            e("", "PatchOptions", true),
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"
+        );
+        assert_eq!(
+            e("force=false", "PatchOptions", false),
+            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"
+        );
+    }
+
+    #[test]
+    fn the_manager_is_what_the_agent_starts_with() {
+        assert_eq!(manager_of_agent("my tool/2.3 (x)"), "my tool");
+        assert_eq!(manager_of_agent(""), "unknown");
+        assert_eq!(manager_of_agent(&"ü".repeat(100)).len(), 128);
+    }
+}

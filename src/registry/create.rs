@@ -1,0 +1,143 @@
+//! Create: names, system fields, checks, admission, the write.
+//!
+//! Mutating admission comes before the kind's preparation, validating admission after validation, so that a refusal of
+//! the first kind beats a 422 and the 422 beats one of the second (upstream: `registry/generic/registry/store.go`).
+
+use super::meta;
+use super::store::{Store, WriteOptions, Written};
+use super::strategy::Context;
+use super::{dry_run, errors};
+use crate::admission::Operation;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::apimachinery::{names, time};
+use crate::registry::schema::ManagerInfo;
+use crate::storage::{Error, Precondition};
+
+/// How many generated names are tried.
+const ATTEMPTS: usize = 8;
+
+pub(super) async fn create(store: &Store, cx: &Context, mut object: Value, options: &WriteOptions) -> Result<Written> {
+    let resource = &store.resource;
+    meta::set_kind(resource, &mut object);
+    meta::wipe_system_fields(&mut object);
+    meta::set_namespace(resource, cx, &mut object);
+    meta::dedup_owner_references(&mut object, &cx.warnings, false);
+    resource.strategy.default(&mut object);
+    let now = time::now();
+    if let Some(manager) = &options.manager {
+        let who = ManagerInfo {
+            manager,
+            subresource: &options.subresource,
+            now: &now,
+            api_version: &resource.gvk().api_version(),
+        };
+        let reset = resource.strategy.reset_fields(&options.subresource);
+        resource.schema.manage_update(None, &mut object, &who, reset)?;
+    }
+    let name = object.name().to_owned();
+    let attributes = meta::attributes(store, cx, Operation::Create, &name, None, options);
+    store.admission.mutate(&attributes, &mut object).await?;
+    meta::dedup_owner_references(&mut object, &cx.warnings, true);
+    object.set_meta("creationTimestamp", now.as_str());
+    object.set_meta("uid", names::uid());
+
+    let base = object.meta("generateName").to_owned();
+    let tries = if object.name().is_empty() && !base.is_empty() {
+        ATTEMPTS
+    } else {
+        1
+    };
+    let mut taken = None;
+    for _ in 0..tries {
+        let mut attempt = object.clone();
+        if tries > 1 {
+            attempt.set_meta("name", names::generate(&base));
+        }
+        match once(store, cx, attempt, options).await? {
+            Ok(written) => return Ok(written),
+            Err(refused) => taken = Some(refused),
+        }
+    }
+    Err(taken.expect("at least one attempt is made, and it was refused"))
+}
+
+/// One attempt. `Ok(Err(_))`: the name is taken.
+async fn once(
+    store: &Store,
+    cx: &Context,
+    mut object: Value,
+    options: &WriteOptions,
+) -> Result<std::result::Result<Written, Status>> {
+    let strategy = &store.resource.strategy;
+    strategy.prepare_create(&mut object);
+    strategy.begin_create(cx, &mut object).await?;
+    let outcome = checked(store, cx, &object, options).await;
+    if cx.dry_run || !matches!(outcome, Ok(Ok(_))) {
+        strategy.abandoned(cx, &object, None).await;
+    } else {
+        strategy.created(cx, &object).await;
+    }
+    outcome
+}
+
+async fn checked(
+    store: &Store,
+    cx: &Context,
+    object: &Value,
+    options: &WriteOptions,
+) -> Result<std::result::Result<Written, Status>> {
+    let resource = &store.resource;
+    let found = meta::validate_create(resource, object);
+    if !found.is_empty() {
+        return Err(Status::invalid(
+            &resource.gvr.group,
+            &resource.kind,
+            object.name(),
+            &found,
+        ));
+    }
+    for text in resource.strategy.warnings(object, None) {
+        cx.warnings.add(text);
+    }
+    let attributes = meta::attributes(store, cx, Operation::Create, object.name(), None, options);
+    store.admission.validate(&attributes, object).await?;
+
+    let key = resource.key(object.namespace(), object.name());
+    let existing = if cx.dry_run {
+        match dry_run::create(&store.storage, &key, object).await? {
+            Ok(written) => return Ok(Ok(written)),
+            Err(existing) => Some(existing),
+        }
+    } else {
+        if !object.resource_version().is_empty() {
+            return Err(Status::raw_error(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        let ttl = resource.strategy.ttl_seconds(object);
+        let draft = meta::draft(resource, object);
+        match store.storage.put(&key, Precondition::Absent, draft, ttl).await {
+            Ok(entry) => return Ok(Ok(Written::Stored(entry))),
+            Err(Error::Conflict(existing)) => existing,
+            Err(e) => return Err(errors::write(&e, &resource.group_resource(), object.name())),
+        }
+    };
+    let dying = existing.is_some_and(|e| e.decode().is_being_deleted());
+    Ok(Err(taken(store, object, dying)))
+}
+
+/// 409, in the words for a given or a generated name.
+fn taken(store: &Store, object: &Value, dying: bool) -> Status {
+    let mut status = Status::already_exists(&store.resource.group_resource(), object.name());
+    if !object.meta("generateName").is_empty() {
+        status
+            .message
+            .push_str(", the server was not able to generate a unique name for the object");
+        status = status.with_retry_after(1);
+    } else if dying {
+        status.message.insert_str(0, "object is being deleted: ");
+    }
+    status
+}

@@ -1,0 +1,262 @@
+//! Delete: preconditions, finalizers and grace decide whether an object goes at once or is marked first.
+//!
+//! ```text
+//! live ──┬─ grace already running, not shortened ─────────────→ as it is
+//!        ├─ grace > 0, or finalizers, or held by the kind ────→ marked (deletionTimestamp), stays
+//!        ├─ grace 0 of a graceful kind ───────────────────────→ marked, then gone
+//!        └─ nothing holds it ─────────────────────────────────→ gone
+//! ```
+
+use super::resource::Resource;
+use super::store::{DeleteOptions, Deleted, Store, WriteOptions, Written};
+use super::strategy::{Context, GarbageCollection};
+use super::{errors, meta};
+use crate::admission::Operation;
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::storage::{Entry, Error, MinRevision, Precondition};
+use std::sync::Arc;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+pub(super) async fn delete(store: &Store, cx: &Context, name: &str, options: &DeleteOptions) -> Result<Deleted> {
+    let gr = store.resource.group_resource();
+    let key = store.resource.key(&cx.namespace, name);
+    let got = store.storage.get(&key, MinRevision::Latest).await;
+    let mut current = got.map_err(|e| errors::read(&e))?;
+    // Once this delete has marked the object itself, a resourceVersion precondition has been met.
+    let mut marked = false;
+    loop {
+        let Some(live) = current else {
+            return Err(Status::not_found(&gr, name));
+        };
+        let old = Arc::new(live.decode());
+        check_preconditions(&store.resource, name, &old, options, marked)?;
+        store.resource.strategy.check_delete(&old)?;
+        if !marked {
+            admit(store, cx, name, &old, options).await?;
+        }
+        let plan = plan(&store.resource, &old, options);
+        let (new, then_gone) = match plan {
+            Plan::Pending => {
+                let object = Written::Stored(live);
+                return Ok(Deleted { object, gone: false });
+            }
+            Plan::Go => match remove(store, cx, &key, &live).await {
+                Ok(object) => {
+                    store.resource.strategy.deleted(cx, &old).await;
+                    return Ok(Deleted { object, gone: true });
+                }
+                Err(Error::Conflict(newer)) => {
+                    current = newer;
+                    continue;
+                }
+                Err(e) => return Err(errors::write(&e, &gr, name)),
+            },
+            Plan::Mark(new) => (new, false),
+            Plan::MarkThenGo(new) => (new, true),
+        };
+        match mark(store, cx, &key, &live, new).await {
+            Ok(object) if !then_gone || cx.dry_run => {
+                return Ok(Deleted {
+                    object,
+                    gone: then_gone,
+                });
+            }
+            Ok(Written::Stored(entry)) => {
+                marked = true;
+                match remove(store, cx, &key, &entry).await {
+                    Ok(object) => {
+                        store.resource.strategy.deleted(cx, &entry.decode()).await;
+                        return Ok(Deleted { object, gone: true });
+                    }
+                    Err(Error::Conflict(newer)) => current = newer,
+                    Err(e) => return Err(errors::write(&e, &gr, name)),
+                }
+            }
+            Ok(object @ Written::Tree(_)) => return Ok(Deleted { object, gone: true }),
+            Err(Error::Conflict(newer)) => current = newer,
+            Err(e) => return Err(errors::write(&e, &gr, name)),
+        }
+    }
+}
+
+async fn admit(store: &Store, cx: &Context, name: &str, old: &Arc<Value>, options: &DeleteOptions) -> Result<()> {
+    let write = WriteOptions {
+        options: options.raw.clone(),
+        ..WriteOptions::default()
+    };
+    let attributes = meta::attributes(store, cx, Operation::Delete, name, Some(old.clone()), &write);
+    let mut nothing = Value::Null;
+    store.admission.mutate(&attributes, &mut nothing).await?;
+    store.admission.validate(&attributes, &nothing).await
+}
+
+async fn remove(store: &Store, cx: &Context, key: &str, live: &Arc<Entry>) -> std::result::Result<Written, Error> {
+    if cx.dry_run {
+        return Ok(Written::Tree(live.decode()));
+    }
+    store.storage.delete(key, live.revision).await.map(Written::Stored)
+}
+
+async fn mark(
+    store: &Store,
+    cx: &Context,
+    key: &str,
+    live: &Arc<Entry>,
+    mut new: Value,
+) -> std::result::Result<Written, Error> {
+    let draft = meta::draft(&store.resource, &new);
+    if draft.json == live.unversioned() {
+        return Ok(Written::Stored(live.clone()));
+    }
+    if cx.dry_run {
+        new.set_meta("resourceVersion", live.revision.0.to_string());
+        return Ok(Written::Tree(new));
+    }
+    let put = store
+        .storage
+        .put(key, Precondition::Unchanged(live.revision), draft, None);
+    put.await.map(Written::Stored)
+}
+
+fn check_preconditions(
+    resource: &Resource,
+    name: &str,
+    old: &Value,
+    options: &DeleteOptions,
+    marked: bool,
+) -> Result<()> {
+    // Upstream names the Kind where it names the resource elsewhere (recordings/concurrency/delete-preconditions).
+    let about = GroupResource::new(&resource.gvr.group, &resource.kind);
+    if let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) {
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+             deleted and then recreated",
+            old.uid()
+        );
+        return Err(Status::conflict(&about, name, &why));
+    }
+    let version = options.resource_version.as_deref().filter(|_| !marked);
+    if let Some(version) = version.filter(|v| *v != old.resource_version()) {
+        let why = format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
+             The object might have been modified",
+            old.resource_version()
+        );
+        return Err(Status::conflict(&about, name, &why));
+    }
+    Ok(())
+}
+
+/// What a delete does to an object.
+#[derive(Debug, PartialEq)]
+enum Plan {
+    Pending,
+    Go,
+    Mark(Value),
+    MarkThenGo(Value),
+}
+
+fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
+    let strategy = &resource.strategy;
+    let mut new = old.clone();
+    let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s });
+    let running = old.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64();
+    // The grace this delete sets; None: the kind knows none, or it has run already.
+    let grace = match (old.is_being_deleted(), strategy.grace(old, requested)) {
+        (_, None) => None,
+        (false, Some(grace)) => Some(grace),
+        (true, Some(_)) => match (running, requested) {
+            (None, _) => None,
+            (Some(running), Some(asked)) if asked < running => {
+                shorten(&mut new, running, asked);
+                Some(asked)
+            }
+            (Some(_), _) => return Plan::Pending,
+        },
+    };
+    if let Some(finalizers) = collector_finalizers(strategy.garbage_collection(), old, options) {
+        match finalizers.is_empty() {
+            true => new.unset_meta("finalizers"),
+            false => new.set_meta("finalizers", finalizers),
+        }
+    }
+    let held = !new.finalizers().is_empty() || strategy.holds_deletion(&new);
+    let first = !old.is_being_deleted();
+    match grace {
+        None if !held => return Plan::Go,
+        None => {
+            // The kind has no grace of its own; finalizers hold the object from now on.
+            let now = time::now();
+            if first || new.meta("deletionTimestamp") > now.as_str() {
+                new.set_meta("deletionTimestamp", now);
+            }
+            new.set_meta("deletionGracePeriodSeconds", 0i64);
+        }
+        Some(seconds) if first => {
+            let end = ::time::OffsetDateTime::now_utc() + ::time::Duration::seconds(seconds);
+            new.set_meta("deletionTimestamp", time::format(end));
+            new.set_meta("deletionGracePeriodSeconds", seconds);
+        }
+        Some(_) => {}
+    }
+    if first {
+        let generation = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
+        if generation > 0 {
+            new.set_meta("generation", generation + 1);
+        }
+    }
+    strategy.mark_deleting(&mut new);
+    if held || grace.is_some_and(|g| g > 0) {
+        Plan::Mark(new)
+    } else {
+        Plan::MarkThenGo(new)
+    }
+}
+
+/// Moves the end of a running grace period forward, never into the past.
+fn shorten(object: &mut Value, running: i64, asked: i64) {
+    let now = ::time::OffsetDateTime::now_utc();
+    let end = time::parse(object.meta("deletionTimestamp")).unwrap_or(now);
+    let mut end = end - ::time::Duration::seconds(running) + ::time::Duration::seconds(asked);
+    let mut asked = asked;
+    if end < now && asked > 0 {
+        end = now + ::time::Duration::seconds(1);
+        asked = 1;
+    }
+    object.set_meta("deletionTimestamp", time::format(end));
+    object.set_meta("deletionGracePeriodSeconds", asked);
+}
+
+/// The finalizers after the collector's two were put in or taken out; `None`: they stay as they are.
+fn collector_finalizers(default: GarbageCollection, old: &Value, options: &DeleteOptions) -> Option<Vec<Value>> {
+    if default == GarbageCollection::Unsupported {
+        return None;
+    }
+    let had = old.finalizers();
+    let policy = match (options.orphan_dependents, options.propagation.as_deref()) {
+        (Some(true), _) | (_, Some("Orphan")) => Some(ORPHAN),
+        (_, Some("Foreground")) => Some(FOREGROUND),
+        (Some(false), _) | (_, Some(_)) => None,
+        (None, None) => match had.iter().find(|f| **f == ORPHAN || **f == FOREGROUND) {
+            Some(&f) if f == ORPHAN => Some(ORPHAN),
+            Some(_) => Some(FOREGROUND),
+            None => (default == GarbageCollection::Orphan).then_some(ORPHAN),
+        },
+    };
+    let mut now: Vec<&str> = had
+        .iter()
+        .copied()
+        .filter(|f| *f != ORPHAN && *f != FOREGROUND)
+        .collect();
+    now.extend(policy);
+    (now != had).then(|| now.into_iter().map(Value::from).collect())
+}
+
+#[cfg(test)]
+mod tests;

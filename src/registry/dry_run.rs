@@ -1,0 +1,29 @@
+//! The write that is not made: what must hold for it is still checked.
+
+use super::errors;
+use super::store::Written;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::storage::{Entry, MinRevision, Storage};
+use std::sync::Arc;
+
+/// The object as it would be created, or what stands at its key.
+pub(super) async fn create(
+    storage: &Arc<dyn Storage>,
+    key: &str,
+    object: &Value,
+) -> Result<std::result::Result<Written, Arc<Entry>>> {
+    let existing = storage
+        .get(key, MinRevision::Latest)
+        .await
+        .map_err(|e| errors::read(&e))?;
+    Ok(match existing {
+        Some(entry) => Err(entry),
+        None => {
+            let mut object = object.clone();
+            object.unset_meta("resourceVersion");
+            Ok(Written::Tree(object))
+        }
+    })
+}

@@ -1,0 +1,63 @@
+//! Storage errors become Statuses here, and nowhere else. As upstream's `k8s.io/apiserver/pkg/storage/errors`.
+
+use crate::apimachinery::Status;
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::status::Cause;
+use crate::storage::{Error, Revision};
+
+fn too_new(asked: u64, current: u64) -> Status {
+    let mut s = Status::timeout(format!("Too large resource version: {asked}, current: {current}"), 1);
+    s.details_mut().causes.push(Cause {
+        reason: "ResourceVersionTooLarge".into(),
+        message: "Too large resource version".into(),
+        ..Cause::default()
+    });
+    s
+}
+
+fn common(error: &Error) -> Status {
+    match error {
+        Error::TooNew { asked, current } => too_new(asked.0, current.0),
+        Error::NotReady(after) => Status::too_many_requests("storage is (re)initializing", *after),
+        other => Status::raw_error(other.to_string()),
+    }
+}
+
+/// Of a get.
+pub fn read(error: &Error) -> Status {
+    common(error)
+}
+
+/// Of a list; `continued`: it carried a continue token.
+pub fn list(error: &Error, continued: bool) -> Status {
+    match error {
+        Error::Compacted(_) if continued => Status::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+             without the continue parameter, or use the continue token in this response to retrieve the remainder of \
+             the results. Continuing with the provided token results in an inconsistent list - objects that were \
+             created, modified, or deleted between the time the first chunk was returned and now may show up in the \
+             list.",
+        ),
+        Error::Compacted(_) => Status::expired("The resourceVersion for the provided list is too old."),
+        other => common(other),
+    }
+}
+
+/// Of a watch from `since` on.
+pub fn watch(error: &Error, since: Option<Revision>) -> Status {
+    match error {
+        Error::Compacted(oldest) => {
+            let asked = since.unwrap_or_default().0;
+            Status::expired(format!("too old resource version: {asked} ({})", oldest.0))
+        }
+        other => common(other),
+    }
+}
+
+/// Of a write whose conflicts the caller has dealt with.
+pub fn write(error: &Error, gr: &GroupResource, name: &str) -> Status {
+    match error {
+        Error::Conflict(_) => Status::modified(gr, name),
+        other => common(other),
+    }
+}

@@ -1,0 +1,316 @@
+//! Update: a compare-and-swap loop around the transform, as upstream's `GuaranteedUpdate`.
+
+use super::meta;
+use super::store::{Store, Transform, Updated, WriteOptions, Written};
+use super::strategy::Context;
+use super::{create, errors};
+use crate::admission::Operation;
+use crate::apimachinery::field::{FieldError, FieldPath};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::registry::schema::ManagerInfo;
+use crate::storage::{Entry, Error, MinRevision, Precondition};
+use std::sync::Arc;
+
+pub(super) async fn update(
+    store: &Store,
+    cx: &Context,
+    name: &str,
+    transform: Transform<'_>,
+    upsert: bool,
+    options: &WriteOptions,
+) -> Result<Updated> {
+    let resource = &store.resource;
+    let gr = resource.group_resource();
+    let key = resource.key(&cx.namespace, name);
+    let mut current = read(store, &key).await?;
+    loop {
+        let Some(live) = current else {
+            if !(upsert || resource.create_on_update) || !options.subresource.is_empty() {
+                return Err(Status::not_found(&gr, name));
+            }
+            match insert(store, cx, name, transform, upsert, options).await {
+                // Somebody else was faster: what is there now is updated.
+                Err(s) if s.reason == "AlreadyExists" => current = read(store, &key).await?,
+                done => return done,
+            }
+            if current.is_none() {
+                return Err(Status::modified(&gr, name));
+            }
+            continue;
+        };
+        match swap(store, cx, name, &live, transform, options).await? {
+            Ok(object) => return Ok(Updated { object, created: false }),
+            Err(newer) => current = newer,
+        }
+    }
+}
+
+async fn read(store: &Store, key: &str) -> Result<Option<Arc<Entry>>> {
+    let got = store.storage.get(key, MinRevision::Latest).await;
+    got.map_err(|e| errors::read(&e))
+}
+
+async fn insert(
+    store: &Store,
+    cx: &Context,
+    name: &str,
+    transform: Transform<'_>,
+    upsert: bool,
+    options: &WriteOptions,
+) -> Result<Updated> {
+    let mut object = transform(None)?;
+    if upsert && !object.uid().is_empty() {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {}, and no existing object was found",
+            object.uid()
+        );
+        return Err(Status::conflict(&store.resource.group_resource(), name, &why));
+    }
+    object.unset_meta("resourceVersion");
+    let object = create::create(store, cx, object, options).await?;
+    Ok(Updated { object, created: true })
+}
+
+/// One round. `Ok(Err(_))`: another write came between; what stands there now.
+async fn swap(
+    store: &Store,
+    cx: &Context,
+    name: &str,
+    live: &Arc<Entry>,
+    transform: Transform<'_>,
+    options: &WriteOptions,
+) -> Result<std::result::Result<Written, Option<Arc<Entry>>>> {
+    let resource = &store.resource;
+    let strategy = &resource.strategy;
+    let gr = resource.group_resource();
+    let old = Arc::new(live.decode());
+    check_uid(store, cx, name, &old, options)?;
+
+    let mut new = transform(Some(&old))?;
+    meta::set_kind(resource, &mut new);
+    meta::set_namespace(resource, cx, &mut new);
+    strategy.default(&mut new);
+    if let Some(manager) = &options.manager {
+        let now = time::now();
+        let who = ManagerInfo {
+            manager,
+            subresource: &options.subresource,
+            now: &now,
+            api_version: &resource.gvk().api_version(),
+        };
+        let reset = strategy.reset_fields(&options.subresource);
+        resource.schema.manage_update(Some(&old), &mut new, &who, reset)?;
+    }
+    let attributes = meta::attributes(store, cx, Operation::Update, name, Some(old.clone()), options);
+    store.admission.mutate(&attributes, &mut new).await?;
+    meta::dedup_owner_references(&mut new, &cx.warnings, true);
+    check_version(store, name, &mut new, live)?;
+
+    meta::keep_system_fields(&mut new, &old);
+    match options.subresource.as_str() {
+        "status" => strategy.prepare_status_update(&mut new, &old),
+        _ => strategy.prepare_update(&mut new, &old),
+    }
+    strategy.begin_update(cx, &mut new, &old).await?;
+    let outcome = checked(store, cx, name, (&mut new, &old), live, &attributes, options).await;
+    match &outcome {
+        Ok(Written::Stored(entry)) if !cx.dry_run && entry.revision != live.revision => {
+            strategy.updated(cx, &new, &old).await;
+        }
+        Ok(Written::Tree(gone)) if !cx.dry_run => {
+            strategy.updated(cx, gone, &old).await;
+            strategy.deleted(cx, gone).await;
+        }
+        _ => strategy.abandoned(cx, &new, Some(&old)).await,
+    }
+    match outcome {
+        Ok(written) => Ok(Ok(written)),
+        Err(Failure::Status(s)) => Err(s),
+        Err(Failure::Storage(Error::Conflict(newer))) => Ok(Err(newer)),
+        Err(Failure::Storage(e)) => Err(errors::write(&e, &gr, name)),
+    }
+}
+
+enum Failure {
+    Status(Status),
+    Storage(Error),
+}
+
+impl From<Status> for Failure {
+    fn from(s: Status) -> Self {
+        Self::Status(s)
+    }
+}
+
+async fn checked(
+    store: &Store,
+    cx: &Context,
+    name: &str,
+    (new, old): (&mut Value, &Value),
+    live: &Arc<Entry>,
+    attributes: &crate::admission::Attributes,
+    options: &WriteOptions,
+) -> std::result::Result<Written, Failure> {
+    let resource = &store.resource;
+    let found = meta::validate_update(resource, &options.subresource, new, old);
+    if !found.is_empty() {
+        return Err(Status::invalid(&resource.gvr.group, &resource.kind, name, &found).into());
+    }
+    for text in resource.strategy.warnings(new, Some(old)) {
+        cx.warnings.add(text);
+    }
+    store.admission.validate(attributes, new).await?;
+    forget_new_times(new, old);
+
+    let key = resource.key(&cx.namespace, name);
+    let draft = meta::draft(resource, new);
+    let dies = goes_with(resource, new, old);
+    if draft.json == live.unversioned() && !dies {
+        return Ok(Written::Stored(live.clone()));
+    }
+    new.set_meta("resourceVersion", live.revision.0.to_string());
+    if cx.dry_run {
+        return Ok(Written::Tree(new.clone()));
+    }
+    if dies {
+        // Clients read the object as they updated it, with the version they updated.
+        let gone = store.storage.delete(&key, live.revision).await;
+        return gone
+            .map(|_| Written::Tree(new.clone()))
+            .map_err(|e| Failure::Storage(e));
+    }
+    let ttl = resource.strategy.ttl_seconds(new);
+    let put = store
+        .storage
+        .put(&key, Precondition::Unchanged(live.revision), draft, ttl);
+    put.await.map(Written::Stored).map_err(Failure::Storage)
+}
+
+/// The update took away the last thing that held an object marked for deletion.
+fn goes_with(resource: &super::Resource, new: &Value, old: &Value) -> bool {
+    let grace = new
+        .at(&["metadata", "deletionGracePeriodSeconds"])
+        .as_i64()
+        .unwrap_or(0);
+    old.is_being_deleted()
+        && new.finalizers().is_empty()
+        && grace == 0
+        && !resource.strategy.holds_deletion(new)
+        && (!old.finalizers().is_empty() || resource.strategy.holds_deletion(old))
+}
+
+fn check_uid(store: &Store, cx: &Context, name: &str, old: &Value, options: &WriteOptions) -> Result<()> {
+    let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) else {
+        return Ok(());
+    };
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+         UID in precondition: {uid}, UID in object meta: {}",
+        store.full_key(&cx.namespace, name),
+        old.uid()
+    );
+    Err(Status::conflict(&store.resource.group_resource(), name, &why))
+}
+
+/// The optimistic lock. Afterwards the new object carries the live version.
+fn check_version(store: &Store, name: &str, new: &mut Value, live: &Entry) -> Result<()> {
+    let resource = &store.resource;
+    let text = new.resource_version();
+    let version = match text {
+        "" => 0,
+        t => parse_version(t)?,
+    };
+    if version == 0 {
+        if !resource.unconditional_update {
+            let path = FieldPath::new("metadata").child("resourceVersion");
+            let error = FieldError::invalid(&path, 0i64, "must be specified for an update");
+            return Err(Status::invalid(
+                &resource.gvr.group,
+                &resource.gvr.resource,
+                name,
+                &vec![error],
+            ));
+        }
+    } else if version != live.revision.0 || text.starts_with('0') {
+        return Err(Status::modified(&resource.group_resource(), name));
+    }
+    new.set_meta("resourceVersion", live.revision.0.to_string());
+    Ok(())
+}
+
+/// A resourceVersion as Go's `ParseUint` reads it.
+///
+/// # Errors
+/// 500 with Go's text.
+pub(crate) fn parse_version(text: &str) -> Result<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let quoted = crate::apimachinery::field::quote(text);
+    if !digits {
+        return Err(Status::raw_error(format!(
+            "strconv.ParseUint: parsing {quoted}: invalid syntax"
+        )));
+    }
+    text.parse()
+        .map_err(|_| Status::raw_error(format!("strconv.ParseUint: parsing {quoted}: value out of range")))
+}
+
+/// Where nothing but times of managed fields would change, the old ones stay, so that nothing is written.
+fn forget_new_times(new: &mut Value, old: &Value) {
+    let at = ["metadata", "managedFields"];
+    let (now, was) = (new.at(&at).items(), old.at(&at).items());
+    if now.len() != was.len() || now == was {
+        return;
+    }
+    let timeless = |v: &Value| {
+        let mut v = v.clone();
+        v.unset(&["time"]);
+        v
+    };
+    if !now.iter().zip(was).all(|(a, b)| timeless(a) == timeless(b)) {
+        return;
+    }
+    let bare = |v: &Value| {
+        let mut v = v.clone();
+        v.unset(&at);
+        v.unset(&["metadata", "resourceVersion"]);
+        v
+    };
+    if bare(new) == bare(old) {
+        let was = old.at(&at).clone();
+        new.set(&at, was);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_go_reads_them() {
+        assert_eq!(parse_version("12").unwrap(), 12);
+        for bad in ["x", "-1", "+1", " 1"] {
+            let e = parse_version(bad).unwrap_err();
+            assert_eq!(
+                (e.code, e.message),
+                (500, format!("strconv.ParseUint: parsing {bad:?}: invalid syntax"))
+            );
+        }
+    }
+
+    #[test]
+    fn new_times_alone_are_forgotten() {
+        let old = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "1"}], "resourceVersion": "1"}, "data": 1});
+        let mut new = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "2"}], "resourceVersion": "1"}, "data": 1});
+        forget_new_times(&mut new, &old);
+        assert_eq!(new, old);
+        let mut other = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "2"}], "resourceVersion": "1"}, "data": 2});
+        forget_new_times(&mut other, &old);
+        assert_eq!(
+            other.at(&["metadata", "managedFields"]).items()[0].str_at(&["time"]),
+            "2"
+        );
+    }
+}

@@ -1,0 +1,311 @@
+//! The watch cache of one resource: an immutable snapshot for reads, a ring of events for watches and exact reads, and
+//! the fan-out to watchers. It knows no backend: whoever owns it calls, in revision order and from one place,
+//! [`Cacher::apply`] (then [`Progress::set_applied`]) and [`Cacher::dispatch`] (then [`Progress::set_dispatched`]).
+//!
+//! Locks: reads of the present state take none. `history` before `hub`; neither is held across an await.
+
+pub mod history;
+mod hub;
+mod progress;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use super::interface::VersionMatch;
+use super::{ContinueToken, Entry, Error, Event, ListOptions, Listing, MinRevision, Revision, Watch, WatchOptions};
+use arc_swap::ArcSwap;
+use history::{Bounds, History};
+use hub::{Hub, Subscriber, lock};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use watch::{CacheWatch, Stage};
+
+pub use progress::{FRESHNESS_WAIT, Progress};
+pub use snapshot::Snapshot;
+
+/// Changes a watcher may be behind before its patience runs.
+const QUEUE: usize = 100;
+
+/// What a cacher begins with.
+pub struct Initial {
+    /// The state.
+    pub state: Snapshot,
+    /// Events after this revision are in `events`.
+    pub base: Revision,
+    /// What led to the state, oldest first.
+    pub events: Vec<Arc<Event>>,
+}
+
+/// The watch cache of one resource.
+pub struct Cacher {
+    progress: Arc<Progress>,
+    snapshot: ArcSwap<Snapshot>,
+    history: Mutex<History>,
+    hub: Mutex<Hub>,
+    stopped: AtomicBool,
+}
+
+impl Cacher {
+    /// Serves from `initial` on.
+    pub fn new(progress: Arc<Progress>, initial: Initial, bounds: Bounds) -> Self {
+        let history = History::new(bounds, initial.base, initial.events, Instant::now());
+        Self {
+            progress,
+            snapshot: ArcSwap::from_pointee(initial.state),
+            history: Mutex::new(history),
+            hub: Mutex::default(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// The present state.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// The entry at `key` in the present state.
+    pub fn peek(&self, key: &str) -> Option<Arc<Entry>> {
+        self.snapshot.load().get(key).cloned()
+    }
+
+    /// Number of objects.
+    pub fn count(&self) -> usize {
+        self.snapshot.load().len()
+    }
+
+    /// Number of running watches.
+    pub fn watchers(&self) -> usize {
+        lock(&self.hub).len()
+    }
+
+    /// Number of watches ended because their reader was too slow.
+    pub fn terminated(&self) -> u64 {
+        lock(&self.hub).terminated
+    }
+
+    // === the backend's side ===
+
+    /// Makes committed changes visible to reads.
+    pub fn apply(&self, events: &[Arc<Event>]) {
+        let now = Instant::now();
+        let mut history = lock(&self.history);
+        let mut state = Snapshot::clone(&self.snapshot.load());
+        for event in events {
+            state.apply(event);
+            history.push(now, event.clone(), &state);
+        }
+        history.trim(now);
+        self.snapshot.store(Arc::new(state));
+    }
+
+    /// Hands applied changes to the watchers they concern.
+    pub fn dispatch(&self, events: &[Arc<Event>]) {
+        let sleepers = {
+            let mut hub = lock(&self.hub);
+            if hub.is_empty() {
+                return;
+            }
+            hub.dispatch(events, Instant::now())
+        };
+        hub::wake(sleepers);
+    }
+
+    /// Lets go of history that has grown too old; for quiet times, since [`apply`](Self::apply) does it too.
+    pub fn trim(&self) {
+        lock(&self.history).trim(Instant::now());
+    }
+
+    /// Ends all watches and takes no new ones; reads go on.
+    pub fn close(&self) {
+        lock(&self.hub).close();
+    }
+
+    /// Ends all watches and refuses reads from now on.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.close();
+    }
+
+    // === the reader's side ===
+
+    fn check_serving(&self) -> Result<(), Error> {
+        if self.stopped.load(Ordering::Acquire) {
+            Err(Error::NotReady(1))
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn fresh(&self, min: MinRevision) -> Result<(), Error> {
+        self.check_serving()?;
+        match min {
+            MinRevision::Latest | MinRevision::Any => Ok(()),
+            MinRevision::AtLeast(revision) => self.progress.wait_for(revision).await,
+        }
+    }
+
+    /// As [`Storage::get`](super::Storage::get).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        self.fresh(min).await?;
+        Ok(self.peek(key))
+    }
+
+    /// The present state and the revision it stands for. The revision is read first: whatever it covers is then in the
+    /// snapshot.
+    fn present(&self) -> (Arc<Snapshot>, Revision) {
+        let reached = self.progress.applied();
+        let state = self.snapshot();
+        let revision = reached.max(state.revision);
+        (state, revision)
+    }
+
+    async fn state(&self, options: &ListOptions) -> Result<(Arc<Snapshot>, Revision, bool), Error> {
+        let exact = match (&options.token, options.version) {
+            (Some(ContinueToken { revision, .. }), _) => *revision,
+            (None, VersionMatch::Exact(revision)) => Some(revision),
+            (None, VersionMatch::NotOlderThan(min)) => {
+                self.fresh(min).await?;
+                None
+            }
+        };
+        let Some(revision) = exact else {
+            self.check_serving()?;
+            let (state, revision) = self.present();
+            return Ok((state, revision, true));
+        };
+        self.fresh(MinRevision::AtLeast(revision)).await?;
+        let way = {
+            let history = lock(&self.history);
+            let current = self.snapshot();
+            if current.revision <= revision {
+                return Ok((current, revision, true));
+            }
+            history.rewind(revision, Snapshot::clone(&current))?
+        };
+        Ok((Arc::new(way.run()), revision, false))
+    }
+
+    /// As [`Storage::list`](super::Storage::list).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
+        let (state, revision, is_current) = self.state(&options).await?;
+        let matches = |e: &Arc<Entry>| options.predicate.matches(e);
+        if options.single {
+            return Ok(Listing {
+                entries: state
+                    .get(&options.prefix)
+                    .filter(|e| matches(e))
+                    .cloned()
+                    .into_iter()
+                    .collect(),
+                revision,
+                next: None,
+                remaining: None,
+            });
+        }
+        // Upstream's cache takes no limit where any version will do.
+        let any = matches!(options.version, VersionMatch::NotOlderThan(MinRevision::Any));
+        let limit = if any || options.limit == 0 {
+            usize::MAX
+        } else {
+            options.limit
+        };
+        let everything = options.predicate.is_everything();
+        let from = match &options.token {
+            Some(token) => Bound::Included(token.start.as_str()),
+            None => Bound::Unbounded,
+        };
+        let mut entries = Vec::new();
+        if everything && options.prefix.is_empty() && options.token.is_none() {
+            entries.reserve_exact(state.len().min(limit));
+        }
+        let mut scan = state.scan(&options.prefix, from);
+        while entries.len() < limit
+            && let Some(e) = scan.next()
+        {
+            if matches(e) {
+                entries.push(e.clone());
+            }
+        }
+        let more = if limit == usize::MAX {
+            0
+        } else {
+            scan.next().map_or(0, |_| 1)
+        };
+        let mut listing = Listing {
+            entries,
+            revision,
+            next: None,
+            remaining: None,
+        };
+        if more > 0 {
+            if everything {
+                listing.remaining = Some(more + scan.count());
+            }
+            listing.next = listing.entries.last().map(|last| ContinueToken {
+                revision: Some(revision),
+                start: format!("{}\0", last.key),
+            });
+            if is_current {
+                // The next page will ask for this revision, perhaps after the ring has forgotten it.
+                let pinned = state.at(revision);
+                lock(&self.history).pin(Instant::now(), pinned);
+            }
+        }
+        Ok(listing)
+    }
+
+    /// As [`Storage::watch`](super::Storage::watch).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn watch(self: &Arc<Self>, options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        self.fresh(options.initial.unwrap_or(MinRevision::Any)).await?;
+        Ok(Box::new(self.subscribe(options)?))
+    }
+
+    fn subscribe(self: &Arc<Self>, options: WatchOptions) -> Result<CacheWatch, Error> {
+        // With the history held nothing is applied, so the snapshot, the replay and the first live event fit together.
+        let history = lock(&self.history);
+        let (state, revision) = self.present();
+        let seen = state.revision;
+        let (stage, after, start) = match (options.initial, options.since) {
+            (Some(_), _) => {
+                let state = Snapshot::clone(&state);
+                (Stage::Initial { state, cursor: None }, seen, revision)
+            }
+            // Upstream's resourceVersion "0" without initial events: from the cache's state on.
+            (None, None | Some(Revision(0))) => (Stage::Live, seen, revision),
+            (None, Some(since)) => (Stage::Replay(history.after(since)?.into_iter()), since.max(seen), since),
+        };
+        let (single, predicate) = (options.single, options.predicate);
+        let subscriber = Arc::new(Subscriber::new(&options.prefix, single, predicate, after, QUEUE));
+        let id = {
+            let mut hub = lock(&self.hub);
+            hub.add(subscriber.clone()).ok_or(Error::NotReady(1))?
+        };
+        drop(history);
+        let (bookmarks, until) = (options.bookmarks, options.until);
+        Ok(CacheWatch::new(
+            self.clone(),
+            subscriber,
+            id,
+            stage,
+            start,
+            bookmarks,
+            until,
+        ))
+    }
+
+    fn unsubscribe(&self, id: u64, subscriber: &Subscriber) {
+        lock(&self.hub).remove(id, subscriber);
+    }
+}

@@ -1,0 +1,242 @@
+//! Who watches a resource, found by what they watch, and the queue of each.
+//!
+//! An event reaches the watchers of everything, those of its namespace and those of its very key; others cost nothing.
+//! A queue is bounded: a reader that leaves it full for longer than [`PATIENCE`], or lets it grow to [`HARD_LIMIT`], is
+//! ended. The dispatcher never waits for a reader and never skips an event.
+
+use crate::storage::{Event, EventType, Predicate, Revision};
+use futures_util::task::AtomicWaker;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// How long a queue may stay full.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Changes a queue never exceeds, not even within the patience.
+pub const HARD_LIMIT: usize = 16_384;
+
+pub(super) type Change = (EventType, Arc<Event>);
+
+/// The dispatcher's side of a watch.
+pub(super) struct Subscriber {
+    pub prefix: Box<str>,
+    pub single: bool,
+    pub predicate: Predicate,
+    /// Events up to here are not wanted: they are in the initial state, in the replay, or before the start asked for.
+    pub after: Revision,
+    pub full_at: usize,
+    queue: Mutex<Queue>,
+    waker: AtomicWaker,
+}
+
+#[derive(Default)]
+struct Queue {
+    changes: VecDeque<Change>,
+    full_since: Option<Instant>,
+    ended: bool,
+}
+
+/// What a reader finds in its queue.
+pub(super) enum Taken {
+    Some,
+    Empty,
+    Ended,
+}
+
+/// What came of offering an event to a watcher.
+#[derive(PartialEq)]
+enum Offer {
+    /// Nothing to do: not its concern, or its wake is under way.
+    Quiet,
+    /// It slept.
+    Wake,
+    /// It was too slow and is ended.
+    Terminated,
+}
+
+/// Locks; a panic of another holder leaves these structures whole, so poison is of no interest.
+pub(super) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Subscriber {
+    pub fn new(prefix: &str, single: bool, predicate: Predicate, after: Revision, full_at: usize) -> Self {
+        Self {
+            prefix: prefix.into(),
+            single,
+            predicate,
+            after,
+            full_at,
+            queue: Mutex::default(),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    /// True where the key is in scope.
+    pub fn covers(&self, key: &str) -> bool {
+        if self.single {
+            *key == *self.prefix
+        } else {
+            key.starts_with(&*self.prefix)
+        }
+    }
+
+    /// Queues the event if it concerns this watcher.
+    fn offer(&self, event: &Arc<Event>, now: Instant) -> Offer {
+        if event.entry.revision <= self.after {
+            return Offer::Quiet;
+        }
+        let Some(kind) = event.seen_by(&self.predicate) else {
+            return Offer::Quiet;
+        };
+        let mut q = lock(&self.queue);
+        if q.ended {
+            return Offer::Quiet;
+        }
+        if q.changes.len() >= self.full_at {
+            let since = *q.full_since.get_or_insert(now);
+            if now.saturating_duration_since(since) > PATIENCE || q.changes.len() >= HARD_LIMIT {
+                q.ended = true;
+                return Offer::Terminated;
+            }
+        }
+        q.changes.push_back((kind, event.clone()));
+        // A queue that was not empty has its wake under way.
+        if q.changes.len() == 1 {
+            Offer::Wake
+        } else {
+            Offer::Quiet
+        }
+    }
+
+    /// Moves everything queued into `into`, which must be empty.
+    pub fn take(&self, into: &mut VecDeque<Change>) -> Taken {
+        let mut q = lock(&self.queue);
+        if q.changes.is_empty() {
+            return if q.ended { Taken::Ended } else { Taken::Empty };
+        }
+        std::mem::swap(&mut q.changes, into);
+        q.full_since = None;
+        Taken::Some
+    }
+
+    /// True where [`take`](Self::take) would find something, or the end.
+    pub fn is_ready(&self) -> bool {
+        let q = lock(&self.queue);
+        q.ended || !q.changes.is_empty()
+    }
+
+    pub fn register(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    fn end(&self) {
+        lock(&self.queue).ended = true;
+        self.waker.wake();
+    }
+}
+
+type Group = BTreeMap<u64, Arc<Subscriber>>;
+
+/// All watchers of a resource.
+#[derive(Default)]
+pub(super) struct Hub {
+    next: u64,
+    everything: Group,
+    /// By exact key, or by a prefix that is one whole namespace with its slash.
+    scoped: HashMap<Box<str>, Group>,
+    /// Prefixes of any other form.
+    odd: Group,
+    pub terminated: u64,
+    closed: bool,
+}
+
+impl Hub {
+    fn group(&mut self, s: &Subscriber) -> &mut Group {
+        let namespace = s.prefix.find('/').is_some_and(|i| i + 1 == s.prefix.len());
+        if s.single || namespace {
+            self.scoped.entry(s.prefix.clone()).or_default()
+        } else if s.prefix.is_empty() {
+            &mut self.everything
+        } else {
+            &mut self.odd
+        }
+    }
+
+    /// `None`: closed.
+    pub fn add(&mut self, s: Arc<Subscriber>) -> Option<u64> {
+        if self.closed {
+            return None;
+        }
+        self.next += 1;
+        let id = self.next;
+        self.group(&s).insert(id, s.clone());
+        Some(id)
+    }
+
+    pub fn remove(&mut self, id: u64, s: &Subscriber) {
+        let group = self.group(s);
+        group.remove(&id);
+        if group.is_empty() {
+            self.scoped.remove(&s.prefix);
+        }
+    }
+
+    /// Number of watchers.
+    pub fn len(&self) -> usize {
+        self.everything.len() + self.odd.len() + self.scoped.values().map(BTreeMap::len).sum::<usize>()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.everything.is_empty() && self.odd.is_empty() && self.scoped.is_empty()
+    }
+
+    /// Queues the events, in order, where they belong; returns whom to wake, each once.
+    pub fn dispatch(&mut self, events: &[Arc<Event>], now: Instant) -> Vec<Arc<Subscriber>> {
+        let mut wake: Vec<Arc<Subscriber>> = Vec::new();
+        let mut terminated = 0;
+        let mut offer = |s: &Arc<Subscriber>, e: &Arc<Event>| {
+            let outcome = s.offer(e, now);
+            if outcome != Offer::Quiet {
+                terminated += u64::from(outcome == Offer::Terminated);
+                wake.push(s.clone());
+            }
+        };
+        for event in events {
+            let key = &*event.entry.key;
+            for s in self.everything.values() {
+                offer(s, event);
+            }
+            if !self.scoped.is_empty() {
+                let namespace = key.find('/').map_or("", |i| &key[..=i]);
+                for scope in [namespace, key] {
+                    for s in self.scoped.get(scope).into_iter().flat_map(BTreeMap::values) {
+                        offer(s, event);
+                    }
+                }
+            }
+            for s in self.odd.values().filter(|s| s.covers(key)) {
+                offer(s, event);
+            }
+        }
+        self.terminated += terminated;
+        wake
+    }
+
+    /// Ends everybody, and lets nobody in any more.
+    pub fn close(&mut self) {
+        self.closed = true;
+        let groups = [&self.everything, &self.odd].into_iter().chain(self.scoped.values());
+        for s in groups.flat_map(BTreeMap::values) {
+            s.end();
+        }
+    }
+}
+
+/// Wakes readers, outside of any lock.
+pub(super) fn wake(readers: Vec<Arc<Subscriber>>) {
+    for s in readers {
+        s.waker.wake();
+    }
+}

@@ -1,0 +1,360 @@
+//! What the cacher promises whichever backend feeds it.
+
+use super::*;
+use crate::storage::interface::WatchItem;
+use crate::storage::{Draft, EventType, Predicate};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Feeds a cacher as a backend does.
+struct Feed {
+    cacher: Arc<Cacher>,
+    progress: Arc<Progress>,
+    revision: u64,
+}
+
+impl Feed {
+    fn new(bounds: Bounds) -> Self {
+        let progress = Arc::new(Progress::new(Revision(1), Duration::from_millis(50)));
+        let initial = Initial {
+            state: Snapshot::new(vec![], Revision(1)),
+            base: Revision(1),
+            events: vec![],
+        };
+        let cacher = Arc::new(Cacher::new(progress.clone(), initial, bounds));
+        Self {
+            cacher,
+            progress,
+            revision: 1,
+        }
+    }
+
+    fn event(&mut self, previous: Option<Arc<Entry>>, key: &str, deleted: bool) -> Arc<Event> {
+        self.revision += 1;
+        let draft = Draft::new(&crate::json!({"metadata": {"name": "x"}}), vec![]);
+        Arc::new(Event {
+            entry: Arc::new(draft.into_entry(key, Revision(self.revision))),
+            previous,
+            deleted,
+            frames: [const { OnceLock::new() }; 3],
+        })
+    }
+
+    fn publish(&self, events: &[Arc<Event>]) {
+        self.cacher.apply(events);
+        self.progress.set_applied(Revision(self.revision));
+        self.cacher.dispatch(events);
+        self.progress.set_dispatched(Revision(self.revision));
+    }
+
+    fn put(&mut self, key: &str) -> Arc<Event> {
+        let event = self.event(self.cacher.peek(key), key, false);
+        self.publish(std::slice::from_ref(&event));
+        event
+    }
+
+    fn delete(&mut self, key: &str) {
+        let event = self.event(self.cacher.peek(key), key, true);
+        self.publish(&[event]);
+    }
+
+    fn watch(&self, options: WatchOptions) -> CacheWatch {
+        self.cacher.subscribe(options).expect("watched")
+    }
+}
+
+fn watching() -> WatchOptions {
+    WatchOptions {
+        prefix: String::new(),
+        single: false,
+        predicate: Predicate(None),
+        since: None,
+        initial: None,
+        bookmarks: false,
+        until: None,
+    }
+}
+
+fn exactly(revision: u64) -> ListOptions {
+    ListOptions {
+        prefix: String::new(),
+        single: false,
+        version: VersionMatch::Exact(Revision(revision)),
+        predicate: Predicate(None),
+        limit: 0,
+        token: None,
+    }
+}
+
+#[tokio::test]
+async fn a_ring_out_of_bounds_forgets_and_says_from_where_to_start() {
+    let bounds = Bounds {
+        min_events: 5,
+        max_events: 10,
+        window: Duration::from_secs(3600),
+    };
+    let mut feed = Feed::new(bounds);
+    for i in 0..20 {
+        feed.put(&format!("ns/{}", i % 4));
+    }
+    let since = |r| WatchOptions {
+        since: Some(Revision(r)),
+        ..watching()
+    };
+    // Revisions 2 to 21 were written, the last ten are kept.
+    assert!(matches!(
+        feed.cacher.watch(since(10)).await.err(),
+        Some(Error::Compacted(Revision(11)))
+    ));
+    let mut w = feed.watch(since(11));
+    assert!(matches!(w.try_next(), Some(WatchItem::Change(EventType::Modified, e)) if e.entry.revision.0 == 12));
+    assert!(matches!(
+        feed.cacher.list(exactly(10)).await.err(),
+        Some(Error::Compacted(Revision(11)))
+    ));
+    assert_eq!(feed.cacher.list(exactly(11)).await.expect("kept").entries.len(), 4);
+}
+
+#[test]
+fn a_ring_keeps_the_window_and_a_minimum() {
+    let bounds = Bounds {
+        min_events: 5,
+        max_events: 1000,
+        window: Duration::from_secs(75),
+    };
+    let mut feed = Feed::new(Bounds::default());
+    let start = Instant::now();
+    let mut history = History::new(bounds, Revision(1), vec![], start);
+    let state = Snapshot::new(vec![], Revision(1));
+    for i in 0..20 {
+        let event = feed.put("ns/a");
+        history.push(start + Duration::from_secs(10 * i), event, &state);
+    }
+    history.trim(start + Duration::from_secs(200));
+    let kept = |h: &History, since| h.after(Revision(since)).map(|e| e.len()).ok();
+    // At 200 s those of 130 s and later are young enough: 13 to 19, revisions 15 to 21.
+    assert_eq!((kept(&history, 13), kept(&history, 14)), (None, Some(7)));
+    history.trim(start + Duration::from_secs(9000));
+    assert_eq!((kept(&history, 15), kept(&history, 16)), (None, Some(5)));
+}
+
+#[tokio::test]
+async fn a_paged_list_goes_on_after_the_ring_has_forgotten() {
+    let bounds = Bounds {
+        min_events: 2,
+        max_events: 2,
+        window: Duration::ZERO,
+    };
+    let mut feed = Feed::new(bounds);
+    for i in 0..6 {
+        feed.put(&format!("ns/{i}"));
+    }
+    let version = VersionMatch::NotOlderThan(MinRevision::Latest);
+    let first = ListOptions {
+        limit: 4,
+        version,
+        ..exactly(0)
+    };
+    let page = feed.cacher.list(first.clone()).await.expect("listed");
+    for i in 0..6 {
+        feed.delete(&format!("ns/{i}"));
+    }
+    let page = feed
+        .cacher
+        .list(ListOptions {
+            token: page.next,
+            ..first
+        })
+        .await
+        .expect("listed");
+    assert_eq!((page.entries.len(), page.revision), (2, Revision(7)));
+}
+
+#[tokio::test]
+async fn a_stalled_watcher_is_ended_and_what_was_queued_has_no_gap() {
+    let mut feed = Feed::new(Bounds::default());
+    let mut w = feed.watch(watching());
+    for _ in 0..hub::HARD_LIMIT + 10 {
+        feed.put("ns/a");
+    }
+    let mut expected = 2;
+    while let Some(item) = w.next().await {
+        assert!(matches!(item, WatchItem::Change(_, e) if e.entry.revision.0 == expected));
+        expected += 1;
+    }
+    assert_eq!(expected as usize, 2 + hub::HARD_LIMIT);
+    assert_eq!(feed.cacher.terminated(), 1);
+    assert!(w.next().await.is_none(), "an ended watch stays ended");
+}
+
+#[test]
+fn a_full_queue_is_forgiven_if_it_is_read_within_the_patience() {
+    let mut feed = Feed::new(Bounds::default());
+    let subscriber = Arc::new(Subscriber::new("", false, Predicate(None), Revision(0), 2));
+    let mut hub = Hub::default();
+    hub.add(subscriber.clone());
+    let start = Instant::now();
+    let mut offer = |hub: &mut Hub, after: Duration| {
+        let event = feed.put("ns/a");
+        hub.dispatch(&[event], start + after);
+        hub.terminated
+    };
+    let (soon, late) = (hub::PATIENCE / 2, hub::PATIENCE * 2);
+    for _ in 0..3 {
+        assert_eq!(offer(&mut hub, Duration::ZERO), 0);
+    }
+    assert_eq!(offer(&mut hub, soon), 0);
+    subscriber.take(&mut Default::default());
+    assert_eq!(offer(&mut hub, late), 0, "it was read in time");
+    assert_eq!(offer(&mut hub, late), 0);
+    assert_eq!(offer(&mut hub, late), 0, "full again, but only now");
+    assert_eq!(offer(&mut hub, late + late), 1);
+}
+
+#[tokio::test]
+async fn a_bookmark_comes_shortly_before_the_end_if_there_is_something_to_tell() {
+    let mut feed = Feed::new(Bounds::default());
+    let until = Some(Instant::now() + Duration::from_millis(2020));
+    let options = WatchOptions {
+        prefix: "quiet/".into(),
+        bookmarks: true,
+        until,
+        ..watching()
+    };
+    let mut idle = feed.watch(WatchOptions {
+        prefix: "idle/".into(),
+        since: Some(Revision(99)),
+        ..options.clone()
+    });
+    let mut w = feed.watch(options);
+    feed.put("ns/a");
+    match w.next().await {
+        Some(WatchItem::Bookmark {
+            revision,
+            initial_end: false,
+        }) => assert_eq!(revision, Revision(2)),
+        _ => panic!("a bookmark"),
+    }
+    assert!(idle.try_next().is_none(), "its start is not reached");
+}
+
+#[tokio::test]
+async fn a_dropped_watch_is_forgotten() {
+    let feed = Feed::new(Bounds::default());
+    let scopes = [("", false), ("ns/", false), ("ns/a", true), ("ns", false)];
+    let all: Vec<_> = scopes
+        .map(|(prefix, single)| {
+            feed.watch(WatchOptions {
+                prefix: prefix.into(),
+                single,
+                ..watching()
+            })
+        })
+        .into();
+    assert_eq!(feed.cacher.watchers(), 4);
+    drop(all);
+    assert_eq!(feed.cacher.watchers(), 0);
+}
+
+#[tokio::test]
+async fn a_reader_asleep_is_woken_and_one_of_another_namespace_is_not() {
+    let mut feed = Feed::new(Bounds::default());
+    let mut other = feed.watch(WatchOptions {
+        prefix: "b/".into(),
+        ..watching()
+    });
+    let mut w = feed.watch(WatchOptions {
+        prefix: "a/".into(),
+        ..watching()
+    });
+    let reader = tokio::spawn(async move { w.next().await });
+    let mut other = by_hand(async move { other.next().await });
+    tokio::task::yield_now().await;
+    assert!(!other.poll_woken());
+    feed.put("a/1");
+    assert!(matches!(
+        reader.await.expect("joined"),
+        Some(WatchItem::Change(EventType::Added, _))
+    ));
+    assert!(!other.woken(), "nothing of its own happened");
+    feed.put("b/1");
+    assert!(other.woken() && other.poll_woken());
+}
+
+/// A future polled by hand, with a count of its wakes.
+struct ByHand<F> {
+    future: std::pin::Pin<Box<F>>,
+    wakes: Arc<Wakes>,
+}
+
+#[derive(Default)]
+struct Wakes(AtomicBool);
+
+impl std::task::Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn by_hand<F: Future>(future: F) -> ByHand<F> {
+    ByHand {
+        future: Box::pin(future),
+        wakes: Arc::default(),
+    }
+}
+
+impl<F: Future> ByHand<F> {
+    fn woken(&self) -> bool {
+        self.wakes.0.load(Ordering::Acquire)
+    }
+
+    fn poll_woken(&mut self) -> bool {
+        let waker = self.wakes.clone().into();
+        let mut cx = std::task::Context::from_waker(&waker);
+        self.future.as_mut().poll(&mut cx).is_ready()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Whatever was written, every revision can be listed as it was, and a watch from it leads to the present.
+    #[test]
+    fn every_kept_revision_is_as_it_was(writes in proptest::collection::vec((0u8..12, any::<bool>()), 1..600)) {
+        let mut feed = Feed::new(Bounds::default());
+        let mut states = vec![BTreeMap::<String, u64>::new(); 2];
+        for chunk in writes.chunks(7) {
+            let mut batch = Vec::new();
+            let mut live = BTreeMap::<String, Arc<Entry>>::new();
+            let state = feed.cacher.snapshot();
+            live.extend(state.scan("", Bound::Unbounded).map(|e| (e.key.to_string(), e.clone())));
+            for (key, delete) in chunk {
+                let key = format!("ns/{key}");
+                let previous = live.get(&key).cloned();
+                let deleted = *delete && previous.is_some();
+                let event = feed.event(previous, &key, deleted);
+                if deleted { live.remove(&key) } else { live.insert(key, event.entry.clone()) };
+                states.push(live.iter().map(|(k, e)| (k.clone(), e.revision.0)).collect());
+                batch.push(event);
+            }
+            feed.publish(&batch);
+        }
+        let last = states.len() - 1;
+        for r in (1..=last).step_by(1 + last / 20) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+            let list = runtime.block_on(feed.cacher.list(exactly(r as u64))).expect("kept");
+            let found: BTreeMap<_, _> = list.entries.iter().map(|e| (e.key.to_string(), e.revision.0)).collect();
+            prop_assert_eq!(&found, &states[r]);
+            let mut replayed = found;
+            let mut w = feed.watch(WatchOptions { since: Some(Revision(r as u64)), ..watching() });
+            while let Some(WatchItem::Change(kind, e)) = w.try_next() {
+                match kind {
+                    EventType::Deleted => replayed.remove(&*e.entry.key),
+                    _ => replayed.insert(e.entry.key.to_string(), e.entry.revision.0),
+                };
+            }
+            prop_assert_eq!(&replayed, &states[last]);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The wire form of continue tokens: unpadded base64url of `{"v":"meta.k8s.io/v1","rv":<int>,"start":"<key>"}`, where
+//! `start` is relative to the list's prefix and begins with a slash (upstream: `storage/continue.go`, and the cacher,
+//! which keeps the slash). Tokens are opaque to clients but may come from another server, so either form is read.
+
+use super::{ContinueToken, Revision};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+use base64::Engine as _;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+const VERSION: &str = "meta.k8s.io/v1";
+
+/// As Go's `RawURLEncoding`: no padding, and stray bits at the end don't matter.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// The token as a client gets it. `prefix`: that of the list (below the resource's), empty or with a slash at its end.
+/// A token without a revision says "go on at the latest state".
+pub fn encode(token: &ContinueToken, prefix: &str) -> String {
+    let mut out = format!("{{\"v\":\"{VERSION}\",\"rv\":").into_bytes();
+    json::encode_int(token.revision.map_or(-1, |r| r.0.cast_signed()), &mut out);
+    out.extend_from_slice(b",\"start\":");
+    let below = token.start.strip_prefix(prefix).unwrap_or(&token.start);
+    json::encode_str(&format!("/{below}"), &mut out);
+    out.push(b'}');
+    BASE64.encode(out)
+}
+
+/// Reads a client's token for a list with this prefix.
+///
+/// # Errors
+/// The text that follows `invalid continue token: ` in upstream's 400.
+pub fn decode(text: &str, prefix: &str) -> Result<ContinueToken, String> {
+    let invalid = |why: &str| format!("continue key is not valid: {why}");
+    let bytes = decode_base64(text).map_err(|at| invalid(&format!("illegal base64 data at input byte {at}")))?;
+    let token = json::decode(&bytes).map_err(|e| invalid(&e))?;
+    let (version, revision, start) = members(&token).map_err(|e| invalid(&e))?;
+    if version != VERSION {
+        return Err(invalid(&format!(
+            "server does not recognize this encoded version {version}"
+        )));
+    }
+    if revision == 0 {
+        let why = "incorrect encoded start resourceVersion (version meta.k8s.io/v1)";
+        return Err(invalid(why));
+    }
+    if start.is_empty() {
+        return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
+    }
+    let below = start.strip_prefix('/').unwrap_or(start);
+    if !is_clean(below) {
+        return Err(invalid(start));
+    }
+    Ok(ContinueToken {
+        revision: u64::try_from(revision).ok().map(Revision),
+        start: format!("{prefix}{below}"),
+    })
+}
+
+/// `Err`: the offset Go's decoder names.
+fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
+    let legal = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    // Go's decoder passes over line ends.
+    let bytes: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')).collect();
+    if let Some(at) = bytes.iter().position(|b| !legal(b)) {
+        return Err(at);
+    }
+    BASE64.decode(&bytes).map_err(|_| bytes.len() - bytes.len() % 4)
+}
+
+fn members(token: &Value) -> Result<(&str, i64, &str), String> {
+    let type_name = |v: &Value| match v {
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::Float(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) | Value::Null => "object",
+    };
+    if token.is_null() {
+        return Ok(("", 0, ""));
+    }
+    if token.as_object().is_none() {
+        let what = type_name(token);
+        return Err(format!(
+            "json: cannot unmarshal {what} into Go value of type storage.continueToken"
+        ));
+    }
+    let wrong = |v: &Value, field: &str, go: &str| {
+        let what = type_name(v);
+        format!("json: cannot unmarshal {what} into Go struct field continueToken.{field} of type {go}")
+    };
+    let string = |field: &str| match token.get(field) {
+        Value::Null => Ok(""),
+        v => v.as_str().ok_or_else(|| wrong(v, field, "string")),
+    };
+    let revision = match token.get("rv") {
+        Value::Null => 0,
+        Value::Int(i) => *i,
+        v => return Err(wrong(v, "rv", "int64")),
+    };
+    Ok((string("v")?, revision, string("start")?))
+}
+
+/// True where cleaning `/<key>` as a path would change nothing.
+fn is_clean(key: &str) -> bool {
+    key.is_empty() || key.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn wire(text: &str) -> String {
+        BASE64.encode(text)
+    }
+
+    #[test]
+    fn a_token_is_relative_to_the_list_and_keeps_its_slash() {
+        let token = ContinueToken {
+            revision: Some(Revision(42)),
+            start: "ns/a\0".into(),
+        };
+        let text = encode(&token, "ns/");
+        assert_eq!(text, wire(r#"{"v":"meta.k8s.io/v1","rv":42,"start":"/a\u0000"}"#));
+        assert_eq!(decode(&text, "ns/"), Ok(token));
+    }
+
+    #[test]
+    fn a_token_without_a_slash_is_read_too() {
+        let text = wire(r#"{"v":"meta.k8s.io/v1","rv":-1,"start":"a\u0000"}"#);
+        assert_eq!(
+            decode(&text, "ns/"),
+            Ok(ContinueToken {
+                revision: None,
+                start: "ns/a\0".into()
+            })
+        );
+    }
+
+    #[test]
+    fn a_wrong_token_is_refused_in_upstreams_words() {
+        let refused = |text: &str| decode(text, "").expect_err("refused");
+        assert_eq!(
+            refused("a b"),
+            "continue key is not valid: illegal base64 data at input byte 1"
+        );
+        assert_eq!(
+            refused("abcde"),
+            "continue key is not valid: illegal base64 data at input byte 4"
+        );
+        assert!(refused(&wire("{")).starts_with("continue key is not valid: "));
+        for (rv, start, why) in [
+            (
+                0,
+                "a",
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (1, "", "encoded start key empty (version meta.k8s.io/v1)"),
+            (1, "a//b", "a//b"),
+            (1, "/../b", "/../b"),
+            (1, "a/", "a/"),
+        ] {
+            let text = wire(&format!(r#"{{"v":"meta.k8s.io/v1","rv":{rv},"start":"{start}"}}"#));
+            assert_eq!(refused(&text), format!("continue key is not valid: {why}"));
+        }
+        assert_eq!(
+            refused(&wire(r#"{"v":"v2","rv":1,"start":"a"}"#)),
+            "continue key is not valid: server does not recognize this encoded version v2"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_decodes(rv in 1..i64::MAX as u64, ns in "[a-z]{1,8}", name in "[a-z0-9.-]{1,20}x") {
+            let start = format!("{ns}/{name}\0");
+            let token = ContinueToken { revision: Some(Revision(rv)), start };
+            for prefix in [String::new(), format!("{ns}/")] {
+                prop_assert_eq!(decode(&encode(&token, &prefix), &prefix), Ok(token.clone()));
+            }
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,64}") {
+            let _ = decode(&text, "");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The embedded engine: one durable SQLite file behind one committer thread; reads come from memory alone.
+//!
+//! ```text
+//! put/delete ─► bounded queue ─► committer: decide ─► transaction ─► snapshots ─► revision ─► answers ─► watchers
+//! get/list/watch ─► cacher of the resource
+//! ```
+//! Entry points: [`Engine::open`], [`Engine::resource`], [`Engine::shutdown`]. On-disk format: `docs/storage.md`.
+
+mod catalog;
+mod committer;
+mod disk;
+mod error;
+mod handle;
+mod load;
+mod lock;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+use super::cacher::history::Bounds;
+use super::cacher::{Cacher, FRESHNESS_WAIT, Progress};
+use super::{Entry, Error, Revision, Storage};
+use crate::apimachinery::value::{Str, Value};
+use catalog::Catalog;
+use committer::{Action, Command, Committer, Found, Write};
+use disk::Disk;
+use handle::Handle;
+use lock::DirectoryLock;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::{Semaphore, oneshot};
+
+pub use error::OpenError;
+pub use stats::{COMMIT_BUCKETS, Stats};
+
+/// The bound of the write queue: one for each write and one for each 4 KiB of it.
+const QUEUE_PERMITS: usize = 16_384;
+
+/// The selectable fields of an object beside its name and namespace.
+pub type SelectableFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
+
+/// How an engine keeps its history.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// History on disk is kept at least this long, within `max_history`.
+    pub history: Duration,
+    /// Most writes of history kept on disk.
+    pub max_history: u64,
+    /// Most events read back into memory at start, for watches that go on over a restart.
+    pub max_replay: u64,
+    /// How long a read waits for a revision that is yet to come.
+    pub freshness_wait: Duration,
+    /// Bounds of the event ring of each resource.
+    pub ring: Bounds,
+    /// The database file may not grow beyond this; a write that would need more fails the store.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            history: Duration::from_secs(600),
+            max_history: 500_000,
+            max_replay: 10_000,
+            freshness_wait: FRESHNESS_WAIT,
+            ring: Bounds::default(),
+            max_bytes: None,
+        }
+    }
+}
+
+/// One resource of the store.
+#[derive(Clone)]
+pub struct ResourceConfig {
+    /// The whole key prefix with its last slash: `/registry/configmaps/`. No prefix may begin with another.
+    pub prefix: String,
+    /// Its selectable fields; `None` where there are none, which makes starting faster.
+    pub fields: Option<SelectableFields>,
+}
+
+/// A running store. Closed by [`shutdown`](Engine::shutdown), or when dropped.
+pub struct Engine {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    path: PathBuf,
+    lock: Mutex<Option<DirectoryLock>>,
+}
+
+/// What the engine, its resources and its committer have in common.
+struct Shared {
+    queue: mpsc::Sender<Command>,
+    permits: Semaphore,
+    progress: Arc<Progress>,
+    failed: OnceLock<String>,
+    counters: stats::Counters,
+    ring: Bounds,
+    catalog: Mutex<Catalog>,
+}
+
+/// The store of one resource.
+pub(crate) struct ResourceStore {
+    prefix: String,
+    cacher: Arc<Cacher>,
+    released: AtomicBool,
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Opens the store in `dir`, making it where there is none, and reads it into memory. Blocks.
+    ///
+    /// # Errors
+    /// [`OpenError`]: in use, damaged, of another version, or not accessible.
+    pub fn open(dir: &Path, options: Options) -> Result<Arc<Self>, OpenError> {
+        let lock = DirectoryLock::acquire(dir)?;
+        let mut disk = Disk::open(dir, options.max_bytes)?;
+        let mut contents = disk.load(options.max_replay)?;
+        let objects = contents.objects.len() as u64;
+        let catalog = Catalog::new(&mut contents);
+        let revision = Revision(contents.revision);
+        let (queue, commands) = mpsc::channel();
+        let shared = Arc::new(Shared {
+            queue,
+            permits: Semaphore::new(QUEUE_PERMITS),
+            progress: Arc::new(Progress::new(revision, options.freshness_wait)),
+            failed: OnceLock::new(),
+            counters: stats::Counters::default(),
+            ring: options.ring,
+            catalog: Mutex::new(catalog),
+        });
+        let found = Found {
+            revision: contents.revision,
+            objects,
+            marks: contents.marks.into(),
+        };
+        let committer = Committer::new(shared.clone(), commands, disk, options, found);
+        let thread = std::thread::Builder::new()
+            .name("committer".into())
+            .spawn(|| committer.run())
+            .map_err(|source| OpenError::Io {
+                path: dir.to_path_buf(),
+                source,
+            })?;
+        Ok(Arc::new(Self {
+            shared,
+            thread: Mutex::new(Some(thread)),
+            path: dir.join("store.db"),
+            lock: Mutex::new(Some(lock)),
+        }))
+    }
+
+    /// The store of a resource; the same one for the same prefix. May be called at any time; the objects the store
+    /// holds under the prefix are parsed by the caller's thread.
+    pub fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
+        let resource = lock(&self.shared.catalog).serve(&self.shared, &config);
+        Arc::new(Handle {
+            resource,
+            shared: self.shared.clone(),
+        })
+    }
+
+    /// Stops serving a resource: its watches end, its reads and writes are refused. Its objects stay in the store for
+    /// the next [`resource`](Self::resource) with this prefix. Blocks for the writes that are under way.
+    pub fn release(&self, prefix: &str) {
+        let resource = lock(&self.shared.catalog).resources.get(prefix).cloned();
+        let Some(resource) = resource else {
+            return;
+        };
+        resource.released.store(true, Ordering::Release);
+        let (done, wait) = mpsc::sync_channel(1);
+        if self.shared.queue.send(Command::Release(resource, done)).is_ok() {
+            // An error is a shutdown, after which there is nothing left to release.
+            let _ = wait.recv();
+        }
+    }
+
+    /// The newest committed revision.
+    pub fn revision(&self) -> Revision {
+        self.shared.progress.applied()
+    }
+
+    /// Whether writes are taken.
+    ///
+    /// # Errors
+    /// Why they are not; reads go on.
+    pub fn health(&self) -> Result<(), String> {
+        if let Some(why) = self.shared.failed.get() {
+            return Err(why.clone());
+        }
+        match &*lock(&self.thread) {
+            Some(thread) if !thread.is_finished() => Ok(()),
+            Some(_) => Err("the committer has stopped".into()),
+            None => Err("the store is closed".into()),
+        }
+    }
+
+    /// Counters for metrics.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            revision: self.revision().0,
+            ..Stats::default()
+        };
+        for (prefix, resource) in &lock(&self.shared.catalog).resources {
+            stats.objects.push((prefix.clone(), resource.cacher.count()));
+            stats.watchers.push((prefix.clone(), resource.cacher.watchers()));
+            stats.terminated_watchers += resource.cacher.terminated();
+        }
+        let wal = self.path.with_extension("db-wal");
+        let size = |p: &Path| std::fs::metadata(p).map_or(0, |m| m.len());
+        stats.db_bytes = size(&self.path) + size(&wal);
+        self.shared.counters.read_into(&mut stats);
+        stats
+    }
+
+    /// Commits what is queued, ends all watches, and closes the file. Blocks; may be called more than once. Reads of
+    /// objects go on, writes are refused.
+    pub fn shutdown(&self) {
+        let mut thread = lock(&self.thread);
+        let Some(thread) = thread.take() else {
+            return;
+        };
+        // It fails where the thread is gone already.
+        let _ = self.shared.queue.send(Command::Shutdown);
+        if thread.join().is_err() {
+            tracing::error!("the committer thread has panicked");
+        }
+        for resource in lock(&self.shared.catalog).resources.values() {
+            resource.cacher.close();
+        }
+        lock(&self.lock).take();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn trim_caches(&self) {
+        for resource in lock(&self.catalog).resources.values() {
+            resource.cacher.trim();
+        }
+    }
+
+    async fn write(&self, resource: &Arc<ResourceStore>, key: &str, action: Action) -> Result<Arc<Entry>, Error> {
+        if let Some(why) = self.failed.get() {
+            return Err(Error::Failed(why.clone()));
+        }
+        let bytes = match &action {
+            Action::Put { draft, .. } => draft.json.len(),
+            Action::Delete { .. } => 0,
+        };
+        let permits = (1 + bytes / 4096).min(QUEUE_PERMITS / 4) as u32;
+        let closed = |_| Error::NotReady(1);
+        self.permits.acquire_many(permits).await.map_err(closed)?.forget();
+        let (reply, answer) = oneshot::channel();
+        let write = Write {
+            resource: resource.clone(),
+            key: key.into(),
+            action,
+            reply: Some(reply),
+            permits,
+        };
+        if self.queue.send(Command::Write(write)).is_err() {
+            return Err(Error::NotReady(1));
+        }
+        let gone = |_| Error::Failed("the store has stopped; the write may or may not have been made".into());
+        answer.await.unwrap_or_else(|e| Err(gone(e)))
+    }
+}
+
+// === impl ResourceStore ===
+
+impl ResourceStore {
+    fn is_released(&self) -> bool {
+        self.released.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,421 @@
+//! The one thread that writes. It takes whatever is queued, decides it against memory, makes one transaction of it, and
+//! when that is durable: snapshots → revision → answers → watchers. A failed transaction is the last one.
+
+use super::disk::{Disk, Row};
+use super::{Options, ResourceStore, Shared, lock};
+use crate::storage::{Draft, Entry, Error, Event, Precondition, Revision};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::oneshot;
+
+/// Most writes in one transaction.
+const BATCH: usize = 1024;
+/// Bytes of objects after which a transaction takes no more.
+const BATCH_BYTES: usize = 1 << 20;
+/// How often the thread looks after history and space.
+const MAINTENANCE: Duration = Duration::from_secs(1);
+/// Writes of history that one step of compaction goes over.
+const COMPACTION_STEP: usize = 2000;
+/// Time between marks: how exactly history is kept by time.
+const MARK_EVERY: i64 = 30;
+
+pub(super) type Answer = Result<Arc<Entry>, Error>;
+
+pub(super) enum Action {
+    Put {
+        when: Precondition,
+        draft: Draft,
+        ttl: Option<u64>,
+    },
+    Delete {
+        unchanged: Revision,
+    },
+}
+
+pub(super) struct Write {
+    pub resource: Arc<ResourceStore>,
+    pub key: Box<str>,
+    pub action: Action,
+    /// `None`: the store's own (an object that expires).
+    pub reply: Option<oneshot::Sender<Answer>>,
+    /// What it took of the queue's bound.
+    pub permits: u32,
+}
+
+pub(super) enum Command {
+    Write(Write),
+    /// Objects of a resource that go by themselves: when, key, revision.
+    Expire(Arc<ResourceStore>, Vec<(i64, Box<str>, Revision)>),
+    /// Ends a resource; its objects go back to those nobody serves.
+    Release(Arc<ResourceStore>, SyncSender<()>),
+    Shutdown,
+}
+
+/// A transaction in the making.
+#[derive(Default)]
+struct Batch {
+    rows: Vec<Row>,
+    /// Per resource (by address), in order of first write.
+    events: Vec<(Arc<ResourceStore>, Vec<Arc<Event>>)>,
+    /// What the writes before in this batch left behind.
+    overlay: HashMap<(usize, Box<str>), Option<Arc<Entry>>>,
+    answers: Vec<(oneshot::Sender<Answer>, Answer)>,
+    expiries: Vec<(i64, Arc<ResourceStore>, Box<str>, Revision)>,
+    objects: i64,
+}
+
+/// What goes by itself unless it was written again.
+type Expiring = (Arc<ResourceStore>, Box<str>, Revision);
+
+/// Where the store stood when it was opened.
+pub(super) struct Found {
+    pub revision: u64,
+    pub objects: u64,
+    pub marks: VecDeque<(u64, i64)>,
+}
+
+pub(super) struct Committer {
+    shared: Arc<Shared>,
+    queue: Receiver<Command>,
+    disk: Disk,
+    options: Options,
+    revision: u64,
+    objects: u64,
+    /// When revisions were current, in seconds since 1970, oldest first.
+    marks: VecDeque<(u64, i64)>,
+    /// By time, then by order of arrival.
+    expiring: BTreeMap<(i64, u64), Expiring>,
+    expiring_next: u64,
+    compact_to: u64,
+    written: usize,
+    maintained: Instant,
+}
+
+/// Milliseconds since 1970.
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_millis() as i64)
+}
+
+impl Batch {
+    fn current(&self, resource: &Arc<ResourceStore>, key: &str) -> Option<Arc<Entry>> {
+        if !self.overlay.is_empty() {
+            let id = (Arc::as_ptr(resource) as usize, Box::from(key));
+            if let Some(pending) = self.overlay.get(&id) {
+                return pending.clone();
+            }
+        }
+        resource.cacher.peek(key)
+    }
+
+    fn add(&mut self, write: Write, revision: u64) -> bool {
+        let Write {
+            resource,
+            key,
+            action,
+            reply,
+            ..
+        } = write;
+        let current = self.current(&resource, &key);
+        let holds = match &action {
+            Action::Put {
+                when: Precondition::Absent,
+                ..
+            } => current.is_none(),
+            Action::Put {
+                when: Precondition::Unchanged(r),
+                ..
+            }
+            | Action::Delete { unchanged: r } => current.as_ref().is_some_and(|e| e.revision == *r),
+        };
+        if !holds {
+            self.answers.extend(reply.map(|to| (to, Err(Error::Conflict(current)))));
+            return false;
+        }
+        let full_key = format!("{}{key}", resource.prefix);
+        let prev = current.as_ref().map_or(0, |e| e.revision.0);
+        let (entry, value, expires, deleted) = match (action, &current) {
+            (Action::Put { draft, ttl, .. }, _) => {
+                let expires = ttl.map(|s| now().saturating_add_unsigned(s.saturating_mul(1000)));
+                let value = draft.json.clone();
+                (draft.into_entry(&key, Revision(revision)), Some(value), expires, false)
+            }
+            (Action::Delete { .. }, Some(current)) => (current.at_revision(Revision(revision)), None, None, true),
+            // `holds` has seen to it.
+            (Action::Delete { .. }, None) => return false,
+        };
+        let entry = Arc::new(entry);
+        self.objects += i64::from(!deleted) - i64::from(current.is_some());
+        self.rows.push(Row {
+            revision,
+            key: full_key,
+            prev,
+            value,
+            expires,
+        });
+        self.expiries
+            .extend(expires.map(|at| (at, resource.clone(), key.clone(), Revision(revision))));
+        let id = Arc::as_ptr(&resource) as usize;
+        self.overlay.insert((id, key), (!deleted).then(|| entry.clone()));
+        let event = Arc::new(Event {
+            entry: entry.clone(),
+            previous: current,
+            deleted,
+            frames: [const { OnceLock::new() }; 3],
+        });
+        match self.events.iter_mut().find(|(r, _)| Arc::ptr_eq(r, &resource)) {
+            Some((_, events)) => events.push(event),
+            None => self.events.push((resource, vec![event])),
+        }
+        self.answers.extend(reply.map(|to| (to, Ok(entry))));
+        true
+    }
+}
+
+impl Committer {
+    pub fn new(shared: Arc<Shared>, queue: Receiver<Command>, disk: Disk, options: Options, found: Found) -> Self {
+        Self {
+            shared,
+            queue,
+            disk,
+            options,
+            revision: found.revision,
+            objects: found.objects,
+            marks: found.marks,
+            expiring: BTreeMap::new(),
+            expiring_next: 0,
+            compact_to: 0,
+            written: 0,
+            maintained: Instant::now(),
+        }
+    }
+
+    /// Runs until told to shut down, or until nobody can send any more.
+    pub fn run(mut self) {
+        loop {
+            let mut writes = Vec::new();
+            let mut bytes = 0;
+            let mut ending = match self.queue.recv_timeout(self.patience()) {
+                Ok(command) => self.take(command, &mut writes, &mut bytes),
+                Err(RecvTimeoutError::Timeout) => false,
+                Err(RecvTimeoutError::Disconnected) => true,
+            };
+            while !ending && writes.len() < BATCH && bytes < BATCH_BYTES {
+                match self.queue.try_recv() {
+                    Ok(command) => ending = self.take(command, &mut writes, &mut bytes),
+                    Err(_) => break,
+                }
+            }
+            self.add_expired(&mut writes);
+            let idle = writes.is_empty();
+            self.commit(writes);
+            if ending {
+                break;
+            }
+            self.maintain(idle);
+        }
+        self.finish();
+    }
+
+    fn patience(&self) -> Duration {
+        let next = self
+            .expiring
+            .first_key_value()
+            .map(|((at, _), _)| at.saturating_sub(now()));
+        let next = next.map(|ms| Duration::from_millis(ms.max(0).cast_unsigned()));
+        next.unwrap_or(MAINTENANCE).min(MAINTENANCE)
+    }
+
+    /// True: shut down.
+    fn take(&mut self, command: Command, writes: &mut Vec<Write>, bytes: &mut usize) -> bool {
+        match command {
+            Command::Write(write) => {
+                self.shared.permits.add_permits(write.permits as usize);
+                if let Action::Put { draft, .. } = &write.action {
+                    *bytes += draft.json.len();
+                }
+                writes.push(write);
+            }
+            Command::Expire(resource, objects) => {
+                for (at, key, revision) in objects {
+                    self.expire_at(at, resource.clone(), key, revision);
+                }
+            }
+            Command::Release(resource, done) => {
+                // Writes that came before it are committed first.
+                self.commit(std::mem::take(writes));
+                self.release(&resource);
+                // Room for one is in the channel; nobody may be waiting any more.
+                let _ = done.send(());
+            }
+            Command::Shutdown => return true,
+        }
+        false
+    }
+
+    fn release(&mut self, resource: &Arc<ResourceStore>) {
+        resource.cacher.stop();
+        let expires: HashMap<Box<str>, i64> = self
+            .expiring
+            .iter()
+            .filter(|(_, (r, ..))| Arc::ptr_eq(r, resource))
+            .map(|((at, _), (_, key, _))| (key.clone(), *at))
+            .collect();
+        self.expiring.retain(|_, (r, ..)| !Arc::ptr_eq(r, resource));
+        lock(&self.shared.catalog).give_back(Revision(self.revision), resource, &expires);
+    }
+
+    fn expire_at(&mut self, at: i64, resource: Arc<ResourceStore>, key: Box<str>, revision: Revision) {
+        self.expiring_next += 1;
+        self.expiring
+            .insert((at, self.expiring_next), (resource, key, revision));
+    }
+
+    fn add_expired(&mut self, writes: &mut Vec<Write>) {
+        let now = now();
+        while writes.len() < 2 * BATCH
+            && let Some(first) = self.expiring.first_entry()
+            && first.key().0 <= now
+        {
+            let (resource, key, unchanged) = first.remove();
+            let action = Action::Delete { unchanged };
+            writes.push(Write {
+                resource,
+                key,
+                action,
+                reply: None,
+                permits: 0,
+            });
+        }
+    }
+
+    fn commit(&mut self, writes: Vec<Write>) {
+        if writes.is_empty() {
+            return;
+        }
+        let mut batch = Batch::default();
+        let mut revision = self.revision;
+        for write in writes {
+            let refusal = match self.shared.failed.get() {
+                Some(why) => Some(Error::Failed(why.clone())),
+                None if write.resource.is_released() => Some(Error::NotReady(1)),
+                None => None,
+            };
+            if let Some(refusal) = refusal {
+                batch.answers.extend(write.reply.map(|to| (to, Err(refusal))));
+            } else if batch.add(write, revision + 1) {
+                revision += 1;
+            }
+        }
+        if !batch.rows.is_empty() {
+            let objects = self.objects.saturating_add_signed(batch.objects);
+            let started = Instant::now();
+            if let Err(e) = self.disk.commit(&batch.rows, objects) {
+                let why = self.fail(&e);
+                for (to, _) in batch.answers {
+                    // Nobody may be waiting any more.
+                    let _ = to.send(Err(Error::Failed(why.clone())));
+                }
+                return;
+            }
+            self.shared.counters.committed(batch.rows.len(), started.elapsed());
+            self.written += batch.rows.len();
+            (self.revision, self.objects) = (revision, objects);
+        }
+        self.publish(batch);
+    }
+
+    fn publish(&mut self, batch: Batch) {
+        let Batch {
+            events,
+            answers,
+            expiries,
+            ..
+        } = batch;
+        for (resource, events) in &events {
+            resource.cacher.apply(events);
+        }
+        self.shared.progress.set_applied(Revision(self.revision));
+        for (to, answer) in answers {
+            // Nobody may be waiting any more.
+            let _ = to.send(answer);
+        }
+        for (resource, events) in &events {
+            resource.cacher.dispatch(events);
+        }
+        self.shared.progress.set_dispatched(Revision(self.revision));
+        for (at, resource, key, revision) in expiries {
+            self.expire_at(at, resource, key, revision);
+        }
+    }
+
+    /// No write is tried again after one has failed: what the disk then holds is not known.
+    fn fail(&self, e: &rusqlite::Error) -> String {
+        let why = format!("the store can no longer be written: {e}");
+        tracing::error!(error = %e, "storage failed, it takes no more writes until restarted");
+        self.shared.failed.get_or_init(|| why).clone()
+    }
+
+    fn maintain(&mut self, idle: bool) {
+        if self.shared.failed.get().is_some() {
+            return;
+        }
+        let due = self.maintained.elapsed() >= MAINTENANCE;
+        if !due && self.written < COMPACTION_STEP / 2 {
+            return;
+        }
+        self.written = 0;
+        let outcome = self.keep_house(idle, due);
+        if let Err(e) = outcome {
+            self.fail(&e);
+        }
+    }
+
+    fn keep_house(&mut self, idle: bool, due: bool) -> rusqlite::Result<()> {
+        let now = now() / 1000;
+        if due {
+            self.maintained = Instant::now();
+            self.shared.trim_caches();
+            let (marked, at) = self.marks.back().copied().unwrap_or((1, 0));
+            if self.revision > marked && now - at >= MARK_EVERY {
+                self.disk.mark(self.revision, now)?;
+                self.marks.push_back((self.revision, now));
+            }
+        }
+        let old = now.saturating_sub(self.options.history.as_secs() as i64);
+        let mut target = self.revision.saturating_sub(self.options.max_history);
+        while let Some((revision, at)) = self.marks.front()
+            && (*at <= old || *revision < target)
+        {
+            target = target.max(*revision);
+            self.marks.pop_front();
+        }
+        self.compact_to = self.compact_to.max(target);
+        if self.disk.compacted() < self.compact_to {
+            self.disk.compact(self.compact_to, COMPACTION_STEP)?;
+        } else if idle && due {
+            self.disk.reclaim()?;
+            self.disk.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Whatever is still queued is refused: whoever sent it was not told that it would be written.
+    fn finish(self) {
+        self.shared.permits.close();
+        while let Ok(command) = self.queue.try_recv() {
+            if let Command::Write(Write { reply: Some(to), .. }) = command {
+                let _ = to.send(Err(Error::NotReady(1)));
+            }
+        }
+        if self.shared.failed.get().is_some() {
+            return;
+        }
+        if let Err(e) = self.disk.close() {
+            tracing::error!(error = %e, "storage could not be closed in order");
+        }
+    }
+}

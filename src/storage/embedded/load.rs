@@ -1,0 +1,107 @@
+//! From stored bytes back to entries. Bytes were encoded by this crate and their checksum holds, so only `metadata.labels`
+//! is parsed; the tree is decoded only for resources with selectable fields.
+
+use super::SelectableFields;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Str;
+use crate::storage::{Draft, Entry, Revision};
+use bytes::Bytes;
+use std::ops::Range;
+
+/// The entry of stored bytes.
+pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&SelectableFields>) -> Entry {
+    let metadata = member(value, 0, "metadata").unwrap_or(0..0);
+    let labels = member(value, metadata.start, "labels").and_then(|at| json::decode(&value[at]).ok());
+    let labels = labels.as_ref().and_then(|l| l.as_object());
+    let labels = labels.into_iter().flat_map(|m| m.iter());
+    let fields = fields.and_then(|extract| json::decode(value).ok().map(|tree| extract(&tree)));
+    let mut fields: Vec<(Str, Str)> = fields.unwrap_or_default();
+    fields.sort();
+    let draft = Draft {
+        json: value.clone(),
+        version_at: metadata.start as u32 + 1,
+        labels: labels
+            .map(|(k, v)| (k.into(), v.as_str().unwrap_or("").into()))
+            .collect(),
+        fields: fields.into(),
+    };
+    draft.into_entry(key, Revision(revision))
+}
+
+/// Where the value of a member of the object that begins at `at` is. The JSON has no white space between tokens.
+fn member(json: &[u8], at: usize, name: &str) -> Option<Range<usize>> {
+    let mut i = at;
+    if *json.get(i)? != b'{' {
+        return None;
+    }
+    loop {
+        i += 1;
+        if *json.get(i)? != b'"' {
+            return None;
+        }
+        let colon = skip(json, i)?;
+        let end = skip(json, colon + 1)?;
+        if json[i + 1..colon - 1] == *name.as_bytes() {
+            return Some(colon + 1..end);
+        }
+        i = end;
+        if *json.get(i)? != b',' {
+            return None;
+        }
+    }
+}
+
+/// Behind the value that begins at `at`.
+fn skip(json: &[u8], at: usize) -> Option<usize> {
+    let (mut i, mut depth) = (at, 0usize);
+    loop {
+        match json.get(i)? {
+            b'"' => {
+                i += 1;
+                while *json.get(i)? != b'"' {
+                    i += if json[i] == b'\\' { 2 } else { 1 };
+                }
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        i += 1;
+        if depth == 0 && matches!(json.get(i), None | Some(b',' | b':' | b'}' | b']')) {
+            return Some(i);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::value::Value;
+    use std::sync::Arc;
+
+    #[test]
+    fn stored_bytes_become_the_entry_that_was_stored() {
+        let object = crate::json!({
+            "data": {"metadata": "{\"labels\":1}", "q\"\\": [1, {"a": []}, "]"]},
+            "kind": "ConfigMap",
+            "metadata": {"annotations": {"labels": "no"}, "labels": {"b": "2", "a": "\u{e9}\""}, "name": "n"},
+            "type": "Opaque",
+        });
+        let of = |v: &Value| vec![(Str::from("type"), Str::from(v.str_at(&["type"])))];
+        let stored = Draft::new(&object, of(&object));
+        let extract: SelectableFields = Arc::new(of);
+        let loaded = entry("ns/n", 7, &stored.json, Some(&extract));
+        let entry = stored.into_entry("ns/n", Revision(7));
+        assert_eq!(loaded.json, entry.json);
+        assert_eq!(loaded.version_span, entry.version_span);
+        assert_eq!((loaded.labels, loaded.fields), (entry.labels, entry.fields));
+    }
+
+    #[test]
+    fn bare_metadata_loads() {
+        let stored = Draft::new(&crate::json!({"metadata":{}}), vec![]);
+        let loaded = entry("n", 3, &stored.json, None);
+        assert_eq!(&loaded.json[..], br#"{"metadata":{"resourceVersion":"3"}}"#);
+        assert!(loaded.labels.is_empty());
+    }
+}

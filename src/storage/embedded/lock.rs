@@ -1,0 +1,52 @@
+//! One process per store: a lock file in its directory, held as long as the engine lives.
+
+use super::OpenError;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Held while the store is open; the system lets go of it when the process ends, however it ends.
+#[derive(Debug)]
+pub(super) struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Makes the directory where it is missing, readable by its owner only, and locks it.
+    pub fn acquire(dir: &Path) -> Result<Self, OpenError> {
+        let path = dir.join("lock");
+        let io = |source| OpenError::Io {
+            path: path.clone(),
+            source,
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|source| OpenError::Io {
+                path: dir.to_path_buf(),
+                source,
+            })?;
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(&path).map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // The holder may be just writing its id; without it the message is as true.
+                let _ = file.read_to_string(&mut holder);
+                return Err(OpenError::Locked {
+                    dir: dir.to_path_buf(),
+                    holder: holder.trim().parse().ok(),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        }
+        file.set_len(0).map_err(io)?;
+        file.seek(SeekFrom::Start(0)).map_err(io)?;
+        writeln!(file, "{}", std::process::id()).map_err(io)?;
+        Ok(Self { _file: file })
+    }
+}

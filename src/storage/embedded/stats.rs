@@ -1,0 +1,58 @@
+//! What the engine says about itself to metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Upper bounds, in seconds, of the commit latency buckets.
+pub const COMMIT_BUCKETS: [f64; 12] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5,
+];
+
+/// A reading of the engine's counters.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// The newest committed revision.
+    pub revision: u64,
+    /// Objects per resource, by key prefix.
+    pub objects: Vec<(String, usize)>,
+    /// Running watches per resource, by key prefix.
+    pub watchers: Vec<(String, usize)>,
+    /// Watches ended because their reader was too slow.
+    pub terminated_watchers: u64,
+    /// Bytes of the database file and its write-ahead log.
+    pub db_bytes: u64,
+    /// Durable transactions.
+    pub commits: u64,
+    /// Writes in them.
+    pub writes: u64,
+    /// Total time of the transactions, in seconds.
+    pub commit_seconds: f64,
+    /// Transactions that took at most [`COMMIT_BUCKETS`]`[i]`, not cumulative; the last counts all slower ones.
+    pub commit_buckets: [u64; COMMIT_BUCKETS.len() + 1],
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    commits: AtomicU64,
+    writes: AtomicU64,
+    nanos: AtomicU64,
+    buckets: [AtomicU64; COMMIT_BUCKETS.len() + 1],
+}
+
+impl Counters {
+    pub fn committed(&self, writes: usize, took: Duration) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.writes.fetch_add(writes as u64, Ordering::Relaxed);
+        self.nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        let seconds = took.as_secs_f64();
+        let bucket = COMMIT_BUCKETS.partition_point(|bound| *bound < seconds);
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn read_into(&self, stats: &mut Stats) {
+        stats.commits = self.commits.load(Ordering::Relaxed);
+        stats.writes = self.writes.load(Ordering::Relaxed);
+        stats.commit_seconds = Duration::from_nanos(self.nanos.load(Ordering::Relaxed)).as_secs_f64();
+        stats.commit_buckets = std::array::from_fn(|i| self.buckets[i].load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,228 @@
+//! What only the engine promises: restarts, history, space, release.
+
+use super::*;
+use crate::storage::{
+    Draft, EventType, ListOptions, MinRevision, Precondition, Predicate, VersionMatch, WatchItem, WatchOptions,
+};
+
+fn config(name: &str) -> ResourceConfig {
+    ResourceConfig {
+        prefix: format!("/registry/{name}/"),
+        fields: None,
+    }
+}
+
+fn draft(value: &str) -> Draft {
+    let object = crate::json!({"kind": "Secret", "metadata": {"labels": {"v": value}}, "type": value});
+    Draft::new(&object, vec![("type".into(), value.into())])
+}
+
+async fn put(s: &Arc<dyn Storage>, key: &str, value: &str) -> Arc<Entry> {
+    let when = s.get(key, MinRevision::Latest).await.expect("readable");
+    let when = when.map_or(Precondition::Absent, |e| Precondition::Unchanged(e.revision));
+    s.put(key, when, draft(value), None).await.expect("written")
+}
+
+fn list(version: VersionMatch) -> ListOptions {
+    let prefix = String::new();
+    ListOptions {
+        prefix,
+        single: false,
+        version,
+        predicate: Predicate(None),
+        limit: 0,
+        token: None,
+    }
+}
+
+fn since(revision: u64) -> WatchOptions {
+    let (prefix, predicate, since) = (String::new(), Predicate(None), Some(Revision(revision)));
+    WatchOptions {
+        prefix,
+        single: false,
+        predicate,
+        since,
+        initial: None,
+        bookmarks: false,
+        until: None,
+    }
+}
+
+async fn replay(s: &Arc<dyn Storage>, from: u64) -> Result<Vec<(EventType, u64)>, Error> {
+    let mut w = s.watch(since(from)).await?;
+    let mut out = Vec::new();
+    while let Some(WatchItem::Change(kind, e)) = w.try_next() {
+        out.push((kind, e.entry.revision.0));
+    }
+    Ok(out)
+}
+
+#[tokio::test]
+async fn a_restart_keeps_objects_revisions_history_and_the_past() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (before, past) = {
+        let engine = Engine::open(dir.path(), Options::default()).expect("opens");
+        let s = engine.resource(config("secrets"));
+        let a = put(&s, "ns/a", "1").await;
+        put(&s, "ns/b", "1").await;
+        put(&s, "ns/a", "2").await;
+        let past = s
+            .list(list(VersionMatch::Exact(Revision(3))))
+            .await
+            .expect("listed")
+            .entries;
+        let b = s.get("ns/b", MinRevision::Any).await.expect("read").expect("there");
+        s.delete("ns/b", b.revision).await.expect("deleted");
+        assert_eq!(a.revision, past[0].revision);
+        (replay(&s, 1).await.expect("replayed"), past)
+    };
+    let engine = Engine::open(dir.path(), Options::default()).expect("opens again");
+    let fields: SelectableFields = Arc::new(|v| vec![("type".into(), v.str_at(&["type"]).into())]);
+    let s = engine.resource(ResourceConfig {
+        fields: Some(fields),
+        ..config("secrets")
+    });
+    assert_eq!((s.revision(), s.count()), (Revision(5), 1));
+    let a = s.get("ns/a", MinRevision::Latest).await.expect("read").expect("there");
+    assert_eq!(
+        (a.revision, a.label("v"), a.field("type")),
+        (Revision(4), Some("2"), Some("2"))
+    );
+    assert_eq!(replay(&s, 1).await.expect("replayed"), before);
+    let again = s
+        .list(list(VersionMatch::Exact(Revision(3))))
+        .await
+        .expect("listed")
+        .entries;
+    let bytes = |l: &[Arc<Entry>]| l.iter().map(|e| e.json.clone()).collect::<Vec<_>>();
+    assert_eq!(bytes(&again), bytes(&past));
+    assert_eq!(put(&s, "ns/c", "1").await.revision, Revision(6));
+}
+
+#[tokio::test]
+async fn history_is_compacted_and_what_remains_is_replayed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options {
+        max_history: 50,
+        ..Options::default()
+    };
+    let engine = Engine::open(dir.path(), options.clone()).expect("opens");
+    let s = engine.resource(config("secrets"));
+    for round in 0..30 {
+        let keys: Vec<_> = (0..100).map(|i| format!("ns/{i:02}")).collect();
+        let value = round.to_string();
+        futures_util::future::join_all(keys.iter().map(|key| put(&s, key, &value))).await;
+    }
+    engine.shutdown();
+    let db = rusqlite::Connection::open(dir.path().join("store.db")).expect("anyone can open it");
+    let rows: i64 = db
+        .query_row("SELECT count(*) FROM log", [], |r| r.get(0))
+        .expect("counted");
+    assert!(rows < 2000, "{rows} of 3000 writes are kept");
+    drop(db);
+    let engine = Engine::open(dir.path(), options).expect("opens again");
+    let s = engine.resource(config("secrets"));
+    assert_eq!(s.count(), 100);
+    assert!(matches!(replay(&s, 10).await, Err(Error::Compacted(_))));
+    assert_eq!(replay(&s, 2996).await.expect("replayed").len(), 5);
+}
+
+#[test]
+fn a_store_that_is_rewritten_does_not_grow_and_one_that_is_emptied_shrinks() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("store.db");
+    let size = || std::fs::metadata(&path).expect("there").len();
+    let mut disk = Disk::open(dir.path(), None).expect("opens");
+    let mut revision = 1;
+    let mut last = [0; 200];
+    let mut write = |disk: &mut Disk, delete: bool| {
+        let rows: Vec<_> = (last.iter_mut().enumerate())
+            .map(|(i, last)| {
+                revision += 1;
+                let prev = std::mem::replace(last, revision);
+                let value = (!delete).then(|| vec![b'x'; 8000].into());
+                disk::Row {
+                    revision,
+                    key: format!("/registry/a/{i}"),
+                    prev,
+                    value,
+                    expires: None,
+                }
+            })
+            .collect();
+        disk.commit(&rows, if delete { 0 } else { 200 }).expect("written");
+        let target = revision.saturating_sub(300);
+        while disk.compacted() < target {
+            disk.compact(target, 1000).expect("compacted");
+        }
+    };
+    for _ in 0..8 {
+        write(&mut disk, false);
+    }
+    disk.close().expect("closed");
+    let steady = size();
+    let mut disk = Disk::open(dir.path(), None).expect("opens");
+    disk.load(0).expect("loads");
+    for _ in 0..20 {
+        write(&mut disk, false);
+    }
+    disk.close().expect("closed");
+    assert!(size() < steady * 5 / 4, "{} grew to {}", steady, size());
+    let mut disk = Disk::open(dir.path(), None).expect("opens");
+    assert_eq!(disk.load(0).expect("loads").objects.len(), 200);
+    write(&mut disk, true);
+    disk.compact(revision, 1000).expect("compacted");
+    while disk.reclaim().expect("reclaimed") {}
+    disk.close().expect("closed");
+    assert!(size() < steady / 2, "{} shrank only to {}", steady, size());
+}
+
+#[tokio::test]
+async fn a_released_resource_ends_and_can_come_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = Engine::open(dir.path(), Options::default()).expect("opens");
+    let s = engine.resource(config("widgets"));
+    put(&s, "ns/a", "1").await;
+    let mut w = s.watch(since(1)).await.expect("watched");
+    assert!(w.next().await.is_some());
+    engine.release("/registry/widgets/");
+    assert!(w.next().await.is_none());
+    assert!(matches!(s.get("ns/a", MinRevision::Any).await, Err(Error::NotReady(_))));
+    let refused = s.put("ns/b", Precondition::Absent, draft("1"), None).await;
+    assert!(matches!(refused, Err(Error::NotReady(_))));
+    let s = engine.resource(config("widgets"));
+    let back = s.get("ns/a", MinRevision::Any).await.expect("read").expect("there");
+    assert_eq!((back.revision, s.count()), (Revision(2), 1));
+    assert!(matches!(replay(&s, 1).await, Err(Error::Compacted(Revision(2)))));
+}
+
+#[tokio::test]
+async fn a_closed_store_refuses_writes_and_ends_watches() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = Engine::open(dir.path(), Options::default()).expect("opens");
+    let s = engine.resource(config("secrets"));
+    put(&s, "ns/a", "1").await;
+    let mut w = s.watch(since(2)).await.expect("watched");
+    engine.shutdown();
+    engine.shutdown();
+    assert!(w.next().await.is_none());
+    assert!(matches!(s.watch(since(2)).await.err(), Some(Error::NotReady(_))));
+    assert!(engine.health().is_err());
+    let refused = s.put("ns/b", Precondition::Absent, draft("1"), None).await;
+    assert!(matches!(refused, Err(Error::NotReady(_))));
+    assert!(s.get("ns/a", MinRevision::Latest).await.expect("reads go on").is_some());
+}
+
+#[tokio::test]
+async fn stats_count_what_there_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = Engine::open(dir.path(), Options::default()).expect("opens");
+    let s = engine.resource(config("secrets"));
+    put(&s, "ns/a", "1").await;
+    let _watch = s.watch(since(2)).await.expect("watched");
+    let stats = engine.stats();
+    assert_eq!((stats.revision, stats.commits, stats.writes), (2, 1, 1));
+    assert_eq!(stats.objects, [("/registry/secrets/".to_owned(), 1)]);
+    assert_eq!(stats.watchers, [("/registry/secrets/".to_owned(), 1)]);
+    assert!(stats.db_bytes > 0 && stats.commit_buckets.iter().sum::<u64>() == 1);
+}

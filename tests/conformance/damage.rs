@@ -1,0 +1,149 @@
+//! A store that is not what was written is refused in clear words; one that is in use too.
+
+use crate::support::*;
+use std::fs::{OpenOptions, read, write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use torana::storage::embedded::{Engine, OpenError, Options};
+use torana::storage::{Error, MinRevision, Precondition};
+
+fn block_on<F: Future>(f: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(f)
+}
+
+fn filled(dir: &Path) {
+    let engine = Engine::open(dir, options()).unwrap();
+    let s = engine.resource(config("configmaps"));
+    block_on(async {
+        for i in 0..200 {
+            create(
+                &s,
+                &format!("ns/{i:03}"),
+                &format!("payload-{i:03}-{}", "x".repeat(500)),
+            )
+            .await;
+        }
+    });
+    engine.shutdown();
+}
+
+#[test]
+fn a_store_in_use_is_refused_with_its_holder() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    let refused = Engine::open(dir.path(), options()).err().unwrap();
+    let text = refused.to_string();
+    assert!(matches!(refused, OpenError::Locked { .. }));
+    assert!(text.contains(&dir.path().display().to_string()), "{text}");
+    assert!(text.contains(&std::process::id().to_string()), "{text}");
+    engine.shutdown();
+    assert!(Engine::open(dir.path(), options()).is_ok());
+}
+
+#[test]
+fn a_changed_byte_of_an_object_is_found_when_opening() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let path = dir.path().join("store.db");
+    let bytes = read(&path).unwrap();
+    let at = bytes.windows(11).rposition(|w| w == b"payload-150").unwrap();
+    OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .write_at(b"q", at as u64)
+        .unwrap();
+    let refused = Engine::open(dir.path(), options()).err().unwrap();
+    assert!(matches!(&refused, OpenError::Damaged { .. }), "{refused}");
+    assert!(refused.to_string().contains("damaged"), "{refused}");
+}
+
+#[test]
+fn a_flipped_page_a_torn_file_and_a_foreign_file_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let path = dir.path().join("store.db");
+    let good = read(&path).unwrap();
+    let refused = |bytes: &[u8]| {
+        write(&path, bytes).unwrap();
+        let refused = Engine::open(dir.path(), options()).err().expect("damage is found");
+        assert!(matches!(&refused, OpenError::Damaged { .. }), "{refused}");
+    };
+    refused(&good[..good.len() / 2]);
+    refused(
+        b"This is no database, however long one looks at it. "
+            .repeat(100)
+            .as_slice(),
+    );
+    // Every page beside the pointer maps and the free ones holds something that is checked.
+    for page in [1, 3, 4, good.len() / 4096 / 2] {
+        let mut bad = good.clone();
+        bad[page * 4096..(page + 1) * 4096].fill(0xa5);
+        write(&path, &bad).unwrap();
+        if let Err(e) = Engine::open(dir.path(), options()) {
+            assert!(matches!(&e, OpenError::Damaged { .. }), "{e}");
+        } else {
+            assert!(page == 1, "page {page} is in use");
+        }
+    }
+    write(&path, &good).unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    assert_eq!(engine.resource(config("configmaps")).count(), 200);
+}
+
+#[test]
+fn a_store_of_another_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let path = dir.path().join("store.db");
+    // The user version of a SQLite file is the big-endian number at offset 60.
+    OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .write_at(&99u32.to_be_bytes(), 60)
+        .unwrap();
+    let refused = Engine::open(dir.path(), options()).err().unwrap();
+    assert!(matches!(refused, OpenError::Version { found: 99, .. }), "{refused}");
+}
+
+#[test]
+fn a_failed_write_is_the_last_one_and_reads_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = Options {
+        max_bytes: Some(256 << 10),
+        ..options()
+    };
+    let engine = Engine::open(dir.path(), full).unwrap();
+    let s = engine.resource(config("configmaps"));
+    block_on(async {
+        let kept = create(&s, "ns/kept", "1").await;
+        assert!(engine.health().is_ok());
+        let large = "x".repeat(100 << 10);
+        let mut failed = None;
+        for i in 0..10 {
+            if let Err(e) = s
+                .put(&format!("ns/{i}"), Precondition::Absent, draft(&large), None)
+                .await
+            {
+                failed = Some((i, e));
+                break;
+            }
+        }
+        let (i, e) = failed.expect("the disk is full");
+        assert!(matches!(e, Error::Failed(_)), "{e}");
+        let again = s.put("ns/small", Precondition::Absent, draft("1"), None).await;
+        assert!(matches!(again, Err(Error::Failed(_))), "writes stay refused");
+        assert!(engine.health().is_err());
+        let read = s.get("ns/kept", MinRevision::Latest).await.unwrap();
+        assert_eq!(read.unwrap().revision, kept.revision);
+        assert!(s.get(&format!("ns/{i}"), MinRevision::Latest).await.unwrap().is_none());
+    });
+    engine.shutdown();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    assert!(engine.resource(config("configmaps")).count() >= 1);
+}

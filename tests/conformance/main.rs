@@ -1,0 +1,52 @@
+//! One suite of storage behaviours, run over every backend.
+
+// `allow-unwrap-in-tests` does not reach the helpers of a test binary.
+#![allow(clippy::unwrap_used)]
+
+mod cost;
+mod crash;
+mod damage;
+mod lists;
+mod support;
+mod watches;
+mod writes;
+
+use support::Backend;
+
+/// Runs each behaviour over a fresh store of each backend.
+macro_rules! suite {
+    ($($module:ident :: $claim:ident),* $(,)?) => {
+        mod embedded {
+            $(#[test] fn $claim() { super::support::run(super::Backend::embedded(), super::$module::$claim); })*
+        }
+    };
+}
+
+suite! {
+    writes::an_empty_store_is_at_revision_one,
+    writes::a_created_object_is_read_back,
+    writes::creating_twice_is_a_conflict,
+    writes::an_update_needs_the_revision_it_read,
+    writes::a_deletion_returns_the_last_state_at_its_own_revision,
+    writes::revisions_are_shared_by_resources_and_grow_by_one,
+    writes::of_concurrent_updates_one_wins,
+    writes::a_read_waits_for_a_revision_to_come,
+    writes::a_read_of_the_far_future_is_too_new,
+    writes::an_object_with_a_ttl_goes_by_itself,
+    lists::a_list_is_in_key_order_and_in_its_prefix,
+    lists::a_list_of_one_key_takes_no_other,
+    lists::an_exact_list_shows_the_past,
+    lists::pages_show_one_state,
+    lists::a_page_filled_by_a_selector_does_not_count_what_remains,
+    lists::a_token_without_revision_goes_on_at_the_latest_state,
+    lists::any_revision_takes_no_limit,
+    lists::the_revision_of_a_list_is_the_stores,
+    watches::changes_come_in_order_with_their_kind,
+    watches::a_selector_turns_changes_into_coming_and_going,
+    watches::the_initial_state_comes_first_and_is_closed,
+    watches::a_watch_goes_on_after_a_revision,
+    watches::a_watch_from_the_future_is_quiet_until_then,
+    watches::a_watch_is_scoped_to_a_namespace_or_a_key,
+    watches::a_stalled_watcher_does_not_hold_up_writers,
+    watches::initial_state_and_live_changes_fit_together,
+}

@@ -1,0 +1,151 @@
+//! A fresh store per test, and short forms of what the claims say.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use torana::json;
+use torana::storage::embedded::{Engine, Options, ResourceConfig};
+use torana::storage::{
+    Draft, Entry, Error, EventType, ListOptions, MinRevision, Precondition, Predicate, Revision, Storage, VersionMatch,
+    Watch, WatchItem, WatchOptions,
+};
+
+/// A backend with an empty store; more resources can be asked for.
+pub struct Backend {
+    pub engine: Arc<Engine>,
+    _dir: tempfile::TempDir,
+}
+
+impl Backend {
+    pub fn embedded() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), options()).unwrap();
+        Self { engine, _dir: dir }
+    }
+
+    pub fn resource(&self, name: &str) -> Arc<dyn Storage> {
+        self.engine.resource(config(name))
+    }
+}
+
+/// As in production, but a read of the future doesn't wait long.
+pub fn options() -> Options {
+    Options {
+        freshness_wait: Duration::from_millis(200),
+        ..Options::default()
+    }
+}
+
+pub fn config(name: &str) -> ResourceConfig {
+    ResourceConfig {
+        prefix: format!("/registry/{name}/"),
+        fields: None,
+    }
+}
+
+/// Runs a claim on a current-thread runtime.
+pub fn run<F: Future<Output = ()>>(backend: Backend, claim: fn(Backend) -> F) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(claim(backend));
+}
+
+/// A ConfigMap with one datum and one label of the same value.
+pub fn draft(value: &str) -> Draft {
+    Draft::new(
+        &json!({"kind": "ConfigMap", "metadata": {"labels": {"v": value}}, "data": {"v": value}}),
+        vec![],
+    )
+}
+
+pub fn value(e: &Entry) -> String {
+    e.decode().str_at(&["data", "v"]).to_owned()
+}
+
+pub async fn create(s: &Arc<dyn Storage>, key: &str, value: &str) -> Arc<Entry> {
+    s.put(key, Precondition::Absent, draft(value), None).await.unwrap()
+}
+
+pub async fn update(s: &Arc<dyn Storage>, old: &Entry, value: &str) -> Arc<Entry> {
+    let when = Precondition::Unchanged(old.revision);
+    s.put(&old.key, when, draft(value), None).await.unwrap()
+}
+
+pub fn latest() -> VersionMatch {
+    VersionMatch::NotOlderThan(MinRevision::Latest)
+}
+
+pub fn everything() -> ListOptions {
+    ListOptions {
+        prefix: String::new(),
+        single: false,
+        version: latest(),
+        predicate: Predicate(None),
+        limit: 0,
+        token: None,
+    }
+}
+
+pub fn from_now() -> WatchOptions {
+    WatchOptions {
+        prefix: String::new(),
+        single: false,
+        predicate: Predicate(None),
+        since: None,
+        initial: None,
+        bookmarks: false,
+        until: None,
+    }
+}
+
+pub fn labelled(value: &'static str) -> Predicate {
+    Predicate(Some(Arc::new(move |e: &Entry| e.label("v") == Some(value))))
+}
+
+pub fn keys(entries: &[Arc<Entry>]) -> Vec<&str> {
+    entries.iter().map(|e| &*e.key).collect()
+}
+
+/// The next item, as text: `ADDED ns/a@3`, `INITIAL ns/a@3`, `BOOKMARK@3`, `END@3`.
+pub async fn next(w: &mut Box<dyn Watch>) -> String {
+    describe(w.next().await)
+}
+
+pub fn describe(item: Option<WatchItem>) -> String {
+    match item {
+        None => "ended".into(),
+        Some(WatchItem::Initial(e)) => format!("INITIAL {}@{}", e.key, e.revision.0),
+        Some(WatchItem::Bookmark {
+            revision,
+            initial_end: false,
+        }) => format!("BOOKMARK@{}", revision.0),
+        Some(WatchItem::Bookmark {
+            revision,
+            initial_end: true,
+        }) => format!("END@{}", revision.0),
+        Some(WatchItem::Change(kind, event)) => {
+            let kind = match kind {
+                EventType::Added => "ADDED",
+                EventType::Modified => "MODIFIED",
+                EventType::Deleted => "DELETED",
+            };
+            let e = event.object(match kind {
+                "ADDED" => EventType::Added,
+                "MODIFIED" => EventType::Modified,
+                _ => EventType::Deleted,
+            });
+            let rv = e.decode().str_at(&["metadata", "resourceVersion"]).to_owned();
+            assert_eq!(rv, e.revision.0.to_string(), "the object carries the event's revision");
+            format!("{kind} {}@{}", e.key, e.revision.0)
+        }
+    }
+}
+
+pub fn conflict(r: Result<Arc<Entry>, Error>) -> Option<Revision> {
+    match r {
+        Err(Error::Conflict(there)) => there.map(|e| e.revision),
+        other => panic!("not a conflict: {other:?}"),
+    }
+}

@@ -1,0 +1,234 @@
+//! What several test binaries share: a gateway process of its own per test, on a free port, in a throw-away directory.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server process; killed by pid when dropped.
+pub struct Process {
+    pub child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    pub fn spawn(command: &mut Command, log: PathBuf) -> Self {
+        let out = std::fs::File::create(&log).expect("the log can be created");
+        let err = out.try_clone().expect("the log can be shared");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .spawn()
+            .expect("the binary starts");
+        Self { child, log }
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.child.id().to_string())
+            .status();
+        assert!(done.expect("kill runs").success());
+    }
+
+    /// Waits for the exit; the code, if it was not a signal.
+    pub fn wait(&mut self, at_most: Duration) -> Option<i32> {
+        let until = Instant::now() + at_most;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the child is ours") {
+                return status.code();
+            }
+            assert!(
+                Instant::now() < until,
+                "the process ends within {at_most:?}; its log:\n{}",
+                self.log()
+            );
+            std::thread::yield_now();
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- {}\n{}", self.log.display(), self.log());
+        }
+    }
+}
+
+/// Polls until `ready` holds; panics with `what` after a minute.
+pub fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !ready() {
+        assert!(Instant::now() < until, "{what} (waited a minute)");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+pub struct Gateway {
+    pub process: Process,
+    pub dir: PathBuf,
+    extra: Vec<String>,
+}
+
+impl Gateway {
+    /// Starts a gateway in `dir` and waits until it is ready.
+    pub fn start(dir: &Path) -> Self {
+        Self::start_with(dir, &[])
+    }
+
+    pub fn start_with(dir: &Path, extra: &[&str]) -> Self {
+        let data = dir.join("data");
+        let _ = std::fs::remove_file(data.join("admin.kubeconfig"));
+        let process = Process::spawn(
+            Command::new(env!("CARGO_BIN_EXE_torana"))
+                .arg("serve")
+                .args(["--secure-port=0", "--bind-address=127.0.0.1"])
+                .arg(format!("--data-dir={}", data.display()))
+                .args(extra),
+            dir.join("torana.log"),
+        );
+        let mut g = Self {
+            process,
+            dir: dir.to_owned(),
+            extra: extra.iter().map(|s| (*s).to_owned()).collect(),
+        };
+        let data = g.dir.join("data");
+        wait_for("the gateway gets ready", || {
+            if let Some(status) = g.process.child.try_wait().expect("the child is ours") {
+                panic!("the gateway ended with {status}:\n{}", g.process.log());
+            }
+            data.join("admin.kubeconfig").exists() && g.curl(&["/readyz"]).is_ok_and(|t| t == "ok")
+        });
+        g
+    }
+
+    /// kill -9, and a new process on the same directory.
+    pub fn crash_and_restart(mut self) -> Self {
+        self.process.child.kill().expect("the child is ours");
+        self.process.child.wait().expect("the child is ours");
+        let (dir, extra) = (self.dir.clone(), self.extra.clone());
+        drop(self);
+        let extra: Vec<&str> = extra.iter().map(String::as_str).collect();
+        Self::start_with(&dir, &extra)
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("data/admin.kubeconfig")
+    }
+
+    pub fn url(&self) -> String {
+        let text = std::fs::read_to_string(self.kubeconfig()).expect("the kubeconfig was written");
+        let line = text
+            .lines()
+            .find_map(|l| l.trim().strip_prefix("server:"))
+            .expect("it names the server");
+        line.trim().trim_matches('"').to_owned()
+    }
+
+    /// curl as the administrator; the last argument is the path.
+    pub fn curl(&self, args: &[&str]) -> Result<String, String> {
+        let pki = self.dir.join("data/pki");
+        let (path, options) = args.split_last().expect("a path");
+        let out = Command::new("curl")
+            .args(["-sS", "--fail-with-body", "--max-time", "30", "--cacert"])
+            .arg(pki.join("ca.crt"))
+            .arg("--cert")
+            .arg(pki.join("admin.crt"))
+            .arg("--key")
+            .arg(pki.join("admin.key"))
+            .args(options)
+            .arg(format!("{}{path}", self.url()))
+            .output()
+            .expect("curl is installed (make tools)");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        if out.status.success() {
+            Ok(text)
+        } else {
+            Err(format!("{text}{}", String::from_utf8_lossy(&out.stderr)))
+        }
+    }
+
+    fn kubectl_output(&self, args: &[&str], stdin: Option<&str>) -> Output {
+        use std::io::Write;
+        let mut child = Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .arg("--cache-dir")
+            .arg(self.dir.join("kube-cache"))
+            .args(args)
+            .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kubectl is installed (make tools)");
+        if let Some(text) = stdin {
+            child
+                .stdin
+                .take()
+                .expect("it is piped")
+                .write_all(text.as_bytes())
+                .expect("kubectl reads it");
+        }
+        child.wait_with_output().expect("kubectl ends")
+    }
+
+    /// kubectl that must succeed; its standard output.
+    pub fn kubectl(&self, args: &[&str]) -> String {
+        self.kubectl_in(args, None)
+    }
+
+    pub fn kubectl_in(&self, args: &[&str], stdin: Option<&str>) -> String {
+        let out = self.kubectl_output(args, stdin);
+        assert!(
+            out.status.success(),
+            "kubectl {args:?}: {}\n{}{}",
+            out.status,
+            String::from_utf8_lossy(&out.stdout),
+            String::from_utf8_lossy(&out.stderr)
+        );
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    /// kubectl that must fail; its standard error.
+    pub fn kubectl_fails(&self, args: &[&str], stdin: Option<&str>) -> String {
+        let out = self.kubectl_output(args, stdin);
+        assert!(
+            !out.status.success(),
+            "kubectl {args:?} succeeds: {}",
+            String::from_utf8_lossy(&out.stdout)
+        );
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    }
+
+    /// Starts the example extension server behind this gateway and waits until its group answers.
+    pub fn with_example(&self) -> Process {
+        let example = Path::new(env!("CARGO_BIN_EXE_torana"))
+            .with_file_name("examples")
+            .join("extension-server");
+        assert!(
+            example.exists(),
+            "{} is missing: cargo build --examples (make test does)",
+            example.display()
+        );
+        let process = Process::spawn(
+            Command::new(example)
+                .arg(format!("--kubeconfig={}", self.kubeconfig().display()))
+                .arg(format!("--data-dir={}", self.dir.join("example").display()))
+                .args(["--secure-port=0", "--register"]),
+            self.dir.join("example.log"),
+        );
+        wait_for("the aggregated group answers", || {
+            self.curl(&["/apis/gadgets.example.com/v1"]).is_ok()
+        });
+        process
+    }
+}

@@ -1,0 +1,388 @@
+//! What is measured. The limits are those of the main-job issue; docs/BENCHMARKS.md explains the method.
+
+use crate::client::{Load, Target, load};
+use crate::peers;
+use crate::process::{Server, free_port};
+use crate::report::Report;
+use bytes::Bytes;
+use hyper::Method;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const TOKEN: &str = "bench-token";
+
+fn per(cpu: Duration, n: u64) -> f64 {
+    cpu.as_secs_f64() * 1e6 / n.max(1) as f64
+}
+
+fn note(l: &Load) -> String {
+    format!(
+        "{:.0}/s, mean {:.0} µs, p99 {:.0} µs, {} requests, {} failures",
+        l.requests as f64 / l.seconds,
+        l.mean_us,
+        l.p99_us,
+        l.requests,
+        l.failures
+    )
+}
+
+struct Gateway {
+    server: Server,
+    target: Target,
+    started: Duration,
+}
+
+async fn start(torana: &Path, dir: &Path) -> Result<Gateway, String> {
+    let port = free_port()?;
+    std::fs::write(
+        dir.join("tokens.csv"),
+        format!("{TOKEN},bench,bench-uid,\"system:masters\"\n"),
+    )
+    .map_err(|e| e.to_string())?;
+    let mut c = Command::new(torana);
+    c.arg("serve")
+        .arg(format!("--secure-port={port}"))
+        .arg("--bind-address=127.0.0.1")
+        .arg(format!("--data-dir={}", dir.join("data").display()))
+        .arg(format!("--token-auth-file={}", dir.join("tokens.csv").display()))
+        .arg("--max-requests-inflight=2000")
+        .arg("--max-mutating-requests-inflight=1000");
+    let t = Instant::now();
+    let server = Server::start(&mut c, &dir.join("torana.log"))?;
+    let target = Target::new(port, TOKEN);
+    loop {
+        if let Ok((s, _)) = target.once(Method::GET, "/readyz", "").await
+            && s.is_success()
+        {
+            return Ok(Gateway {
+                server,
+                target,
+                started: t.elapsed(),
+            });
+        }
+        if t.elapsed() > Duration::from_secs(20) {
+            let log = std::fs::read_to_string(dir.join("torana.log")).unwrap_or_default();
+            return Err(format!("the gateway did not get ready within 20 s; its log:\n{log}"));
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn config_map(i: u64) -> Bytes {
+    let data = "v".repeat(180);
+    json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": format!("c-{i:06}"), "labels": {"app": "bench", "shard": format!("{}", i % 10)}},
+        "data": {"key": data}})
+    .to_string()
+    .into()
+}
+
+pub async fn run(torana: PathBuf, only: &[String]) -> Result<(), String> {
+    let dir = std::env::temp_dir().join(format!("torana-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let result = all(&torana, &dir, only).await;
+    let _ = std::fs::remove_dir_all(&dir);
+    result
+}
+
+async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|o| o == name);
+    let mut r = Report::default();
+    println!("| what | figure | goal | |\n|---|---|---|---|");
+
+    start(torana, dir).await?.server.stop();
+    if wanted("start") {
+        let mut times = Vec::new();
+        for _ in 0..7 {
+            let g = start(torana, dir).await?;
+            times.push(g.started.as_secs_f64() * 1e3);
+            g.server.stop();
+        }
+        times.sort_by(f64::total_cmp);
+        r.row(
+            "start to /readyz 200",
+            times[3],
+            "ms",
+            150.0,
+            "median of 7, PKI made before",
+        );
+    }
+    let g = start(torana, dir).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    r.row("resident memory, idle", g.server.rss_mb(), "MB", 40.0, "");
+
+    let ns = json!({"apiVersion":"v1","kind":"Namespace","metadata":{"name":"bench"}}).to_string();
+    g.target.once(Method::POST, "/api/v1/namespaces", &ns).await?;
+    let cpu = g.server.cpu();
+    let l = load(&g.target, 8, 16, Duration::ZERO, 10_000, |i| {
+        (
+            Method::POST,
+            "/api/v1/namespaces/bench/configmaps".into(),
+            config_map(i),
+        )
+    })
+    .await?;
+    let spent = g.server.cpu() - cpu;
+    r.row(
+        "create, 128 in flight, durable",
+        per(spent, l.requests),
+        "µs CPU",
+        150.0,
+        &note(&l),
+    );
+    r.row("resident memory, 10,000 ConfigMaps", g.server.rss_mb(), "MB", 0.0, "");
+
+    if wanted("get") {
+        let cpu = g.server.cpu();
+        let l = load(&g.target, 16, 10, Duration::from_secs(5), 0, |_| {
+            (
+                Method::GET,
+                "/api/v1/namespaces/bench/configmaps/c-000042".into(),
+                Bytes::new(),
+            )
+        })
+        .await?;
+        r.row("GET", per(g.server.cpu() - cpu, l.requests), "µs CPU", 60.0, &note(&l));
+    }
+    if wanted("list") {
+        let cpu = g.server.cpu();
+        let l = load(&g.target, 1, 1, Duration::ZERO, 60, |_| {
+            (Method::GET, "/api/v1/namespaces/bench/configmaps".into(), Bytes::new())
+        })
+        .await?;
+        r.row(
+            "LIST of 10,000",
+            per(g.server.cpu() - cpu, l.requests) / 1e3,
+            "ms CPU",
+            15.0,
+            &note(&l),
+        );
+        let cpu = g.server.cpu();
+        let l = load(&g.target, 1, 1, Duration::ZERO, 300, |_| {
+            (
+                Method::GET,
+                "/api/v1/namespaces/bench/configmaps?labelSelector=app%3Dnone".into(),
+                Bytes::new(),
+            )
+        })
+        .await?;
+        r.row(
+            "LIST, selector matching none",
+            per(g.server.cpu() - cpu, l.requests) / 1e3,
+            "ms CPU",
+            3.0,
+            &note(&l),
+        );
+        r.row("resident memory after lists", g.server.rss_mb(), "MB", 0.0, "");
+    }
+    if wanted("watch") {
+        fan_out(&g, &mut r).await?;
+    }
+    if wanted("proxy") {
+        proxied(&g, dir, &mut r).await?;
+    }
+    g.server.stop();
+    r.write(Path::new("target/bench.json"))
+}
+
+async fn fan_out(g: &Gateway, r: &mut Report) -> Result<(), String> {
+    use http_body_util::BodyExt;
+    const WATCHERS: usize = 500;
+    const EVENTS: u64 = 500;
+    let ns = json!({"apiVersion":"v1","kind":"Namespace","metadata":{"name":"fan"}}).to_string();
+    g.target.once(Method::POST, "/api/v1/namespaces", &ns).await?;
+    let (_, body) = g
+        .target
+        .once(Method::GET, "/api/v1/namespaces/fan/configmaps", "")
+        .await?;
+    let list: serde_json::Value = serde_json::from_slice(&body).map_err(|e| e.to_string())?;
+    let rv = list["metadata"]["resourceVersion"].as_str().unwrap_or("0").to_owned();
+    let seen = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    let mut sender = g.target.connect().await?;
+    for i in 0..WATCHERS {
+        if i % 50 == 0 {
+            sender = g.target.connect().await?;
+        }
+        let path = format!("/api/v1/namespaces/fan/configmaps?watch=1&resourceVersion={rv}");
+        sender.ready().await.map_err(|e| e.to_string())?;
+        let resp = sender
+            .send_request(g.target.request(Method::GET, &path, Bytes::new()))
+            .await
+            .map_err(|e| e.to_string())?;
+        let seen = seen.clone();
+        let mut body = resp.into_body();
+        tasks.push(tokio::spawn(async move {
+            while let Some(Ok(frame)) = body.frame().await {
+                if let Some(data) = frame.data_ref() {
+                    seen.fetch_add(data.iter().filter(|b| **b == b'\n').count() as u64, Ordering::Relaxed);
+                }
+            }
+        }));
+    }
+    let cpu = g.server.cpu();
+    let l = load(&g.target, 1, 4, Duration::ZERO, EVENTS, |i| {
+        (Method::POST, "/api/v1/namespaces/fan/configmaps".into(), config_map(i))
+    })
+    .await?;
+    let goal = EVENTS * WATCHERS as u64;
+    let until = Instant::now() + Duration::from_secs(60);
+    while seen.load(Ordering::Relaxed) < goal && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let n = seen.load(Ordering::Relaxed);
+    let text = format!("{n} of {goal} events delivered to {WATCHERS} watchers; {}", note(&l));
+    r.row(
+        "watch fan-out, creates included",
+        per(g.server.cpu() - cpu, n),
+        "µs CPU/event",
+        4.0,
+        &text,
+    );
+    for t in tasks {
+        t.abort();
+    }
+    Ok(())
+}
+
+async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> {
+    let names = vec![
+        "localhost".to_owned(),
+        "bench.bench.svc".to_owned(),
+        "127.0.0.1".to_owned(),
+    ];
+    let cert = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
+    let pem = cert.cert.pem();
+    std::fs::write(dir.join("backend.crt"), &pem).map_err(|e| e.to_string())?;
+    std::fs::write(dir.join("backend.key"), cert.signing_key.serialize_pem()).map_err(|e| e.to_string())?;
+    let me = std::env::current_exe().map_err(|e| e.to_string())?;
+    let _backend = Server::start(Command::new(me).arg("backend").arg(dir), &dir.join("backend.log"))?;
+    let port: u16 = loop {
+        match std::fs::read_to_string(dir.join("backend.port"))
+            .ok()
+            .and_then(|t| t.parse().ok())
+        {
+            Some(p) => break p,
+            None => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    let service = json!({"apiVersion":"v1","kind":"Service","metadata":{"name":"bench","namespace":"bench"},
+        "spec":{"type":"ExternalName","externalName":"localhost","ports":[{"port":port}]}});
+    let (s, b) = g
+        .target
+        .once(Method::POST, "/api/v1/namespaces/bench/services", &service.to_string())
+        .await?;
+    if !s.is_success() {
+        return Err(format!("service: {s} {}", String::from_utf8_lossy(&b)));
+    }
+    let bundle = base64(pem.as_bytes());
+    let apiservice = json!({"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",
+        "metadata":{"name":"v1.bench.example.com"},
+        "spec":{"group":"bench.example.com","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,
+            "caBundle":bundle,"service":{"name":"bench","namespace":"bench","port":port}}});
+    let (s, b) = g
+        .target
+        .once(
+            Method::POST,
+            "/apis/apiregistration.k8s.io/v1/apiservices",
+            &apiservice.to_string(),
+        )
+        .await?;
+    if !s.is_success() {
+        return Err(format!("apiservice: {s} {}", String::from_utf8_lossy(&b)));
+    }
+    const PATH: &str = "/apis/bench.example.com/v1/gadgets/a";
+    let until = Instant::now() + Duration::from_secs(20);
+    while !g.target.once(Method::GET, PATH, "").await?.0.is_success() {
+        if Instant::now() > until {
+            return Err("the APIService did not become available within 20 s".into());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+
+    let (ha_port, ng_port) = (free_port()?, free_port()?);
+    let ha = peers::haproxy(dir, ha_port, port)?;
+    let ng = peers::nginx(dir, ng_port, port)?;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut runs: Vec<(&str, &Server, Target)> = vec![("Torana", &g.server, g.target.clone())];
+    if let Some(s) = &ha {
+        runs.push(("HAProxy", s, Target::new(ha_port, "")));
+    }
+    if let Some(s) = &ng {
+        runs.push(("nginx", s, Target::new(ng_port, "")));
+    }
+    let mut cost = Vec::new();
+    for (name, server, target) in &runs {
+        let warm = load(target, 16, 10, Duration::from_millis(500), 0, |_| {
+            (Method::GET, PATH.into(), Bytes::new())
+        });
+        warm.await?;
+        let cpu = server.cpu();
+        let l = load(target, 16, 10, Duration::from_secs(5), 0, |_| {
+            (Method::GET, PATH.into(), Bytes::new())
+        })
+        .await?;
+        let us = per(server.cpu() - cpu, l.requests);
+        cost.push((*name, us));
+        let goal = if *name == "Torana" { 60.0 } else { 0.0 };
+        r.row(&format!("proxied GET, 16×10, {name}"), us, "µs CPU", goal, &note(&l));
+    }
+    let mut serial = Vec::new();
+    for (name, _, target) in &runs {
+        let l = load(target, 1, 1, Duration::from_secs(2), 0, |_| {
+            (Method::GET, PATH.into(), Bytes::new())
+        })
+        .await?;
+        serial.push((*name, l.mean_us));
+        r.row(
+            &format!("proxied GET, one at a time, {name}"),
+            l.mean_us,
+            "µs mean",
+            0.0,
+            &note(&l),
+        );
+    }
+    let find = |v: &[(&str, f64)], n: &str| v.iter().find(|(k, _)| *k == n).map(|(_, x)| *x);
+    for peer in ["HAProxy", "nginx"] {
+        if let (Some(t), Some(p)) = (find(&cost, "Torana"), find(&cost, peer)) {
+            let goal = if peer == "HAProxy" { 3.0 } else { 0.0 };
+            r.row(
+                &format!("ratio of CPU per proxied GET to {peer}"),
+                t / p,
+                "×",
+                goal,
+                "same run",
+            );
+        }
+        if let (Some(t), Some(p)) = (find(&serial, "Torana"), find(&serial, peer)) {
+            r.row(
+                &format!("ratio of serial latency to {peer}"),
+                t / p,
+                "×",
+                0.0,
+                "same run",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const A: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for c in bytes.chunks(3) {
+        let n = u32::from(c[0]) << 16 | u32::from(*c.get(1).unwrap_or(&0)) << 8 | u32::from(*c.get(2).unwrap_or(&0));
+        for i in 0..4 {
+            if i <= c.len() {
+                out.push(A[(n >> (18 - 6 * i) & 63) as usize] as char);
+            } else {
+                out.push('=');
+            }
+        }
+    }
+    out
+}
