@@ -12,6 +12,7 @@ pub mod patch;
 pub mod quantity;
 pub mod selector;
 pub mod status;
+pub mod table;
 pub mod time;
 pub mod validation;
 pub mod value;

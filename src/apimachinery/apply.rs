@@ -13,8 +13,8 @@ pub mod merge;
 pub mod typed;
 
 pub use fieldset::{FieldSet, PathElement};
-pub use managed::{restore_times, update_managed_fields};
-pub use merge::{ApplyRequest, apply};
+pub use managed::{Writer, restore_times, update_managed_fields, update_managed_fields_across};
+pub use merge::{Applied, ApplyRequest, apply, apply_across};
 
 use super::value::Value;
 
@@ -71,4 +71,31 @@ pub struct Member<S> {
     pub schema: S,
     /// It is a field the schema names, no key of a map.
     pub declared: bool,
+}
+
+/// An object at another version of its group.
+#[derive(Clone, Debug)]
+pub enum AtVersion<S> {
+    /// The version has the same shape: nothing to convert.
+    Same,
+    /// The object converted, and its type there.
+    Converted(Value, S),
+    /// The version is not known any more: what is named in it is forgotten.
+    Unknown,
+}
+
+/// Converts objects between the versions managers name their fields in.
+pub trait Versions<S> {
+    /// `object` (at whatever version it says it has) at `api_version`.
+    fn at(&self, object: &Value, api_version: &str) -> AtVersion<S>;
+}
+
+/// For kinds whose versions all have one shape.
+#[derive(Clone, Copy, Debug)]
+pub struct OneShape;
+
+impl<S> Versions<S> for OneShape {
+    fn at(&self, _: &Value, _: &str) -> AtVersion<S> {
+        AtVersion::Same
+    }
 }

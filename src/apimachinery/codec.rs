@@ -1,3 +1,4 @@
 //! Encodings of the object tree.
 
 pub mod json;
+pub mod yaml;

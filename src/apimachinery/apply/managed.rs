@@ -9,7 +9,8 @@
 //! ```
 
 use super::fieldset::{FieldSet, PathElement};
-use super::{ApplySchema, typed};
+use super::typed::{self, Comparison};
+use super::{ApplySchema, AtVersion, OneShape, Versions};
 use crate::apimachinery::value::{Map, Str, Value};
 
 /// Most Update entries before the oldest are merged.
@@ -217,45 +218,92 @@ pub fn update_managed_fields<S: ApplySchema>(
     writer: &Writer<'_>,
     reset: &FieldSet,
 ) {
+    update_managed_fields_across(schema, live, new, writer, reset, &OneShape);
+}
+
+/// [`update_managed_fields`] for a kind whose versions differ in shape.
+pub fn update_managed_fields_across<S: ApplySchema>(
+    schema: S,
+    live: Option<&Value>,
+    new: &mut Value,
+    writer: &Writer<'_>,
+    reset: &FieldSet,
+    versions: &dyn Versions<S>,
+) {
     let sent = new.unset(&["metadata", "managedFields"]).unwrap_or_default();
     let before = live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]));
-    let entries = start(before, &sent, writer.subresource);
+    let mut entries = start(before, &sent, writer.subresource);
     if live.is_some() && entries.is_empty() {
         return;
     }
-    let entries = record(schema, live, new, entries, writer, reset);
-    store(new, entries);
+    let change = difference(schema, live, new).excluding(reset);
+    release(&mut entries, (live, new), &change, writer.api_version, versions);
+    store(new, take(entries, change, writer));
 }
 
-/// The entries after a write that is no apply.
-pub(super) fn record<S: ApplySchema>(
-    schema: S,
-    live: Option<&Value>,
-    new: &Value,
-    mut entries: Vec<ManagedEntry>,
-    writer: &Writer<'_>,
-    reset: &FieldSet,
-) -> Vec<ManagedEntry> {
-    let nothing;
-    let old = match live {
-        Some(l) => l,
-        None => {
-            nothing = schema.empty();
-            &nothing
-        }
-    };
-    let change = typed::compare(old, new, schema).excluding(reset);
-    let taken = change.added.union(&change.modified);
-    let lost = taken.union(&change.removed);
-    for e in &mut entries {
-        e.fields = e.fields.difference(&lost);
+/// How a write changes the object; a new one is compared with what its type writes when nothing is set.
+pub(super) fn difference<S: ApplySchema>(schema: S, live: Option<&Value>, new: &Value) -> Comparison {
+    match live {
+        Some(l) => typed::compare(l, new, schema),
+        None => typed::compare(&schema.empty(), new, schema),
     }
-    entries.retain(|e| !e.fields.is_empty());
-    let taken = strip(taken);
+}
+
+/// What an entry names in its own version that the write changes: (added or modified, removed). `None`: in the version of
+/// the write, which the caller has compared; `Err`: the version is not known any more.
+pub(super) fn change_at<S: ApplySchema>(
+    entry: &ManagedEntry,
+    (live, new): (Option<&Value>, &Value),
+    api_version: &str,
+    versions: &dyn Versions<S>,
+) -> Result<Option<Comparison>, ()> {
+    if entry.api_version == api_version {
+        return Ok(None);
+    }
+    let Some(live) = live else { return Ok(None) };
+    match (
+        versions.at(live, &entry.api_version),
+        versions.at(new, &entry.api_version),
+    ) {
+        (AtVersion::Converted(old, schema), AtVersion::Converted(new, _)) => {
+            Ok(Some(typed::compare(&old, &new, schema)))
+        }
+        (AtVersion::Unknown, _) | (_, AtVersion::Unknown) => Err(()),
+        _ => Ok(None),
+    }
+}
+
+/// Takes what the write changes from every entry, and entries that are left with nothing.
+fn release<S: ApplySchema>(
+    entries: &mut Vec<ManagedEntry>,
+    objects: (Option<&Value>, &Value),
+    change: &Comparison,
+    api_version: &str,
+    versions: &dyn Versions<S>,
+) {
+    let lost = |c: &Comparison| c.added.union(&c.modified).union(&c.removed);
+    let here = lost(change);
+    entries.retain_mut(|e| match change_at(e, objects, api_version, versions) {
+        Ok(None) => {
+            if !here.is_empty() {
+                e.fields = e.fields.difference(&here);
+            }
+            !e.fields.is_empty()
+        }
+        Ok(Some(there)) => {
+            e.fields = e.fields.difference(&lost(&there));
+            !e.fields.is_empty()
+        }
+        Err(()) => false,
+    });
+}
+
+/// Gives the writer what it changed.
+pub(super) fn take(mut entries: Vec<ManagedEntry>, change: Comparison, writer: &Writer<'_>) -> Vec<ManagedEntry> {
+    let taken = strip(change.added.union(&change.modified));
     if !taken.is_empty() {
         let mut mine = ManagedEntry::of(writer, Operation::Update, taken);
         mine.time = Some(Str::new(writer.now));
-        // What the writer loses above it gains back here: `taken` holds all it still has a right to.
         match entries.iter_mut().find(|e| e.same_manager(&mine)) {
             Some(e) => {
                 mine.fields = e.fields.union(&mine.fields);

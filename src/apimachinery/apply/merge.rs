@@ -3,10 +3,12 @@
 use super::fieldset::{FieldSet, PathElement};
 use super::managed::{self, ManagedEntry, Operation, Writer, strip};
 use super::typed::{self, item_element, shape_of, to_field_set};
-use super::{ApplySchema, Member, Scalar, Shape};
+use super::{ApplySchema, AtVersion, Member, OneShape, Scalar, Shape, Versions};
+use crate::apimachinery::codec::json;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::go_print;
 use crate::apimachinery::status::{Cause, Status};
+use crate::apimachinery::validation::meta::ANNOTATIONS_MAX;
 use crate::apimachinery::value::{Map, Str, Value};
 
 /// How to apply.
@@ -40,18 +42,37 @@ pub fn apply<S: ApplySchema>(
     config: &Value,
     request: &ApplyRequest<'_>,
 ) -> Result<Applied, Status> {
+    apply_across(schema, live, config, request, &OneShape)
+}
+
+/// [`apply`] for a kind whose versions differ in shape.
+///
+/// # Errors
+/// As [`apply`].
+pub fn apply_across<S: ApplySchema>(
+    schema: S,
+    live: Option<&Value>,
+    config: &Value,
+    request: &ApplyRequest<'_>,
+    versions: &dyn Versions<S>,
+) -> Result<Applied, Status> {
     check(config, schema)?;
     let writer = &request.writer;
-    let mut entries =
-        managed::decode(live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]))).unwrap_or_default();
+    let before = live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]));
+    let mut entries = managed::decode(before).unwrap_or_default();
     let mut base = live.cloned().unwrap_or_else(|| schema.empty());
     base.unset(&["metadata", "managedFields"]);
     if entries.is_empty() && live.is_some() {
         let first = Writer {
             manager: "before-first-apply",
+            subresource: "",
             ..*writer
         };
-        entries = managed::record(schema, None, &base, entries, &first, request.reset);
+        entries = managed::take(
+            entries,
+            managed::difference(schema, None, &base).excluding(request.reset),
+            &first,
+        );
     }
 
     let wanted = to_field_set(config, schema).recursive_difference(request.reset);
@@ -62,19 +83,47 @@ pub fn apply<S: ApplySchema>(
         .map(|i| entries.remove(i));
     let mut object = merge(Some(&base), Some(config), schema).unwrap_or_default();
     if let Some(last) = previous.as_ref().filter(|p| !p.fields.is_empty()) {
-        object = prune(object, schema, last, &mine, &entries);
+        let at = Frame {
+            schema,
+            api_version: writer.api_version,
+            versions,
+        };
+        object = prune(object, &at, last, &mine, &entries);
     }
 
     let change = typed::compare(&base, &object, schema).excluding(request.reset);
-    let taken = change.added.union(&change.modified);
+    // Per entry: what it owns and would lose to this write, and what it loses because it is gone.
+    let mut claims = Vec::with_capacity(entries.len());
+    entries.retain(
+        |e| match managed::change_at(e, (Some(&base), &object), writer.api_version, versions) {
+            Ok(there) => {
+                let c = there.as_ref().unwrap_or(&change);
+                claims.push((e.fields.intersection(&c.added.union(&c.modified)), c.removed.clone()));
+                true
+            }
+            Err(()) => false,
+        },
+    );
     if !request.force {
-        conflicts(&entries, &taken)?;
+        let found: Vec<&FieldSet> = claims.iter().map(|(taken, _)| taken).collect();
+        if let Err(status) = conflicts(&entries, &found) {
+            // Fields kubectl set by client-side apply, and nobody touched since, are its own.
+            let allowed = if writer.manager == "kubectl" {
+                client_side_applied(&base, schema)
+            } else {
+                FieldSet::new()
+            };
+            let rest: Vec<FieldSet> = found.iter().map(|f| f.difference(&allowed)).collect();
+            if allowed.is_empty() {
+                return Err(status);
+            }
+            conflicts(&entries, &rest.iter().collect::<Vec<_>>())?;
+        }
     }
-    let lost = taken.union(&change.removed);
-    for e in &mut entries {
-        e.fields = e.fields.difference(&lost);
+    for (e, (taken, removed)) in entries.iter_mut().zip(&claims) {
+        e.fields = e.fields.difference(taken).difference(removed);
     }
-    let changed = !change.is_same();
+    let mut changed = !change.is_same();
     mine.fields = strip(mine.fields);
     mine.time = if changed {
         Some(Str::new(writer.now))
@@ -85,18 +134,59 @@ pub fn apply<S: ApplySchema>(
     if !changed {
         object = base;
     }
+    if writer.manager == "kubectl" && rewrite_last_applied(&mut object, config) {
+        changed = true;
+    }
     managed::store(&mut object, entries);
     Ok(Applied { object, changed })
 }
 
-fn conflicts(entries: &[ManagedEntry], taken: &FieldSet) -> Result<(), Status> {
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The fields kubectl's annotation says it applied, as far as they still have those values.
+fn client_side_applied<S: ApplySchema>(live: &Value, schema: S) -> FieldSet {
+    let Some(text) = live.annotation(LAST_APPLIED) else {
+        return FieldSet::new();
+    };
+    let Ok(last) = json::decode(text.as_bytes()) else {
+        return FieldSet::new();
+    };
+    let c = typed::compare(&last, live, schema);
+    to_field_set(&last, schema)
+        .difference(&c.modified)
+        .difference(&c.added)
+        .difference(&c.removed)
+}
+
+/// Keeps kubectl's annotation in step where the object has it, so that client-side apply can take over again. True where
+/// that changed something.
+fn rewrite_last_applied(object: &mut Value, config: &Value) -> bool {
+    let Some(old) = object.annotation(LAST_APPLIED).filter(|a| !a.is_empty()) else {
+        return false;
+    };
+    let mut body = config.clone();
+    body.unset(&["metadata", "annotations", LAST_APPLIED]);
+    let text = format!("{}\n", json::to_string(&body));
+    if text == old {
+        return false;
+    }
+    let path = ["metadata", "annotations", LAST_APPLIED];
+    object.set(&path, text);
+    let size: usize = object.at(&path[..2]).as_object().map_or(0, |m| {
+        m.iter().map(|(k, v)| k.len() + v.as_str().unwrap_or("").len()).sum()
+    });
+    if size > ANNOTATIONS_MAX {
+        object.unset(&path);
+    }
+    true
+}
+
+/// Fails where an entry would lose something.
+fn conflicts(entries: &[ManagedEntry], taken: &[&FieldSet]) -> Result<(), Status> {
     let mut found: Vec<(String, &ManagedEntry, Vec<String>)> = Vec::new();
-    for e in entries {
+    for (e, taken) in entries.iter().zip(taken) {
         let mut paths = Vec::new();
-        e.fields
-            .intersection(taken)
-            .leaves()
-            .for_each(&mut |p| paths.push(p.to_owned()));
+        taken.leaves().for_each(&mut |p| paths.push(p.to_owned()));
         if !paths.is_empty() {
             let mut shown = format!("{:?}", e.manager.as_str());
             if !e.subresource.is_empty() {
@@ -204,27 +294,58 @@ fn merge_lists<S: ApplySchema>(live: &[Value], config: &[Value], (list, shape, o
     Value::Array(out)
 }
 
+/// The version an object stands at, and how to get to others.
+struct Frame<'a, S> {
+    schema: S,
+    api_version: &'a str,
+    versions: &'a dyn Versions<S>,
+}
+
+impl<S: ApplySchema> Frame<'_, S> {
+    /// The object at another version.
+    fn at(&self, object: &Value, api_version: &str) -> (Value, S) {
+        if api_version == self.api_version && object.api_version() == self.api_version {
+            return (object.clone(), self.schema);
+        }
+        match self.versions.at(object, api_version) {
+            AtVersion::Converted(v, s) => (v, s),
+            AtVersion::Same | AtVersion::Unknown => (object.clone(), self.schema),
+        }
+    }
+}
+
 /// Removes what the manager applied before, does not apply now, and nobody else owns.
 fn prune<S: ApplySchema>(
     merged: Value,
-    schema: S,
+    frame: &Frame<'_, S>,
     last: &ManagedEntry,
     mine: &ManagedEntry,
     others: &[ManagedEntry],
 ) -> Value {
-    let whole = |set: &FieldSet| with_named_fields(set, schema);
-    let last = whole(&last.fields);
-    let pruned = without(&merged, &last, schema).unwrap_or_else(Value::object);
-    let in_merged = whole(&to_field_set(&merged, schema));
-    let owned = others.iter().fold(mine.fields.clone(), |all, e| all.union(&e.fields));
-    // What somebody owns comes back, and with it the structs it stands in.
-    let keep = whole(&to_field_set(&pruned, schema)).union(&whole(&owned));
-    let pruned = without(&merged, &in_merged.difference(&keep), schema).unwrap_or_else(Value::object);
+    let cut = |v: &Value, set: &FieldSet, s: S| without(v, set, s).unwrap_or_else(Value::object);
+    let fields = |v: &Value, s: S| with_named_fields(&to_field_set(v, s), s);
+    let (at_last, s) = frame.at(&merged, &last.api_version);
+    let mut pruned = cut(&at_last, &with_named_fields(&last.fields, s), s);
+    // What somebody owns comes back, and with it the structs it stands in; each version in its own terms.
+    let mut versions: Vec<&str> = std::iter::once(mine)
+        .chain(others)
+        .map(|e| e.api_version.as_str())
+        .collect();
+    versions.sort_unstable_by_key(|v| (*v != last.api_version, *v));
+    versions.dedup();
+    for version in versions {
+        let of_version = std::iter::once(mine).chain(others).filter(|e| e.api_version == version);
+        let owned = of_version.fold(FieldSet::new(), |all, e| all.union(&e.fields));
+        let ((whole, s), (part, _)) = (frame.at(&merged, version), frame.at(&pruned, version));
+        let keep = fields(&part, s).union(&with_named_fields(&owned, s));
+        pruned = cut(&whole, &fields(&whole, s).difference(&keep), s);
+    }
     // What only disappeared because something around it did, comes back as well.
-    let gone = in_merged
-        .difference(&whole(&to_field_set(&pruned, schema)))
-        .intersection(&last);
-    without(&merged, &gone, schema).unwrap_or_else(Value::object)
+    let (part, s) = frame.at(&pruned, &last.api_version);
+    let gone = fields(&at_last, s)
+        .difference(&fields(&part, s))
+        .intersection(&with_named_fields(&last.fields, s));
+    frame.at(&cut(&at_last, &gone, s), frame.api_version).0
 }
 
 /// The set with every declared field on its paths as a member of its own.

@@ -153,3 +153,23 @@ fn a_configuration_that_does_not_fit_is_a_bare_500() {
         e.message
     );
 }
+
+#[test]
+fn kubectl_takes_over_what_its_annotation_says_it_applied() {
+    let last = r#"{"data":{"k":"v","l":"v"}}"#;
+    let note = "kubectl.kubernetes.io/last-applied-configuration";
+    let mut live = json!({"metadata": {"uid": "1", "annotations": {}}, "data": {"k": "v", "l": "changed"}});
+    live.set(&["metadata", "annotations", note], last);
+    let first = applied(Some(&live), json!({}), "x", false).unwrap().object;
+    let e = applied(Some(&first), json!({"data": {"k": "2", "l": "2"}}), "kubectl", false).unwrap_err();
+    assert_eq!(
+        e.message,
+        "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.l"
+    );
+    let got = applied(Some(&first), json!({"data": {"k": "2"}}), "kubectl", false)
+        .unwrap()
+        .object;
+    assert_eq!(*got.get("data"), json!({"k": "2", "l": "changed"}));
+    assert_eq!(got.annotation(note), Some("{\"data\":{\"k\":\"2\"}}\n"));
+    assert!(applied(Some(&first), json!({"data": {"k": "2"}}), "kubectl-x", false).is_err());
+}

@@ -1,0 +1,296 @@
+//! YAML as `sigs.k8s.io/yaml` reads and writes it: a detour to JSON, with the scalars of YAML 1.1.
+//!
+//! Reading: only the first document counts; `yes`, `on`, `y` are booleans, `0755` is 493, `1_000` a number, `1e3` a string
+//! (an exponent needs a sign), times and `1:20` are strings; keys become strings; anchors, aliases and `<<` work, within
+//! limits on nesting and on what aliases may multiply. Writing: sorted keys, two spaces, lists at the indent of their key,
+//! quotes only where needed.
+
+mod emit;
+mod resolve;
+
+pub use emit::{to_string, to_vec};
+
+use super::json;
+use crate::apimachinery::value::{Map, Str, Value};
+use resolve::{Plain, resolve};
+use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
+use std::collections::HashMap;
+
+/// Deepest nesting accepted.
+pub const MAX_DEPTH: usize = 1_000;
+
+/// Decodes the first document; an empty one is null.
+///
+/// # Errors
+/// `yaml: line 3: ...`, as upstream shows it behind its own words.
+pub fn decode(text: &[u8]) -> Result<Value, String> {
+    decode_noting(text).map(|(v, _)| v)
+}
+
+/// Decodes the first document and reports keys that occur twice, of which the last wins:
+/// `line 4: key "x" already set in map`.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_noting(text: &[u8]) -> Result<(Value, Vec<String>), String> {
+    let text = String::from_utf8_lossy(text);
+    // JSON is YAML; it takes the fast way, with the one difference that its numbers lose a `.0` on the detour.
+    if text.trim_start().starts_with('{')
+        && let Ok((mut v, notes)) = json::decode_noting(text.as_bytes())
+        && notes.duplicates.is_empty()
+    {
+        settle(&mut v);
+        return Ok((v, Vec::new()));
+    }
+    let mut parser = Parser::new_from_str(&text);
+    let mut build = Builder::default();
+    while let Some(event) = parser.next_event() {
+        let (event, span) = event.map_err(|e| format!("yaml: line {}: {}", e.marker().line(), words(e.info())))?;
+        match event {
+            Event::StreamEnd | Event::DocumentEnd => break,
+            event => build.event(event, span)?,
+        }
+    }
+    Ok((build.root.unwrap_or_default(), build.duplicates))
+}
+
+/// The parser's words, but for the mistake that is most of all mistakes.
+fn words(info: &str) -> &str {
+    if info.contains("while parsing a node") {
+        "did not find expected node content"
+    } else {
+        info
+    }
+}
+
+/// What the detour through JSON does to numbers: a float that prints without a fraction is read back as an integer.
+fn settle(v: &mut Value) {
+    match v {
+        Value::Float(f) => *v = number(*f),
+        Value::Array(a) => a.iter_mut().for_each(settle),
+        Value::Object(m) => m.iter_mut().for_each(|(_, v)| settle(v)),
+        _ => {}
+    }
+}
+
+fn number(f: f64) -> Value {
+    // Exactly representable bounds: 2^63 itself no longer fits.
+    if f.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&f) {
+        Value::Int(f as i64)
+    } else {
+        Value::Float(f)
+    }
+}
+
+/// A container that is still open.
+enum Frame {
+    List {
+        items: Vec<Value>,
+        anchor: usize,
+    },
+    Map {
+        pairs: Vec<(Str, Value)>,
+        key: Option<Key>,
+        anchor: usize,
+    },
+}
+
+enum Key {
+    Name(Str),
+    Merge,
+}
+
+#[derive(Default)]
+struct Builder {
+    stack: Vec<Frame>,
+    root: Option<Value>,
+    anchors: HashMap<usize, Value>,
+    duplicates: Vec<String>,
+    nodes: usize,
+    aliased: usize,
+}
+
+fn size(v: &Value) -> usize {
+    match v {
+        Value::Array(a) => 1 + a.iter().map(size).sum::<usize>(),
+        Value::Object(m) => 1 + m.values().map(size).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+impl Builder {
+    fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), String> {
+        let line = span.start.line();
+        self.nodes += 1;
+        match event {
+            Event::SequenceStart(anchor, _) => self.open(
+                Frame::List {
+                    items: Vec::new(),
+                    anchor,
+                },
+                line,
+            ),
+            Event::MappingStart(anchor, _) => self.open(
+                Frame::Map {
+                    pairs: Vec::new(),
+                    key: None,
+                    anchor,
+                },
+                line,
+            ),
+            Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
+                Some(Frame::List { items, anchor }) => self.value(Value::Array(items), anchor, line),
+                Some(Frame::Map { pairs, anchor, .. }) => {
+                    self.value(Value::Object(Map::from_pairs(pairs)), anchor, line)
+                }
+                None => Ok(()),
+            },
+            Event::Scalar(text, style, anchor, tag) => {
+                let is_merge = style == ScalarStyle::Plain && text == "<<" && tag.is_none();
+                if is_merge && let Some(Frame::Map { key: key @ None, .. }) = self.stack.last_mut() {
+                    *key = Some(Key::Merge);
+                    return Ok(());
+                }
+                let v = scalar(&text, style, tag.as_deref()).map_err(|e| format!("yaml: line {line}: {e}"))?;
+                self.value(v, anchor, line)
+            }
+            Event::Alias(id) => {
+                let v = self.anchors.get(&id).ok_or("yaml: unknown anchor referenced")?.clone();
+                let n = size(&v);
+                self.nodes += n;
+                self.aliased += n;
+                self.check_aliases()?;
+                self.value(v, 0, line)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Aliases may stand for most of a small document, but only for a tenth of a huge one.
+    fn check_aliases(&self) -> Result<(), String> {
+        const LOW: f64 = 400_000.0;
+        const HIGH: f64 = 4_000_000.0;
+        if self.aliased <= 100 || self.nodes <= 1000 {
+            return Ok(());
+        }
+        let n = self.nodes as f64;
+        let allowed = 0.99 - 0.89 * ((n - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
+        if self.aliased as f64 / n > allowed {
+            return Err("yaml: document contains excessive aliasing".to_owned());
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, frame: Frame, line: usize) -> Result<(), String> {
+        if let Some(Frame::Map { key: None, .. }) = self.stack.last() {
+            return Err(format!("yaml: line {line}: invalid map key"));
+        }
+        if self.stack.len() >= MAX_DEPTH {
+            return Err(format!("yaml: line {line}: exceeded max depth of {MAX_DEPTH}"));
+        }
+        self.stack.push(frame);
+        Ok(())
+    }
+
+    fn value(&mut self, v: Value, anchor: usize, line: usize) -> Result<(), String> {
+        if anchor != 0 {
+            self.anchors.insert(anchor, v.clone());
+        }
+        match self.stack.last_mut() {
+            None => self.root = Some(v),
+            Some(Frame::List { items, .. }) => items.push(v),
+            Some(Frame::Map { pairs, key, .. }) => match key.take() {
+                None => {
+                    *key = Some(Key::Name(
+                        key_text(v).ok_or_else(|| format!("yaml: line {line}: invalid map key"))?,
+                    ))
+                }
+                Some(Key::Merge) => merge(pairs, v)?,
+                Some(Key::Name(k)) => {
+                    // Objects are small; a linear search costs less than a set of keys.
+                    if pairs.iter().any(|(x, _)| *x == k) {
+                        self.duplicates
+                            .push(format!("line {line}: key {k:?} already set in map"));
+                    }
+                    pairs.push((k, v));
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
+fn merge(pairs: &mut Vec<(Str, Value)>, v: Value) -> Result<(), String> {
+    const WRONG: &str = "yaml: map merge requires map or sequence of maps as the value";
+    match v {
+        Value::Object(m) => pairs.extend(m),
+        Value::Array(a) => {
+            // Of several maps the first has the last word.
+            for v in a.into_iter().rev() {
+                match v {
+                    Value::Object(m) => pairs.extend(m),
+                    _ => return Err(WRONG.to_owned()),
+                }
+            }
+        }
+        _ => return Err(WRONG.to_owned()),
+    }
+    Ok(())
+}
+
+fn key_text(v: Value) -> Option<Str> {
+    match v {
+        Value::String(s) => Some(s),
+        Value::Int(i) => Some(Str::from(i.to_string())),
+        Value::Bool(b) => Some(Str::const_new(if b { "true" } else { "false" })),
+        v @ Value::Float(_) => Some(Str::from(crate::apimachinery::patch::go_print(&v))),
+        _ => None,
+    }
+}
+
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
+    let core = tag.filter(|t| t.is_yaml_core_schema()).map(|t| t.suffix.as_str());
+    match core {
+        Some("str") => return Ok(Value::from(text)),
+        Some("binary") => {
+            use base64::Engine;
+            let clean: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+            let bytes = base64::engine::general_purpose::STANDARD
+                .decode(clean)
+                .map_err(|_| "!!binary value contains invalid base64 data".to_owned())?;
+            return Ok(Value::String(Str::from_utf8_lossy(&bytes)));
+        }
+        Some("float") => {
+            if let Plain::Int(i) = resolve(text) {
+                return Ok(Value::Int(i));
+            }
+        }
+        _ => {}
+    }
+    // A quoted scalar, or one with a tag of its own, is a string unless its tag says otherwise.
+    if (style != ScalarStyle::Plain && core.is_none()) || (tag.is_some() && core.is_none()) {
+        return Ok(Value::from(text));
+    }
+    Ok(match resolve(text) {
+        Plain::Null => Value::Null,
+        Plain::Bool(b) => Value::Bool(b),
+        Plain::Int(i) => Value::Int(i),
+        Plain::Float(f) if f.is_finite() => number(f),
+        Plain::Float(f) => {
+            return Err(format!(
+                "json: unsupported value: {}",
+                if f.is_nan() {
+                    "NaN"
+                } else if f > 0.0 {
+                    "+Inf"
+                } else {
+                    "-Inf"
+                }
+            ));
+        }
+        Plain::String => Value::from(text),
+    })
+}
+
+#[cfg(test)]
+mod tests;
