@@ -12,11 +12,37 @@ pub type Body = (&'static str, fn(&[u8]), &'static [&'static str]);
 
 /// Every body, by name.
 pub const ALL: &[Body] = &[
-    ("json", json_codec, &[r#"{"a":[1,-2.5e9,"\u20ac",null,true],"a":{}}"#, "[[[[]]]]", "1e400", "\"\\ud800\""]),
-    ("yaml", yaml_codec, &["a: &x [1, 0777, yes]\nb: *x\n", "- |\n  text\n- >-\n  folded\n", "? k\n: v", "a: !!binary x"]),
-    ("json-patch", json_patch, &[r#"[{"op":"add","path":"/a/-","value":1},{"op":"move","from":"/a/0","path":"/b~1c"}]"#]),
+    (
+        "json",
+        json_codec,
+        &[
+            r#"{"a":[1,-2.5e9,"\u20ac",null,true],"a":{}}"#,
+            "[[[[]]]]",
+            "1e400",
+            "\"\\ud800\"",
+        ],
+    ),
+    (
+        "yaml",
+        yaml_codec,
+        &[
+            "a: &x [1, 0777, yes]\nb: *x\n",
+            "- |\n  text\n- >-\n  folded\n",
+            "? k\n: v",
+            "a: !!binary x",
+        ],
+    ),
+    (
+        "json-patch",
+        json_patch,
+        &[r#"[{"op":"add","path":"/a/-","value":1},{"op":"move","from":"/a/0","path":"/b~1c"}]"#],
+    ),
     ("merge-patch", merge_patch, &[r#"{"a":null,"b":{"c":1}}"#]),
-    ("label-selector", label_selector, &["a=b,c!=d,e in (f,g),!h,i notin (j),k>1"]),
+    (
+        "label-selector",
+        label_selector,
+        &["a=b,c!=d,e in (f,g),!h,i notin (j),k>1"],
+    ),
     ("field-selector", field_selector, &["metadata.name=a,spec.x!=b\\,c"]),
     ("quantity", quantity_text, &["100m", "1.5Gi", "-3e6", "0.1u"]),
 ];

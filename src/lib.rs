@@ -10,9 +10,15 @@ pub mod pki;
 /// The port: connections, TLS, HTTP, peers.
 pub mod serving;
 
+/// Talking to an API server as a client.
+pub mod client;
+
 // ── what every room passes on ──
 /// What is known about a request; handlers, bodies, identities.
 pub mod request;
+
+/// API groups beyond the built-in ones: kinds described by a JSON schema.
+pub mod extensions;
 
 // ── verb → admission → registry → storage ──
 /// What may change or refuse a write.

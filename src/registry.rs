@@ -12,9 +12,9 @@ pub mod store;
 pub mod strategy;
 mod update;
 
+pub(crate) use meta::dedup_owner_references;
 pub use resource::{Columns, Resource, Subresource, SubresourceBehaviour, Verbs};
 pub use schema::Schema;
 pub use store::{DeleteOptions, Deleted, Store, Updated, WriteOptions, Written};
 pub use strategy::{Context, GarbageCollection, Strategy};
-pub(crate) use meta::dedup_owner_references;
 pub(crate) use update::parse_version;

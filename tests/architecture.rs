@@ -21,13 +21,61 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("authz", &["api", "client", "request"]),
     ("flowcontrol", &["request"]),
     ("registry", &["storage", "admission", "request", "api"]),
-    ("admission", &["api", "client", "request", "authz", "storage", "registry"]),
-    ("endpoints", &["registry", "admission", "authz", "request", "api", "storage", "server"]),
+    (
+        "admission",
+        &["api", "client", "request", "authz", "storage", "registry"],
+    ),
+    (
+        "endpoints",
+        &["registry", "admission", "authz", "request", "api", "storage", "server"],
+    ),
     ("server", &["authn", "authz", "flowcontrol", "request"]),
     ("serving", &["request"]),
-    ("aggregator", &["server", "serving", "endpoints", "registry", "admission", "storage", "client", "request", "api", "authz", "authn"]),
-    ("controlplane", &["server", "serving", "endpoints", "registry", "admission", "storage", "client", "request", "api", "authz", "authn"]),
-    ("extensions", &["server", "endpoints", "registry", "admission", "storage", "client", "request", "api"]),
+    (
+        "aggregator",
+        &[
+            "server",
+            "serving",
+            "endpoints",
+            "registry",
+            "admission",
+            "storage",
+            "client",
+            "request",
+            "api",
+            "authz",
+            "authn",
+        ],
+    ),
+    (
+        "controlplane",
+        &[
+            "server",
+            "serving",
+            "endpoints",
+            "registry",
+            "admission",
+            "storage",
+            "client",
+            "request",
+            "api",
+            "authz",
+            "authn",
+        ],
+    ),
+    (
+        "extensions",
+        &[
+            "server",
+            "endpoints",
+            "registry",
+            "admission",
+            "storage",
+            "client",
+            "request",
+            "api",
+        ],
+    ),
     ("cli", &["serving", "pki", "authn", "authz", "app"]),
 ];
 
@@ -57,25 +105,42 @@ fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
 /// The code of a file: without comments, string contents left alone, without its in-file tests.
 fn code(path: &Path) -> String {
     let text = std::fs::read_to_string(path).expect("a source file is text");
-    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
-    text.lines().filter(|l| !l.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    let text = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    text.lines()
+        .filter(|l| !l.trim_start().starts_with("//"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn room_of(src: &Path, path: &Path) -> String {
-    let first = path.strip_prefix(src).expect("below src").components().next().expect("a name");
+    let first = path
+        .strip_prefix(src)
+        .expect("below src")
+        .components()
+        .next()
+        .expect("a name");
     first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()
 }
 
 fn is_test(path: &Path) -> bool {
-    path.components().any(|c| c.as_os_str() == "tests" || c.as_os_str() == "tests.rs")
-        || path.file_stem().is_some_and(|s| s.to_string_lossy().ends_with("_tests") || s.to_string_lossy().starts_with("test"))
+    path.components()
+        .any(|c| c.as_os_str() == "tests" || c.as_os_str() == "tests.rs")
+        || path
+            .file_stem()
+            .is_some_and(|s| s.to_string_lossy().ends_with("_tests") || s.to_string_lossy().starts_with("test"))
 }
 
 #[test]
 fn rooms_import_only_what_the_table_names() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let rooms: BTreeMap<&str, BTreeSet<&str>> =
-        ARROWS.iter().map(|(room, to)| (*room, to.iter().copied().collect())).collect();
+    let rooms: BTreeMap<&str, BTreeSet<&str>> = ARROWS
+        .iter()
+        .map(|(room, to)| (*room, to.iter().copied().collect()))
+        .collect();
     let mut files = Vec::new();
     sources(&src, &mut files);
     let mut wrong = Vec::new();
@@ -93,7 +158,10 @@ fn rooms_import_only_what_the_table_names() {
             if at > 0 && text[..at].ends_with(['$', '_']) {
                 continue;
             }
-            let target: String = text[at + 7..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let target: String = text[at + 7..]
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect();
             let known = rooms.contains_key(target.as_str()) || target == "app";
             if !known || target == room || may.contains(target.as_str()) {
                 continue;
@@ -106,7 +174,11 @@ fn rooms_import_only_what_the_table_names() {
     }
     wrong.sort();
     wrong.dedup();
-    assert!(wrong.is_empty(), "arrows that are not in the table:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "arrows that are not in the table:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -119,15 +191,18 @@ fn dependencies_appear_only_where_they_belong() {
         let below = file.strip_prefix(&src).expect("below src").with_extension("");
         let text = code(file);
         for (dependency, places) in DEPENDENCIES {
-            let used = text.contains(&format!("use {dependency}::")) || text.contains(&format!("{dependency}::")) && {
-                let needle = format!("{dependency}::");
-                text.match_indices(&needle).any(|(i, _)| {
-                    !text[..i].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
-                })
-            };
+            let used = text.contains(&format!("use {dependency}::"))
+                || text.contains(&format!("{dependency}::")) && {
+                    let needle = format!("{dependency}::");
+                    text.match_indices(&needle)
+                        .any(|(i, _)| !text[..i].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':'))
+                };
             let allowed = places.iter().any(|p| below.starts_with(p.trim_end_matches(".rs")));
             if used && !allowed {
-                wrong.push(format!("{}: uses `{dependency}`, which belongs to {places:?}", file.display()));
+                wrong.push(format!(
+                    "{}: uses `{dependency}`, which belongs to {places:?}",
+                    file.display()
+                ));
             }
         }
     }
@@ -139,6 +214,9 @@ fn no_room_has_a_mod_rs() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&src, &mut files);
-    let found: Vec<_> = files.iter().filter(|f| f.file_name().is_some_and(|n| n == "mod.rs")).collect();
+    let found: Vec<_> = files
+        .iter()
+        .filter(|f| f.file_name().is_some_and(|n| n == "mod.rs"))
+        .collect();
     assert!(found.is_empty(), "{found:?}");
 }

@@ -26,16 +26,23 @@ async fn misbehave(mut io: Tls, what: &str) {
             let _ = io.shutdown().await;
         }
         "cut" => {
-            let _ = io.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"half\":").await;
+            let _ = io
+                .write_all(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"half\":",
+                )
+                .await;
             let _ = io.flush().await;
             drop(io);
         }
         "redirect" => {
-            let _ = io.write_all(b"HTTP/1.1 302 Found\r\nLocation: https://evil.example/\r\nContent-Length: 0\r\n\r\n").await;
+            let _ = io
+                .write_all(b"HTTP/1.1 302 Found\r\nLocation: https://evil.example/\r\nContent-Length: 0\r\n\r\n")
+                .await;
             let _ = io.shutdown().await;
         }
         _ => {
-            let body = r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"faulty.example.com/v1","resources":[]}"#;
+            let body =
+                r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"faulty.example.com/v1","resources":[]}"#;
             let head = format!(
                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
                 body.len()
@@ -89,20 +96,39 @@ async fn register(api: &Client, port: u16, bundle: &str) {
     use base64::Engine;
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "faulty"},
         "spec": {"type": "ExternalName", "externalName": "localhost"}});
-    api.create_or_patch("/api/v1/namespaces/default/services", &service).await.expect("the service is stored");
+    api.create_or_patch("/api/v1/namespaces/default/services", &service)
+        .await
+        .expect("the service is stored");
     let mut object = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
         "metadata": {"name": "v1.faulty.example.com"},
         "spec": {"group": "faulty.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10,
             "service": {"name": "faulty", "namespace": "default"}}});
     object.set(&["spec", "service", "port"], i64::from(port));
-    object.set(&["spec", "caBundle"], base64::engine::general_purpose::STANDARD.encode(bundle));
-    api.create_or_patch("/apis/apiregistration.k8s.io/v1/apiservices", &object).await.expect("the APIService is stored");
+    object.set(
+        &["spec", "caBundle"],
+        base64::engine::general_purpose::STANDARD.encode(bundle),
+    );
+    api.create_or_patch("/apis/apiregistration.k8s.io/v1/apiservices", &object)
+        .await
+        .expect("the APIService is stored");
 }
 
 async fn condition(api: &Client) -> (String, String, String) {
-    let o = api.get("/apis/apiregistration.k8s.io/v1/apiservices/v1.faulty.example.com").await.expect("it is there");
-    let c = o.at(&["status", "conditions"]).items().first().cloned().unwrap_or(Value::Null);
-    (c.str_at(&["status"]).into(), c.str_at(&["reason"]).into(), c.str_at(&["message"]).into())
+    let o = api
+        .get("/apis/apiregistration.k8s.io/v1/apiservices/v1.faulty.example.com")
+        .await
+        .expect("it is there");
+    let c = o
+        .at(&["status", "conditions"])
+        .items()
+        .first()
+        .cloned()
+        .unwrap_or(Value::Null);
+    (
+        c.str_at(&["status"]).into(),
+        c.str_at(&["reason"]).into(),
+        c.str_at(&["message"]).into(),
+    )
 }
 
 async fn until_condition(api: &Client, status: &str, reason: &str) -> String {
@@ -112,7 +138,10 @@ async fn until_condition(api: &Client, status: &str, reason: &str) -> String {
         if s == status && r == reason {
             return m;
         }
-        assert!(Instant::now() < until, "Available={status} {reason} is reached; it is {s} {r} {m}");
+        assert!(
+            Instant::now() < until,
+            "Available={status} {reason} is reached; it is {s} {r} {m}"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -124,9 +153,13 @@ async fn thing(api: &Client, name: &str) -> ClientError {
 
 async fn others_are_untouched(api: &Client) {
     let t = Instant::now();
-    api.get("/api/v1/namespaces/default/configmaps").await.expect("core is served");
+    api.get("/api/v1/namespaces/default/configmaps")
+        .await
+        .expect("core is served");
     api.get("/apis").await.expect("discovery is served");
-    api.get("/apis/coordination.k8s.io/v1").await.expect("other groups are served");
+    api.get("/apis/coordination.k8s.io/v1")
+        .await
+        .expect("other groups are served");
     assert!(t.elapsed() < Duration::from_secs(2), "nothing waits for the backend");
 }
 
@@ -134,7 +167,11 @@ fn setup() -> (tempfile::TempDir, Gateway, tokio::runtime::Runtime, Client) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
     let config = ClientConfig::from_kubeconfig(&g.kubeconfig()).expect("the gateway wrote it");
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     (dir, g, runtime, Client::try_new(&config).expect("it is complete"))
 }
 
@@ -155,11 +192,20 @@ fn each_way_to_misbehave_gets_upstreams_answer() {
         assert!(e.to_string().contains("error trying to reach service"), "{e}");
         let e = thing(&api, "redirect").await;
         assert_eq!(e.code(), Some(502), "{e}");
-        assert!(e.to_string().contains("the backend attempted to redirect this request, which is not permitted"), "{e}");
+        assert!(
+            e.to_string()
+                .contains("the backend attempted to redirect this request, which is not permitted"),
+            "{e}"
+        );
         let e = thing(&api, "cut").await;
-        assert!(matches!(e, ClientError::Transport(_)), "a stream that breaks is no answer: {e}");
+        assert!(
+            matches!(e, ClientError::Transport(_)),
+            "a stream that breaks is no answer: {e}"
+        );
         others_are_untouched(&api).await;
-        api.get("/apis/faulty.example.com/v1").await.expect("the group is served all the while");
+        api.get("/apis/faulty.example.com/v1")
+            .await
+            .expect("the group is served all the while");
     });
 }
 
@@ -169,12 +215,20 @@ fn a_dead_backend_is_503_and_said_in_the_condition() {
     runtime.block_on(async {
         let cert = certificate();
         // A port nobody listens on: bound and given back.
-        let port = TcpListener::bind("127.0.0.1:0").await.and_then(|l| l.local_addr()).expect("a free port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .await
+            .and_then(|l| l.local_addr())
+            .expect("a free port")
+            .port();
         register(&api, port, &cert.cert.pem()).await;
         let message = until_condition(&api, "False", "FailedDiscoveryCheck").await;
         assert!(message.contains("connection refused"), "{message}");
         let e = api.get("/apis/faulty.example.com/v1").await.expect_err("it is dead");
-        assert_eq!((e.code(), e.to_string().contains("service unavailable")), (Some(503), true), "{e}");
+        assert_eq!(
+            (e.code(), e.to_string().contains("service unavailable")),
+            (Some(503), true),
+            "{e}"
+        );
         others_are_untouched(&api).await;
     });
 }

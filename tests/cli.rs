@@ -7,7 +7,10 @@ use std::time::Duration;
 use support::Gateway;
 
 fn torana(args: &[&str]) -> (Option<i32>, String, String) {
-    let out = Command::new(env!("CARGO_BIN_EXE_torana")).args(args).output().expect("the binary runs");
+    let out = Command::new(env!("CARGO_BIN_EXE_torana"))
+        .args(args)
+        .output()
+        .expect("the binary runs");
     let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
     (out.status.code(), text(out.stdout), text(out.stderr))
 }
@@ -16,7 +19,10 @@ fn torana(args: &[&str]) -> (Option<i32>, String, String) {
 fn version_and_help_are_printed() {
     let (code, out, _) = torana(&["version"]);
     assert_eq!(code, Some(0));
-    assert!(out.contains(env!("CARGO_PKG_VERSION")) && out.contains("v1.36"), "{out}");
+    assert!(
+        out.contains(env!("CARGO_PKG_VERSION")) && out.contains("v1.36"),
+        "{out}"
+    );
     let (code, out, _) = torana(&["--help"]);
     assert_eq!(code, Some(0));
     assert!(out.contains("serve") && out.contains("version"), "{out}");
@@ -36,12 +42,22 @@ fn mistakes_get_one_clear_line_and_a_failing_exit_code() {
     let tokens = dir.path().join("tokens.csv");
     std::fs::write(&tokens, "good,user,uid\nbad-line\n").expect("written");
     let (code, _, err) = torana(&["serve", &data, &format!("--token-auth-file={}", tokens.display())]);
-    assert!(code != Some(0) && err.contains("--token-auth-file") && err.contains("tokens.csv") && err.contains('2'), "{err}");
+    assert!(
+        code != Some(0) && err.contains("--token-auth-file") && err.contains("tokens.csv") && err.contains('2'),
+        "{err}"
+    );
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("it is bound").port();
-    let (code, _, err) =
-        torana(&["serve", &data, "--bind-address=127.0.0.1", &format!("--secure-port={port}")]);
-    assert!(code != Some(0) && err.contains(&port.to_string()) && err.contains("--secure-port"), "{err}");
+    let (code, _, err) = torana(&[
+        "serve",
+        &data,
+        "--bind-address=127.0.0.1",
+        &format!("--secure-port={port}"),
+    ]);
+    assert!(
+        code != Some(0) && err.contains(&port.to_string()) && err.contains("--secure-port"),
+        "{err}"
+    );
     let file = dir.path().join("a-file");
     std::fs::write(&file, "").expect("written");
     let (code, _, err) = torana(&["serve", &format!("--data-dir={}", file.join("below").display())]);
@@ -79,7 +95,11 @@ fn sigterm_ends_watches_cleanly_and_exits_0() {
     support::wait_for("the watch runs", || watch.log().contains("kube-system"));
     g.process.signal("TERM");
     assert_eq!(g.process.wait(Duration::from_secs(30)), Some(0), "{}", g.process.log());
-    assert_eq!(watch.wait(Duration::from_secs(10)), Some(0), "the watch ended as a complete answer");
+    assert_eq!(
+        watch.wait(Duration::from_secs(10)),
+        Some(0),
+        "the watch ended as a complete answer"
+    );
 }
 
 #[test]
@@ -120,7 +140,15 @@ fn strangers_see_health_and_version_only() {
     for path in ["/healthz", "/livez", "/readyz", "/version", "/livez/ping"] {
         assert_eq!(get(path), "200", "{path}");
     }
-    for path in ["/", "/api", "/apis", "/metrics", "/api/v1/namespaces", "/api/v1/namespaces/kube-system/secrets", "/nope"] {
+    for path in [
+        "/",
+        "/api",
+        "/apis",
+        "/metrics",
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/kube-system/secrets",
+        "/nope",
+    ] {
         assert_eq!(get(path), "403", "{path}");
     }
 }

@@ -21,13 +21,19 @@ fn client(g: &Gateway) -> Arc<Client> {
 }
 
 fn version(v: &Value) -> u64 {
-    v.str_at(&["metadata", "resourceVersion"]).parse().expect("a version is a number")
+    v.str_at(&["metadata", "resourceVersion"])
+        .parse()
+        .expect("a version is a number")
 }
 
 #[test]
 fn acknowledged_writes_survive_kill_9() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let mut g = Gateway::start(dir.path());
     // Name → the last acknowledged counter and its version.
     let acknowledged: Arc<Mutex<BTreeMap<String, (i64, u64)>>> = Arc::default();
@@ -43,7 +49,9 @@ fn acknowledged_writes_survive_kill_9() {
                         let mut body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
                         body.set(&["data", "a"], n.to_string());
                         body.set(&["data", "b"], n.to_string());
-                        let Ok(stored) = api.create_or_patch(MAPS, &body).await else { return };
+                        let Ok(stored) = api.create_or_patch(MAPS, &body).await else {
+                            return;
+                        };
                         let mut all = acknowledged.lock().expect("no writer panics");
                         all.insert(name, (n, version(&stored)));
                         done.fetch_add(1, Ordering::Relaxed);
@@ -59,19 +67,34 @@ fn acknowledged_writes_survive_kill_9() {
                 w.await.expect("a writer ends when the gateway dies");
             }
         });
-        let list = runtime.block_on(client(&g).get(MAPS)).expect("the list is served after the restart");
+        let list = runtime
+            .block_on(client(&g).get(MAPS))
+            .expect("the list is served after the restart");
         let reached = version(&list);
-        let found: BTreeMap<&str, &Value> =
-            list.get("items").items().iter().map(|i| (i.str_at(&["metadata", "name"]), i)).collect();
+        let found: BTreeMap<&str, &Value> = list
+            .get("items")
+            .items()
+            .iter()
+            .map(|i| (i.str_at(&["metadata", "name"]), i))
+            .collect();
         let all = acknowledged.lock().expect("no writer panics");
         for (name, (n, at)) in all.iter() {
-            assert!(*at <= reached, "revisions went back: {at} was acknowledged, the list is at {reached}");
-            let object = found.get(name.as_str()).unwrap_or_else(|| panic!("{name} was acknowledged and is lost"));
+            assert!(
+                *at <= reached,
+                "revisions went back: {at} was acknowledged, the list is at {reached}"
+            );
+            let object = found
+                .get(name.as_str())
+                .unwrap_or_else(|| panic!("{name} was acknowledged and is lost"));
             let stored: i64 = object.str_at(&["data", "a"]).parse().expect("a counter");
             assert!(stored >= *n, "{name}: {n} was acknowledged, {stored} is stored");
         }
         for (name, object) in found.iter().filter(|(n, _)| n.starts_with('r')) {
-            assert_eq!(object.str_at(&["data", "a"]), object.str_at(&["data", "b"]), "{name} is half a write");
+            assert_eq!(
+                object.str_at(&["data", "a"]),
+                object.str_at(&["data", "b"]),
+                "{name} is half a write"
+            );
         }
     }
 }
@@ -79,7 +102,10 @@ fn acknowledged_writes_survive_kill_9() {
 #[test]
 fn a_watch_resumes_after_a_restart_without_a_relist() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let g = Gateway::start(dir.path());
     let api = client(&g);
     let at = version(&runtime.block_on(api.get(MAPS)).expect("listed"));
@@ -90,10 +116,16 @@ fn a_watch_resumes_after_a_restart_without_a_relist() {
     let g = g.crash_and_restart();
     let api = client(&g);
     runtime.block_on(async {
-        let mut events = api.watch(&format!("{MAPS}?watch=1&resourceVersion={at}")).await.expect("the history is there");
+        let mut events = api
+            .watch(&format!("{MAPS}?watch=1&resourceVersion={at}"))
+            .await
+            .expect("the history is there");
         for name in ["one", "two"] {
             let e = events.next().await.expect("an event");
-            assert_eq!((e.str_at(&["type"]), e.str_at(&["object", "metadata", "name"])), ("ADDED", name));
+            assert_eq!(
+                (e.str_at(&["type"]), e.str_at(&["object", "metadata", "name"])),
+                ("ADDED", name)
+            );
         }
     });
 }

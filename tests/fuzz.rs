@@ -52,7 +52,10 @@ fn mutate(seed: &[u8], all: &[&[u8]], r: &mut Random) -> Vec<u8> {
 
 #[test]
 fn no_parser_of_untrusted_bytes_panics_or_breaks_its_property() {
-    let seconds: u64 = std::env::var("FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
+    let seconds: u64 = std::env::var("FUZZ_SECONDS")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(0);
     let only = std::env::var("FUZZ_ONLY").unwrap_or_default();
     for (name, body, seeds) in bodies::ALL {
         if !only.is_empty() && only != *name {

@@ -10,27 +10,69 @@ fn gateway() -> (tempfile::TempDir, Gateway) {
     (dir, g)
 }
 
-const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  labels: {app: demo}\ndata:\n  colour: green\n";
+const CONFIG_MAP: &str =
+    "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  labels: {app: demo}\ndata:\n  colour: green\n";
 
 #[test]
 fn objects_are_applied_shown_edited_patched_and_deleted() {
     let (_dir, g) = gateway();
-    assert!(g.kubectl_in(&["apply", "-f", "-"], Some(CONFIG_MAP)).contains("configmap/settings created"));
-    assert!(g.kubectl_in(&["apply", "-f", "-"], Some(CONFIG_MAP)).contains("configmap/settings unchanged"));
+    assert!(
+        g.kubectl_in(&["apply", "-f", "-"], Some(CONFIG_MAP))
+            .contains("configmap/settings created")
+    );
+    assert!(
+        g.kubectl_in(&["apply", "-f", "-"], Some(CONFIG_MAP))
+            .contains("configmap/settings unchanged")
+    );
     let blue = CONFIG_MAP.replace("green", "blue");
     assert!(g.kubectl_in(&["diff", "-f", "-"], Some(CONFIG_MAP)).is_empty());
-    assert!(g.kubectl_in(&["apply", "-f", "-"], Some(&blue)).contains("configmap/settings configured"));
-    assert_eq!(g.kubectl(&["get", "cm", "settings", "-o", "jsonpath={.data.colour}"]), "blue");
-    assert!(g.kubectl(&["get", "cm", "settings", "-o", "yaml"]).contains("colour: blue"));
+    assert!(
+        g.kubectl_in(&["apply", "-f", "-"], Some(&blue))
+            .contains("configmap/settings configured")
+    );
+    assert_eq!(
+        g.kubectl(&["get", "cm", "settings", "-o", "jsonpath={.data.colour}"]),
+        "blue"
+    );
+    assert!(
+        g.kubectl(&["get", "cm", "settings", "-o", "yaml"])
+            .contains("colour: blue")
+    );
     let wide = g.kubectl(&["get", "configmaps", "-o", "wide", "-l", "app=demo"]);
     assert!(wide.starts_with("NAME       DATA   AGE"), "{wide}");
-    assert!(g.kubectl(&["describe", "cm", "settings"]).contains("colour:\n----\nblue"));
+    assert!(
+        g.kubectl(&["describe", "cm", "settings"])
+            .contains("colour:\n----\nblue")
+    );
     g.kubectl(&["label", "cm", "settings", "tier=gold"]);
     g.kubectl(&["annotate", "cm", "settings", "note=x"]);
     g.kubectl(&["patch", "cm", "settings", "-p", r#"{"data":{"size":"9"}}"#]);
-    g.kubectl(&["patch", "cm", "settings", "--type=json", "-p", r#"[{"op":"remove","path":"/data/colour"}]"#]);
-    g.kubectl(&["patch", "cm", "settings", "--type=merge", "-p", r#"{"metadata":{"annotations":{"note":null}}}"#]);
-    assert_eq!(g.kubectl(&["get", "cm", "settings", "-o", "jsonpath={.data} {.metadata.labels.tier}"]), r#"{"size":"9"} gold"#);
+    g.kubectl(&[
+        "patch",
+        "cm",
+        "settings",
+        "--type=json",
+        "-p",
+        r#"[{"op":"remove","path":"/data/colour"}]"#,
+    ]);
+    g.kubectl(&[
+        "patch",
+        "cm",
+        "settings",
+        "--type=merge",
+        "-p",
+        r#"{"metadata":{"annotations":{"note":null}}}"#,
+    ]);
+    assert_eq!(
+        g.kubectl(&[
+            "get",
+            "cm",
+            "settings",
+            "-o",
+            "jsonpath={.data} {.metadata.labels.tier}"
+        ]),
+        r#"{"size":"9"} gold"#
+    );
     assert!(g.kubectl(&["delete", "cm", "settings"]).contains("deleted"));
     assert!(g.kubectl_fails(&["get", "cm", "settings"], None).contains("(NotFound)"));
 }
@@ -56,14 +98,28 @@ fn an_editor_session_changes_the_object() {
 fn discovery_and_documentation_are_there() {
     let (_dir, g) = gateway();
     let resources = g.kubectl(&["api-resources"]);
-    for line in ["configmaps                          cm", "namespaces                          ns", "leases", "apiservices", "endpointslices"] {
+    for line in [
+        "configmaps                          cm",
+        "namespaces                          ns",
+        "leases",
+        "apiservices",
+        "endpointslices",
+    ] {
         let words: Vec<&str> = line.split_whitespace().collect();
-        assert!(resources.lines().any(|l| words.iter().all(|w| l.split_whitespace().any(|x| x == *w))), "{line}\n{resources}");
+        assert!(
+            resources
+                .lines()
+                .any(|l| words.iter().all(|w| l.split_whitespace().any(|x| x == *w))),
+            "{line}\n{resources}"
+        );
     }
     let versions = g.kubectl(&["api-versions"]);
     assert!(versions.lines().any(|l| l == "coordination.k8s.io/v1"), "{versions}");
     let explained = g.kubectl(&["explain", "service.spec.ports"]);
-    assert!(explained.contains("targetPort") && explained.contains("<IntOrString>"), "{explained}");
+    assert!(
+        explained.contains("targetPort") && explained.contains("<IntOrString>"),
+        "{explained}"
+    );
     assert!(g.kubectl(&["version"]).contains("Server Version: v1.36"));
     assert!(g.kubectl(&["get", "--raw", "/healthz"]).contains("ok"));
     assert!(g.kubectl(&["cluster-info"]).contains("is running at"));
@@ -74,9 +130,18 @@ fn a_watch_prints_what_happens() {
     let (_dir, g) = gateway();
     g.kubectl(&["create", "configmap", "w"]);
     let mut watch = support::Process::spawn(
-        std::process::Command::new("kubectl").arg("--kubeconfig").arg(g.kubeconfig()).args([
-            "get", "cm", "w", "--watch", "-o", "jsonpath={.data.n}{\"\\n\"}", "--request-timeout=20s",
-        ]),
+        std::process::Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(g.kubeconfig())
+            .args([
+                "get",
+                "cm",
+                "w",
+                "--watch",
+                "-o",
+                "jsonpath={.data.n}{\"\\n\"}",
+                "--request-timeout=20s",
+            ]),
         g.dir.join("watch.log"),
     );
     for n in ["1", "2"] {
@@ -89,11 +154,23 @@ fn a_watch_prints_what_happens() {
 #[test]
 fn bad_input_gets_a_clear_answer_and_changes_nothing() {
     let (_dir, g) = gateway();
-    let e = g.kubectl_fails(&["create", "-f", "-"], Some("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Bad_Name}\n"));
+    let e = g.kubectl_fails(
+        &["create", "-f", "-"],
+        Some("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Bad_Name}\n"),
+    );
     assert!(e.contains("a lowercase RFC 1123 subdomain must consist of"), "{e}");
-    let e = g.kubectl_fails(&["apply", "-f", "-"], Some("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {k: 1}\nspec: {}\n"));
-    assert!(e.contains("unknown field \"spec\"") || e.contains("cannot unmarshal"), "{e}");
-    let e = g.kubectl_fails(&["create", "-f", "-"], Some("apiVersion: v2\nkind: Nope\nmetadata: {name: x}\n"));
+    let e = g.kubectl_fails(
+        &["apply", "-f", "-"],
+        Some("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {k: 1}\nspec: {}\n"),
+    );
+    assert!(
+        e.contains("unknown field \"spec\"") || e.contains("cannot unmarshal"),
+        "{e}"
+    );
+    let e = g.kubectl_fails(
+        &["create", "-f", "-"],
+        Some("apiVersion: v2\nkind: Nope\nmetadata: {name: x}\n"),
+    );
     assert!(e.contains("no matches for kind \"Nope\""), "{e}");
     let e = g.kubectl_fails(&["create", "cm", "x", "-n", "missing"], None);
     assert!(e.contains("namespaces \"missing\" not found"), "{e}");
@@ -105,12 +182,16 @@ fn a_second_api_server_answers_as_if_it_were_one() {
     let (_dir, g) = gateway();
     let mut example = g.with_example();
     support::wait_for("the APIService is Available", || {
-        g.kubectl(&["get", "apiservice", "v1.gadgets.example.com"]).contains("True")
+        g.kubectl(&["get", "apiservice", "v1.gadgets.example.com"])
+            .contains("True")
     });
     g.kubectl(&["api-resources", "--api-group=gadgets.example.com"]);
     let gadget = "apiVersion: gadgets.example.com/v1\nkind: Gadget\nmetadata: {name: one}\nspec: {size: 3}\n";
     assert!(g.kubectl_in(&["apply", "-f", "-"], Some(gadget)).contains("created"));
-    assert!(g.kubectl_in(&["apply", "-f", "-"], Some(&gadget.replace('3', "4"))).contains("configured"));
+    assert!(
+        g.kubectl_in(&["apply", "-f", "-"], Some(&gadget.replace('3', "4")))
+            .contains("configured")
+    );
     assert_eq!(g.kubectl(&["get", "gadget", "one", "-o", "jsonpath={.spec.size}"]), "4");
     assert!(g.kubectl(&["get", "gadgets", "-o", "wide"]).contains("one"));
     assert!(g.kubectl(&["describe", "gadget", "one"]).contains("Size:"));
@@ -118,14 +199,32 @@ fn a_second_api_server_answers_as_if_it_were_one() {
     g.kubectl(&["patch", "gadget", "one", "--type=merge", "-p", r#"{"spec":{"size":5}}"#]);
     let explained = g.kubectl(&["explain", "gadget.spec"]);
     assert!(explained.contains("size"), "{explained}");
-    let e = g.kubectl_fails(&["apply", "-f", "-"], Some(&gadget.replace('3', "-3").replace("one", "two")));
+    let e = g.kubectl_fails(
+        &["apply", "-f", "-"],
+        Some(&gadget.replace('3', "-3").replace("one", "two")),
+    );
     assert!(e.contains("spec.size"), "{e}");
     g.kubectl(&["delete", "gadget", "one"]);
 
     example.child.kill().expect("the child is ours");
     example.child.wait().expect("the child is ours");
-    let e = g.kubectl_fails(&["get", "--raw", "/apis/gadgets.example.com/v1/namespaces/default/gadgets"], None);
-    assert!(e.contains("unable to handle the request") || e.contains("error trying to reach service") || e.contains("service unavailable"), "{e}");
-    assert!(g.kubectl(&["get", "ns"]).contains("kube-system"), "other groups are untouched");
+    let e = g.kubectl_fails(
+        &[
+            "get",
+            "--raw",
+            "/apis/gadgets.example.com/v1/namespaces/default/gadgets",
+        ],
+        None,
+    );
+    assert!(
+        e.contains("unable to handle the request")
+            || e.contains("error trying to reach service")
+            || e.contains("service unavailable"),
+        "{e}"
+    );
+    assert!(
+        g.kubectl(&["get", "ns"]).contains("kube-system"),
+        "other groups are untouched"
+    );
     assert!(g.kubectl(&["get", "apiservices"]).contains("v1.gadgets.example.com"));
 }

@@ -15,7 +15,12 @@ impl Process {
     pub fn spawn(command: &mut Command, log: PathBuf) -> Self {
         let out = std::fs::File::create(&log).expect("the log can be created");
         let err = out.try_clone().expect("the log can be shared");
-        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().expect("the binary starts");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .spawn()
+            .expect("the binary starts");
         Self { child, log }
     }
 
@@ -24,7 +29,10 @@ impl Process {
     }
 
     pub fn signal(&self, name: &str) {
-        let done = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        let done = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.child.id().to_string())
+            .status();
         assert!(done.expect("kill runs").success());
     }
 
@@ -35,7 +43,11 @@ impl Process {
             if let Some(status) = self.child.try_wait().expect("the child is ours") {
                 return status.code();
             }
-            assert!(Instant::now() < until, "the process ends within {at_most:?}; its log:\n{}", self.log());
+            assert!(
+                Instant::now() < until,
+                "the process ends within {at_most:?}; its log:\n{}",
+                self.log()
+            );
             std::thread::yield_now();
             std::thread::park_timeout(Duration::from_millis(5));
         }
@@ -84,7 +96,11 @@ impl Gateway {
                 .args(extra),
             dir.join("torana.log"),
         );
-        let mut g = Self { process, dir: dir.to_owned(), extra: extra.iter().map(|s| (*s).to_owned()).collect() };
+        let mut g = Self {
+            process,
+            dir: dir.to_owned(),
+            extra: extra.iter().map(|s| (*s).to_owned()).collect(),
+        };
         let data = g.dir.join("data");
         wait_for("the gateway gets ready", || {
             if let Some(status) = g.process.child.try_wait().expect("the child is ours") {
@@ -111,7 +127,10 @@ impl Gateway {
 
     pub fn url(&self) -> String {
         let text = std::fs::read_to_string(self.kubeconfig()).expect("the kubeconfig was written");
-        let line = text.lines().find_map(|l| l.trim().strip_prefix("server:")).expect("it names the server");
+        let line = text
+            .lines()
+            .find_map(|l| l.trim().strip_prefix("server:"))
+            .expect("it names the server");
         line.trim().trim_matches('"').to_owned()
     }
 
@@ -131,7 +150,11 @@ impl Gateway {
             .output()
             .expect("curl is installed (make tools)");
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        if out.status.success() { Ok(text) } else { Err(format!("{text}{}", String::from_utf8_lossy(&out.stderr))) }
+        if out.status.success() {
+            Ok(text)
+        } else {
+            Err(format!("{text}{}", String::from_utf8_lossy(&out.stderr)))
+        }
     }
 
     fn kubectl_output(&self, args: &[&str], stdin: Option<&str>) -> Output {
@@ -148,7 +171,12 @@ impl Gateway {
             .spawn()
             .expect("kubectl is installed (make tools)");
         if let Some(text) = stdin {
-            child.stdin.take().expect("it is piped").write_all(text.as_bytes()).expect("kubectl reads it");
+            child
+                .stdin
+                .take()
+                .expect("it is piped")
+                .write_all(text.as_bytes())
+                .expect("kubectl reads it");
         }
         child.wait_with_output().expect("kubectl ends")
     }
@@ -173,14 +201,24 @@ impl Gateway {
     /// kubectl that must fail; its standard error.
     pub fn kubectl_fails(&self, args: &[&str], stdin: Option<&str>) -> String {
         let out = self.kubectl_output(args, stdin);
-        assert!(!out.status.success(), "kubectl {args:?} succeeds: {}", String::from_utf8_lossy(&out.stdout));
+        assert!(
+            !out.status.success(),
+            "kubectl {args:?} succeeds: {}",
+            String::from_utf8_lossy(&out.stdout)
+        );
         String::from_utf8_lossy(&out.stderr).into_owned()
     }
 
     /// Starts the example extension server behind this gateway and waits until its group answers.
     pub fn with_example(&self) -> Process {
-        let example = Path::new(env!("CARGO_BIN_EXE_torana")).with_file_name("examples").join("extension-server");
-        assert!(example.exists(), "{} is missing: cargo build --examples (make test does)", example.display());
+        let example = Path::new(env!("CARGO_BIN_EXE_torana"))
+            .with_file_name("examples")
+            .join("extension-server");
+        assert!(
+            example.exists(),
+            "{} is missing: cargo build --examples (make test does)",
+            example.display()
+        );
         let process = Process::spawn(
             Command::new(example)
                 .arg(format!("--kubeconfig={}", self.kubeconfig().display()))
@@ -188,7 +226,9 @@ impl Gateway {
                 .args(["--secure-port=0", "--register"]),
             self.dir.join("example.log"),
         );
-        wait_for("the aggregated group answers", || self.curl(&["/apis/gadgets.example.com/v1"]).is_ok());
+        wait_for("the aggregated group answers", || {
+            self.curl(&["/apis/gadgets.example.com/v1"]).is_ok()
+        });
         process
     }
 }

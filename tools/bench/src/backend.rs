@@ -37,7 +37,9 @@ pub async fn run(dir: PathBuf) -> Result<(), String> {
         br#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"bench.example.com/v1","resources":[{"name":"gadgets","singularName":"gadget","namespaced":false,"kind":"Gadget","verbs":["get","list"]}]}"#,
     );
     loop {
-        let Ok((tcp, _)) = listener.accept().await else { continue };
+        let Ok((tcp, _)) = listener.accept().await else {
+            continue;
+        };
         let _ = tcp.set_nodelay(true);
         let (acceptor, object, list) = (acceptor.clone(), object.clone(), list.clone());
         tokio::spawn(async move {
@@ -45,7 +47,11 @@ pub async fn run(dir: PathBuf) -> Result<(), String> {
             let h2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
             let service = service_fn(move |req: Request<hyper::body::Incoming>| {
                 let path = req.uri().path();
-                let body = if path.ends_with("/v1") { list.clone() } else { object.clone() };
+                let body = if path.ends_with("/v1") {
+                    list.clone()
+                } else {
+                    object.clone()
+                };
                 let known = path.starts_with("/apis/");
                 async move {
                     Response::builder()
@@ -61,7 +67,9 @@ pub async fn run(dir: PathBuf) -> Result<(), String> {
                     .serve_connection(io, service)
                     .await;
             } else {
-                let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+                let _ = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(io, service)
+                    .await;
             }
         });
     }

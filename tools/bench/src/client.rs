@@ -65,15 +65,23 @@ impl Target {
             .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
             .with_no_client_auth();
         tls.alpn_protocols = vec![b"h2".to_vec()];
-        Self { port, token: token.to_owned(), tls: Arc::new(tls) }
+        Self {
+            port,
+            token: token.to_owned(),
+            tls: Arc::new(tls),
+        }
     }
 
     pub async fn connect(&self) -> Result<Sender, String> {
-        let tcp = TcpStream::connect(("127.0.0.1", self.port)).await.map_err(|e| e.to_string())?;
+        let tcp = TcpStream::connect(("127.0.0.1", self.port))
+            .await
+            .map_err(|e| e.to_string())?;
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let name = ServerName::try_from("localhost").expect("a valid name");
-        let tls =
-            tokio_rustls::TlsConnector::from(self.tls.clone()).connect(name, tcp).await.map_err(|e| e.to_string())?;
+        let tls = tokio_rustls::TlsConnector::from(self.tls.clone())
+            .connect(name, tcp)
+            .await
+            .map_err(|e| e.to_string())?;
         let (sender, conn) = http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(4 << 20)
             .initial_connection_window_size(16 << 20)
@@ -85,20 +93,28 @@ impl Target {
     }
 
     pub fn request(&self, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
-        let mut b = Request::builder().method(method).uri(format!("https://localhost:{}{path}", self.port));
+        let mut b = Request::builder()
+            .method(method)
+            .uri(format!("https://localhost:{}{path}", self.port));
         if !self.token.is_empty() {
             b = b.header("authorization", format!("Bearer {}", self.token));
         }
         if !body.is_empty() {
             b = b.header("content-type", "application/json");
         }
-        b.header("user-agent", "torana-bench").body(Full::new(body)).expect("method, uri and headers are valid")
+        b.header("user-agent", "torana-bench")
+            .body(Full::new(body))
+            .expect("method, uri and headers are valid")
     }
 
     /// One request; the status and the body.
     pub async fn once(&self, method: Method, path: &str, body: &str) -> Result<(StatusCode, Bytes), String> {
         let mut sender = self.connect().await?;
-        exchange(&mut sender, self.request(method, path, Bytes::copy_from_slice(body.as_bytes()))).await
+        exchange(
+            &mut sender,
+            self.request(method, path, Bytes::copy_from_slice(body.as_bytes())),
+        )
+        .await
     }
 }
 
@@ -187,5 +203,11 @@ where
     let requests = times.len() as u64;
     let mean_us = times.iter().map(|t| f64::from(*t)).sum::<f64>() / requests.max(1) as f64;
     let p99_us = times.get(times.len() * 99 / 100).map_or(0.0, |t| f64::from(*t));
-    Ok(Load { requests, failures: failures.load(Ordering::Relaxed), seconds, mean_us, p99_us })
+    Ok(Load {
+        requests,
+        failures: failures.load(Ordering::Relaxed),
+        seconds,
+        mean_us,
+        p99_us,
+    })
 }

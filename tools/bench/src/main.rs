@@ -13,7 +13,9 @@ mod scenarios;
 use std::path::PathBuf;
 
 fn main() {
-    rustls::crypto::aws_lc_rs::default_provider().install_default().expect("no provider was installed before");
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .expect("no provider was installed before");
     let args: Vec<String> = std::env::args().skip(1).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

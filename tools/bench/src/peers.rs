@@ -41,6 +41,9 @@ http {{\n  access_log off;\n  client_body_temp_path {d}/nb;\n  proxy_temp_path {
     );
     std::fs::write(dir.join("nginx.conf"), config).map_err(|e| e.to_string())?;
     let mut c = Command::new("/usr/sbin/nginx");
-    c.arg("-c").arg(dir.join("nginx.conf")).arg("-e").arg(dir.join("nginx.err"));
+    c.arg("-c")
+        .arg(dir.join("nginx.conf"))
+        .arg("-e")
+        .arg(dir.join("nginx.err"));
     Server::start(&mut c, &dir.join("nginx.log")).map(Some)
 }

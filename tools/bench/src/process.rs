@@ -39,8 +39,12 @@ impl Server {
             .iter()
             .filter_map(|p| std::fs::read_to_string(format!("/proc/{p}/stat")).ok())
             .filter_map(|stat| {
-                let fields: Vec<u64> =
-                    stat.rsplit_once(')')?.1.split_whitespace().map(|f| f.parse().unwrap_or(0)).collect();
+                let fields: Vec<u64> = stat
+                    .rsplit_once(')')?
+                    .1
+                    .split_whitespace()
+                    .map(|f| f.parse().unwrap_or(0))
+                    .collect();
                 Some(fields.get(11)? + fields.get(12)?)
             })
             .sum();
@@ -54,7 +58,13 @@ impl Server {
             .iter()
             .filter_map(|p| std::fs::read_to_string(format!("/proc/{p}/status")).ok())
             .filter_map(|s| {
-                s.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().trim_end_matches(" kB").parse::<f64>().ok())
+                s.lines().find_map(|l| {
+                    l.strip_prefix("VmRSS:")?
+                        .trim()
+                        .trim_end_matches(" kB")
+                        .parse::<f64>()
+                        .ok()
+                })
             })
             .sum();
         kb / 1024.0
@@ -66,7 +76,10 @@ impl Server {
     }
 
     fn terminate(&mut self) {
-        let _ = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
+        let _ = Command::new("kill")
+            .arg("-TERM")
+            .arg(self.child.id().to_string())
+            .status();
         let until = Instant::now() + Duration::from_secs(10);
         while Instant::now() < until {
             if matches!(self.child.try_wait(), Ok(Some(_))) {

@@ -18,7 +18,8 @@ impl Report {
             format!("> {at_most} ✗")
         };
         println!("| {what} | {value:.1} {unit} | {verdict} | {note} |");
-        self.rows.push(json!({"what": what, "value": value, "unit": unit, "at_most": at_most, "note": note}));
+        self.rows
+            .push(json!({"what": what, "value": value, "unit": unit, "at_most": at_most, "note": note}));
     }
 
     pub fn write(&self, path: &std::path::Path) -> Result<(), String> {

@@ -38,8 +38,11 @@ struct Gateway {
 
 async fn start(torana: &Path, dir: &Path) -> Result<Gateway, String> {
     let port = free_port()?;
-    std::fs::write(dir.join("tokens.csv"), format!("{TOKEN},bench,bench-uid,\"system:masters\"\n"))
-        .map_err(|e| e.to_string())?;
+    std::fs::write(
+        dir.join("tokens.csv"),
+        format!("{TOKEN},bench,bench-uid,\"system:masters\"\n"),
+    )
+    .map_err(|e| e.to_string())?;
     let mut c = Command::new(torana);
     c.arg("serve")
         .arg(format!("--secure-port={port}"))
@@ -55,7 +58,11 @@ async fn start(torana: &Path, dir: &Path) -> Result<Gateway, String> {
         if let Ok((s, _)) = target.once(Method::GET, "/readyz", "").await
             && s.is_success()
         {
-            return Ok(Gateway { server, target, started: t.elapsed() });
+            return Ok(Gateway {
+                server,
+                target,
+                started: t.elapsed(),
+            });
         }
         if t.elapsed() > Duration::from_secs(20) {
             let log = std::fs::read_to_string(dir.join("torana.log")).unwrap_or_default();
@@ -96,7 +103,13 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
             g.server.stop();
         }
         times.sort_by(f64::total_cmp);
-        r.row("start to /readyz 200", times[3], "ms", 150.0, "median of 7, PKI made before");
+        r.row(
+            "start to /readyz 200",
+            times[3],
+            "ms",
+            150.0,
+            "median of 7, PKI made before",
+        );
     }
     let g = start(torana, dir).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -106,17 +119,31 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     g.target.once(Method::POST, "/api/v1/namespaces", &ns).await?;
     let cpu = g.server.cpu();
     let l = load(&g.target, 8, 16, Duration::ZERO, 10_000, |i| {
-        (Method::POST, "/api/v1/namespaces/bench/configmaps".into(), config_map(i))
+        (
+            Method::POST,
+            "/api/v1/namespaces/bench/configmaps".into(),
+            config_map(i),
+        )
     })
     .await?;
     let spent = g.server.cpu() - cpu;
-    r.row("create, 128 in flight, durable", per(spent, l.requests), "µs CPU", 150.0, &note(&l));
+    r.row(
+        "create, 128 in flight, durable",
+        per(spent, l.requests),
+        "µs CPU",
+        150.0,
+        &note(&l),
+    );
     r.row("resident memory, 10,000 ConfigMaps", g.server.rss_mb(), "MB", 0.0, "");
 
     if wanted("get") {
         let cpu = g.server.cpu();
         let l = load(&g.target, 16, 10, Duration::from_secs(5), 0, |_| {
-            (Method::GET, "/api/v1/namespaces/bench/configmaps/c-000042".into(), Bytes::new())
+            (
+                Method::GET,
+                "/api/v1/namespaces/bench/configmaps/c-000042".into(),
+                Bytes::new(),
+            )
         })
         .await?;
         r.row("GET", per(g.server.cpu() - cpu, l.requests), "µs CPU", 60.0, &note(&l));
@@ -127,13 +154,29 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
             (Method::GET, "/api/v1/namespaces/bench/configmaps".into(), Bytes::new())
         })
         .await?;
-        r.row("LIST of 10,000", per(g.server.cpu() - cpu, l.requests) / 1e3, "ms CPU", 15.0, &note(&l));
+        r.row(
+            "LIST of 10,000",
+            per(g.server.cpu() - cpu, l.requests) / 1e3,
+            "ms CPU",
+            15.0,
+            &note(&l),
+        );
         let cpu = g.server.cpu();
         let l = load(&g.target, 1, 1, Duration::ZERO, 300, |_| {
-            (Method::GET, "/api/v1/namespaces/bench/configmaps?labelSelector=app%3Dnone".into(), Bytes::new())
+            (
+                Method::GET,
+                "/api/v1/namespaces/bench/configmaps?labelSelector=app%3Dnone".into(),
+                Bytes::new(),
+            )
         })
         .await?;
-        r.row("LIST, selector matching none", per(g.server.cpu() - cpu, l.requests) / 1e3, "ms CPU", 3.0, &note(&l));
+        r.row(
+            "LIST, selector matching none",
+            per(g.server.cpu() - cpu, l.requests) / 1e3,
+            "ms CPU",
+            3.0,
+            &note(&l),
+        );
         r.row("resident memory after lists", g.server.rss_mb(), "MB", 0.0, "");
     }
     if wanted("watch") {
@@ -152,7 +195,10 @@ async fn fan_out(g: &Gateway, r: &mut Report) -> Result<(), String> {
     const EVENTS: u64 = 500;
     let ns = json!({"apiVersion":"v1","kind":"Namespace","metadata":{"name":"fan"}}).to_string();
     g.target.once(Method::POST, "/api/v1/namespaces", &ns).await?;
-    let (_, body) = g.target.once(Method::GET, "/api/v1/namespaces/fan/configmaps", "").await?;
+    let (_, body) = g
+        .target
+        .once(Method::GET, "/api/v1/namespaces/fan/configmaps", "")
+        .await?;
     let list: serde_json::Value = serde_json::from_slice(&body).map_err(|e| e.to_string())?;
     let rv = list["metadata"]["resourceVersion"].as_str().unwrap_or("0").to_owned();
     let seen = Arc::new(AtomicU64::new(0));
@@ -190,7 +236,13 @@ async fn fan_out(g: &Gateway, r: &mut Report) -> Result<(), String> {
     }
     let n = seen.load(Ordering::Relaxed);
     let text = format!("{n} of {goal} events delivered to {WATCHERS} watchers; {}", note(&l));
-    r.row("watch fan-out, creates included", per(g.server.cpu() - cpu, n), "µs CPU/event", 4.0, &text);
+    r.row(
+        "watch fan-out, creates included",
+        per(g.server.cpu() - cpu, n),
+        "µs CPU/event",
+        4.0,
+        &text,
+    );
     for t in tasks {
         t.abort();
     }
@@ -198,7 +250,11 @@ async fn fan_out(g: &Gateway, r: &mut Report) -> Result<(), String> {
 }
 
 async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> {
-    let names = vec!["localhost".to_owned(), "bench.bench.svc".to_owned(), "127.0.0.1".to_owned()];
+    let names = vec![
+        "localhost".to_owned(),
+        "bench.bench.svc".to_owned(),
+        "127.0.0.1".to_owned(),
+    ];
     let cert = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
     let pem = cert.cert.pem();
     std::fs::write(dir.join("backend.crt"), &pem).map_err(|e| e.to_string())?;
@@ -206,14 +262,20 @@ async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> 
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
     let _backend = Server::start(Command::new(me).arg("backend").arg(dir), &dir.join("backend.log"))?;
     let port: u16 = loop {
-        match std::fs::read_to_string(dir.join("backend.port")).ok().and_then(|t| t.parse().ok()) {
+        match std::fs::read_to_string(dir.join("backend.port"))
+            .ok()
+            .and_then(|t| t.parse().ok())
+        {
             Some(p) => break p,
             None => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     };
     let service = json!({"apiVersion":"v1","kind":"Service","metadata":{"name":"bench","namespace":"bench"},
         "spec":{"type":"ExternalName","externalName":"localhost","ports":[{"port":port}]}});
-    let (s, b) = g.target.once(Method::POST, "/api/v1/namespaces/bench/services", &service.to_string()).await?;
+    let (s, b) = g
+        .target
+        .once(Method::POST, "/api/v1/namespaces/bench/services", &service.to_string())
+        .await?;
     if !s.is_success() {
         return Err(format!("service: {s} {}", String::from_utf8_lossy(&b)));
     }
@@ -222,8 +284,14 @@ async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> 
         "metadata":{"name":"v1.bench.example.com"},
         "spec":{"group":"bench.example.com","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,
             "caBundle":bundle,"service":{"name":"bench","namespace":"bench","port":port}}});
-    let (s, b) =
-        g.target.once(Method::POST, "/apis/apiregistration.k8s.io/v1/apiservices", &apiservice.to_string()).await?;
+    let (s, b) = g
+        .target
+        .once(
+            Method::POST,
+            "/apis/apiregistration.k8s.io/v1/apiservices",
+            &apiservice.to_string(),
+        )
+        .await?;
     if !s.is_success() {
         return Err(format!("apiservice: {s} {}", String::from_utf8_lossy(&b)));
     }
@@ -249,11 +317,15 @@ async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> 
     }
     let mut cost = Vec::new();
     for (name, server, target) in &runs {
-        let warm = load(target, 16, 10, Duration::from_millis(500), 0, |_| (Method::GET, PATH.into(), Bytes::new()));
+        let warm = load(target, 16, 10, Duration::from_millis(500), 0, |_| {
+            (Method::GET, PATH.into(), Bytes::new())
+        });
         warm.await?;
         let cpu = server.cpu();
-        let l =
-            load(target, 16, 10, Duration::from_secs(5), 0, |_| (Method::GET, PATH.into(), Bytes::new())).await?;
+        let l = load(target, 16, 10, Duration::from_secs(5), 0, |_| {
+            (Method::GET, PATH.into(), Bytes::new())
+        })
+        .await?;
         let us = per(server.cpu() - cpu, l.requests);
         cost.push((*name, us));
         let goal = if *name == "Torana" { 60.0 } else { 0.0 };
@@ -261,19 +333,39 @@ async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> 
     }
     let mut serial = Vec::new();
     for (name, _, target) in &runs {
-        let l =
-            load(target, 1, 1, Duration::from_secs(2), 0, |_| (Method::GET, PATH.into(), Bytes::new())).await?;
+        let l = load(target, 1, 1, Duration::from_secs(2), 0, |_| {
+            (Method::GET, PATH.into(), Bytes::new())
+        })
+        .await?;
         serial.push((*name, l.mean_us));
-        r.row(&format!("proxied GET, one at a time, {name}"), l.mean_us, "µs mean", 0.0, &note(&l));
+        r.row(
+            &format!("proxied GET, one at a time, {name}"),
+            l.mean_us,
+            "µs mean",
+            0.0,
+            &note(&l),
+        );
     }
     let find = |v: &[(&str, f64)], n: &str| v.iter().find(|(k, _)| *k == n).map(|(_, x)| *x);
     for peer in ["HAProxy", "nginx"] {
         if let (Some(t), Some(p)) = (find(&cost, "Torana"), find(&cost, peer)) {
             let goal = if peer == "HAProxy" { 3.0 } else { 0.0 };
-            r.row(&format!("ratio of CPU per proxied GET to {peer}"), t / p, "×", goal, "same run");
+            r.row(
+                &format!("ratio of CPU per proxied GET to {peer}"),
+                t / p,
+                "×",
+                goal,
+                "same run",
+            );
         }
         if let (Some(t), Some(p)) = (find(&serial, "Torana"), find(&serial, peer)) {
-            r.row(&format!("ratio of serial latency to {peer}"), t / p, "×", 0.0, "same run");
+            r.row(
+                &format!("ratio of serial latency to {peer}"),
+                t / p,
+                "×",
+                0.0,
+                "same run",
+            );
         }
     }
     Ok(())
