@@ -1,7 +1,10 @@
-//! Talking to an API server as a client: kubeconfig, and a small REST client for programs built on this library.
+//! Reading API objects from inside this library's programs: informers over a storage of the same process, and a small REST
+//! client with kubeconfig for a server elsewhere.
 
+pub mod informer;
 pub mod kubeconfig;
 pub mod rest;
 
+pub use informer::{Change, Informer, InformerHandle};
 pub use kubeconfig::{ClientConfig, KubeconfigError};
 pub use rest::{Client, ClientError, Events};

@@ -1,1 +1,70 @@
-fn main() {}
+//! `torana`: reads the command line, installs what is process-wide, runs, and maps the end to an exit code.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use torana::cli::{self, Command, CompletedOptions};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The command line is wrong, or a file it names.
+const USAGE: u8 = 2;
+/// The server could not start or failed.
+const FAILED: u8 = 1;
+
+fn main() -> ExitCode {
+    raise_open_file_limit();
+    let options = match cli::parse(std::env::args_os()) {
+        Ok(Command::Serve(options)) => options,
+        Ok(Command::Print(text)) => {
+            // A closed pipe (`torana --help | head`) is no failure.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return fail(USAGE, &error),
+    };
+    if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+        return fail(FAILED, &"another TLS provider is installed already");
+    }
+    let options = match options.complete() {
+        Ok(options) => options,
+        Err(error) => return fail(USAGE, &error),
+    };
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(options.logging.filter())
+        .init();
+    for warning in &options.warnings {
+        tracing::warn!("{warning}");
+    }
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(FAILED, &error),
+    }
+}
+
+fn run(options: CompletedOptions) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        // Deep objects are walked recursively.
+        .thread_stack_size(8 << 20)
+        .thread_name("torana")
+        .build()
+        .map_err(|e| format!("cannot start the runtime: {e}"))?;
+    runtime.block_on(torana::app::run(options))
+}
+
+/// Soft up to hard: every connection is a file, and many systems start programs at 1024. Go does the same.
+fn raise_open_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Refused: the connection cap is computed from what the system allows, so there is nothing else to do.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+fn fail(code: u8, error: &dyn std::fmt::Display) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "torana: {error}");
+    ExitCode::from(code)
+}

@@ -4,12 +4,14 @@ pub mod body;
 pub mod context;
 pub mod handler;
 pub mod info;
+pub mod peer;
 pub mod proof;
 pub mod user;
 
 pub use body::Body;
-pub use context::{AuditId, Deadline, ReceivedAt, Warnings};
+pub use context::{AuditId, Deadline, Ending, FromBackend, PathsIncomplete, ReceivedAt, Uncounted, Warnings};
 pub use handler::{Handler, Request, Response, UnprotectedHandler};
 pub use info::RequestInfo;
+pub use peer::{ClientCaSource, PeerCertificates, TrustAnchors};
 pub use proof::{Authenticated, Authorized};
 pub use user::UserInfo;

@@ -14,7 +14,7 @@ pub mod typed;
 
 pub use fieldset::{FieldSet, PathElement};
 pub use managed::{Writer, restore_times, update_managed_fields, update_managed_fields_across};
-pub use merge::{Applied, ApplyRequest, apply, apply_across};
+pub use merge::{Applied, ApplyRequest, apply, apply_across, decode_config};
 
 use super::value::Value;
 

@@ -254,7 +254,9 @@ mod tests {
     #[test]
     fn protobuf_alone_is_refused_and_with_json_is_json() {
         assert_eq!(
-            ask("application/vnd.kubernetes.protobuf", Offer::Objects).unwrap_err().code,
+            ask("application/vnd.kubernetes.protobuf", Offer::Objects)
+                .unwrap_err()
+                .code,
             406
         );
         let n = ask("application/vnd.kubernetes.protobuf,application/json", Offer::Objects).unwrap();
@@ -263,10 +265,7 @@ mod tests {
 
     #[test]
     fn quality_sorts_and_specific_beats_star() {
-        assert_eq!(
-            ask("*/*,application/yaml", Offer::Objects).unwrap().media,
-            Media::Yaml
-        );
+        assert_eq!(ask("*/*,application/yaml", Offer::Objects).unwrap().media, Media::Yaml);
         assert_eq!(
             ask("application/yaml;q=0.5,application/json", Offer::Objects)
                 .unwrap()

@@ -3,7 +3,7 @@
 use crate::apimachinery::Status;
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::Cause;
-use crate::storage::Error;
+use crate::storage::{Error, Revision};
 
 fn too_new(asked: u64, current: u64) -> Status {
     let mut s = Status::timeout(format!("Too large resource version: {asked}, current: {current}"), 1);
@@ -43,10 +43,13 @@ pub fn list(error: &Error, continued: bool) -> Status {
     }
 }
 
-/// Of a watch.
-pub fn watch(error: &Error) -> Status {
+/// Of a watch from `since` on.
+pub fn watch(error: &Error, since: Option<Revision>) -> Status {
     match error {
-        Error::Compacted(oldest) => Status::expired(format!("too old resource version: {}", oldest.0)),
+        Error::Compacted(oldest) => {
+            let asked = since.unwrap_or_default().0;
+            Status::expired(format!("too old resource version: {asked} ({})", oldest.0))
+        }
         other => common(other),
     }
 }

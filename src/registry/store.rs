@@ -179,7 +179,8 @@ impl Store {
     /// # Errors
     /// 410, 429, 504.
     pub async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>> {
-        self.storage.watch(options).await.map_err(|e| errors::watch(&e))
+        let since = options.since;
+        self.storage.watch(options).await.map_err(|e| errors::watch(&e, since))
     }
 
     /// Creates `object` (decoded and normalized; named, or with generateName) in `cx.namespace`.

@@ -1,5 +1,6 @@
 //! Facts of a request that filters leave for those inside, each its own type in the request's extensions.
 
+use crate::tasks::Signal;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -38,3 +39,27 @@ impl Warnings {
         std::mem::take(&mut self.0.lock().expect("no code panics while holding this lock"))
     }
 }
+
+/// Left on long-running requests: when it fires, the server is going down and streams should end at the next event border.
+#[derive(Clone, Debug)]
+pub struct Ending(pub Signal);
+
+/// Left on *responses* that a backend gave. Upstream does not count them in `apiserver_request_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromBackend {
+    /// An ordinary answer: the filters add their own headers in front of the backend's of the same name.
+    Proxied,
+    /// An upgrade's answer: only the backend's headers are sent.
+    Verbatim,
+}
+
+impl FromBackend {
+    /// Where an answer comes from; `None` for our own.
+    pub fn of(response: &super::handler::Response) -> Option<Self> {
+        response.extensions().get().copied()
+    }
+}
+
+/// Left on *responses* to unknown paths, which upstream does not count in `apiserver_request_total`.
+#[derive(Clone, Copy, Debug)]
+pub struct Uncounted;

@@ -1,7 +1,19 @@
 //! RequestInfo: what a path and method ask for, as upstream's
 //! `k8s.io/apiserver/pkg/endpoints/request/requestinfo.go` reads them.
+//!
+//! The request-info filter leaves it in the request's extensions as `Arc<RequestInfo>`; [`RequestInfo::of`] reads it.
 
+mod query;
+mod resolve;
+#[cfg(test)]
+mod tests;
+
+pub use query::{decode_path, first_value, pairs};
+pub use resolve::ResolveError;
+
+use super::handler::Request;
 use crate::apimachinery::gvk::GroupResource;
+use std::sync::Arc;
 
 /// What is asked for. Strings are empty where the path does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +48,11 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
+    /// What the request-info filter left.
+    pub fn of(req: &Request) -> Option<&Arc<Self>> {
+        req.extensions().get()
+    }
+
     /// The resource and its group.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource::new(&self.api_group, &self.resource)

@@ -118,15 +118,15 @@ impl Cacher {
         lock(&self.history).trim(Instant::now());
     }
 
-    /// Ends the running watches.
-    pub fn end_watches(&self) {
-        lock(&self.hub).end_all();
+    /// Ends all watches and takes no new ones; reads go on.
+    pub fn close(&self) {
+        lock(&self.hub).close();
     }
 
     /// Ends all watches and refuses reads from now on.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        self.end_watches();
+        self.close();
     }
 
     // === the reader's side ===
@@ -282,15 +282,15 @@ impl Cacher {
                 let state = Snapshot::clone(&state);
                 (Stage::Initial { state, cursor: None }, seen, revision)
             }
-            (None, None) => (Stage::Live, seen, revision),
+            // Upstream's resourceVersion "0" without initial events: from the cache's state on.
+            (None, None | Some(Revision(0))) => (Stage::Live, seen, revision),
             (None, Some(since)) => (Stage::Replay(history.after(since)?.into_iter()), since.max(seen), since),
         };
         let (single, predicate) = (options.single, options.predicate);
         let subscriber = Arc::new(Subscriber::new(&options.prefix, single, predicate, after, QUEUE));
         let id = {
             let mut hub = lock(&self.hub);
-            self.check_serving()?;
-            hub.add(subscriber.clone())
+            hub.add(subscriber.clone()).ok_or(Error::NotReady(1))?
         };
         drop(history);
         let (bookmarks, until) = (options.bookmarks, options.until);

@@ -1,5 +1,8 @@
 //! One suite of storage behaviours, run over every backend.
 
+// `allow-unwrap-in-tests` does not reach the helpers of a test binary.
+#![allow(clippy::unwrap_used)]
+
 mod cost;
 mod crash;
 mod damage;

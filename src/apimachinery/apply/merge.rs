@@ -4,12 +4,13 @@ use super::fieldset::{FieldSet, PathElement};
 use super::managed::{self, ManagedEntry, Operation, Writer, strip};
 use super::typed::{self, item_element, shape_of, to_field_set};
 use super::{ApplySchema, AtVersion, Member, OneShape, Scalar, Shape, Versions};
-use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::patch::go_print;
+use crate::apimachinery::patch::{go_print, json_type};
 use crate::apimachinery::status::{Cause, Status};
 use crate::apimachinery::validation::meta::ANNOTATIONS_MAX;
 use crate::apimachinery::value::{Map, Str, Value};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How to apply.
 #[derive(Clone, Copy, Debug)]
@@ -265,29 +266,36 @@ fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S
 /// Weaves two lists: items of the configuration keep their order; items only the live list has stay before the shared item
 /// they stood before.
 fn merge_lists<S: ApplySchema>(live: &[Value], config: &[Value], (list, shape, of): (S, Shape<S>, S)) -> Value {
-    let element = |v: &Value| item_element(list, shape, v).ok();
-    let old: Vec<Option<PathElement>> = live.iter().map(element).collect();
-    let new: Vec<Option<PathElement>> = config.iter().map(element).collect();
-    let shared = |e: &Option<PathElement>| e.is_some() && new.contains(e);
+    let elements = |items: &[Value]| -> Vec<Option<PathElement>> {
+        items.iter().map(|v| item_element(list, shape, v).ok()).collect()
+    };
+    let (old, new) = (elements(live), elements(config));
+    // Where each item stands in the live list; one that stands there twice belongs to no item of the configuration.
+    let mut places: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
+    for (i, e) in old.iter().enumerate() {
+        if let Some(e) = e {
+            places.entry(e).and_modify(|p| *p = None).or_insert(Some(i));
+        }
+    }
+    let wanted: BTreeSet<&PathElement> = new.iter().flatten().collect();
+    let shared = |e: &Option<PathElement>| e.as_ref().is_some_and(|e| wanted.contains(e));
+    let mut upcoming = new.iter().flatten().filter(|e| places.contains_key(e)).peekable();
     let mut out = Vec::with_capacity(live.len().max(config.len()));
     let mut at = 0;
     for (i, e) in new.iter().enumerate() {
-        let next = new[i..].iter().find(|e| e.is_some() && old.contains(e));
-        while at < old.len() && Some(&old[at]) != next {
+        let next = upcoming.peek().copied();
+        while at < old.len() && (next.is_none() || old[at].as_ref() != next) {
             if !shared(&old[at]) {
                 out.push(live[at].clone());
             }
             at += 1;
         }
-        // A live item that stands there twice belongs to no item of the configuration.
-        let mut same = old.iter().enumerate().filter(|(_, o)| *o == e);
-        let under = match (same.next(), same.next()) {
-            (Some((j, _)), None) => Some(&live[j]),
-            _ => None,
-        };
+        let place = e.as_ref().and_then(|e| places.get(e));
+        let under = place.copied().flatten().map(|j| &live[j]);
         out.extend(merge(under, Some(&config[i]), of));
-        if at < old.len() && old[at] == *e {
-            at += 1;
+        if place.is_some() {
+            upcoming.next();
+            at += usize::from(at < old.len() && old[at] == *e);
         }
     }
     out.extend((at..old.len()).filter(|&j| !shared(&old[j])).map(|j| live[j].clone()));
@@ -462,7 +470,7 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
         }
         (Shape::Object | Shape::AtomicObject, v) => errors.push(wrong("map", format!("&{{{}}}", go_print(v)))),
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
-            let mut seen: Vec<PathElement> = Vec::with_capacity(a.len());
+            let mut seen: BTreeSet<PathElement> = BTreeSet::new();
             for (i, item) in a.iter().enumerate() {
                 match item_element(schema, shape, item) {
                     Err(e) => errors.push(format!("{path}: element {i}: {e}")),
@@ -474,7 +482,7 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
                         path.push_str(&e.to_string());
                         check_below(item, of, path, errors);
                         path.truncate(len);
-                        seen.push(e);
+                        seen.insert(e);
                     }
                 }
             }
@@ -507,6 +515,35 @@ fn go_literal(v: &Value) -> String {
         }
         other => go_print(other),
     }
+}
+
+/// Reads the body of an apply: YAML, of exactly the kind of the endpoint, without managed fields. Keys that occur twice
+/// are reported for strict validation.
+///
+/// # Errors
+/// 400 in upstream's words.
+pub fn decode_config(body: &[u8], api_version: &str, kind: &str) -> Result<(Value, Vec<String>), Status> {
+    let failed = |e: String| Status::bad_request(format!("error decoding YAML: {e}"));
+    let (v, duplicates) =
+        yaml::decode_noting(body).map_err(|e| failed(format!("error converting YAML to JSON: {e}")))?;
+    let v = match v {
+        Value::Null => Value::object(),
+        Value::Object(_) => v,
+        other => {
+            let t = json_type(&other);
+            let e = format!("json: cannot unmarshal {t} into Go value of type map[string]interface {{}}");
+            return Err(failed(format!("error unmarshaling JSON: while decoding JSON: {e}")));
+        }
+    };
+    if v.api_version() != api_version || ObjectView::kind(&v) != kind {
+        let gvk = v.gvk();
+        let shown = format!("{}/{}, Kind={}", gvk.group, gvk.version, gvk.kind);
+        return Err(Status::bad_request(format!("invalid object type: {shown}")));
+    }
+    if !v.at(&["metadata", "managedFields"]).is_null() {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    Ok((v, duplicates))
 }
 
 #[cfg(test)]

@@ -239,42 +239,43 @@ fn compare_lists<S: ApplySchema>(
     (list, shape, of): (S, Shape<S>, S),
     out: &mut Comparison,
 ) {
-    let (old, mut new) = (grouped(old, list, shape), grouped(new, list, shape));
-    for (element, before) in old {
-        let after = new
-            .iter()
-            .position(|(e, _)| *e == element)
-            .map(|i| new.swap_remove(i).1);
+    let (old, new) = (sorted_items(old, list, shape), sorted_items(new, list, shape));
+    let (mut a, mut b) = (old.as_slice(), new.as_slice());
+    while let Some((element, _)) = [a.first(), b.first()]
+        .into_iter()
+        .flatten()
+        .min_by(|x, y| x.0.cmp(&y.0))
+    {
+        let (before, after) = (run(&mut a, element), run(&mut b, element));
         let mut below = Comparison::default();
-        let own = match (before.as_slice(), after.as_deref()) {
-            ([a], Some([b])) => compare_below(Some(*a), Some(*b), of, &mut below),
-            ([a], None) => compare_below(Some(*a), None, of, &mut below),
-            (_, None) => Own::Removed,
-            (a, Some(b)) if a == b => Own::Same,
+        // Items under one element are duplicates, which count as one value.
+        let own = match (before, after) {
+            ([x], [y]) => compare_below(Some(x.1), Some(y.1), of, &mut below),
+            ([x], []) => compare_below(Some(x.1), None, of, &mut below),
+            ([], [y]) => compare_below(None, Some(y.1), of, &mut below),
+            (_, []) => Own::Removed,
+            ([], _) => Own::Added,
+            (x, y) if x.iter().map(|i| i.1).eq(y.iter().map(|i| i.1)) => Own::Same,
             _ => Own::Modified,
         };
-        out.put(element, own, below);
-    }
-    for (element, after) in new {
-        let mut below = Comparison::default();
-        let own = match after.as_slice() {
-            [b] => compare_below(None, Some(*b), of, &mut below),
-            _ => Own::Added,
-        };
-        out.put(element, own, below);
+        out.put(element.clone(), own, below);
     }
 }
 
-/// Items by path element; more than one under an element are duplicates, which count as one value.
-fn grouped<'v, S: ApplySchema>(items: &'v [Value], list: S, shape: Shape<S>) -> Vec<(PathElement, Vec<&'v Value>)> {
-    let mut all: Vec<(PathElement, Vec<&Value>)> = Vec::with_capacity(items.len());
-    for item in items {
-        if let Ok(e) = item_element(list, shape, item) {
-            match all.iter_mut().find(|(x, _)| *x == e) {
-                Some((_, values)) => values.push(item),
-                None => all.push((e, vec![item])),
-            }
-        }
-    }
+type Item<'v> = (PathElement, &'v Value);
+
+/// Items sorted by their path elements, those of one element in source order.
+fn sorted_items<'v, S: ApplySchema>(items: &'v [Value], list: S, shape: Shape<S>) -> Vec<Item<'v>> {
+    let element = |v: &'v Value| item_element(list, shape, v).ok().map(|e| (e, v));
+    let mut all: Vec<Item<'v>> = items.iter().filter_map(element).collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
     all
+}
+
+/// Splits the items under `element` off the front.
+fn run<'i, 'v>(items: &mut &'i [Item<'v>], element: &PathElement) -> &'i [Item<'v>] {
+    let n = items.iter().take_while(|i| i.0 == *element).count();
+    let (front, rest) = items.split_at(n);
+    *items = rest;
+    front
 }

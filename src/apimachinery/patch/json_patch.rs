@@ -9,6 +9,19 @@ use crate::apimachinery::value::{Map, Value};
 /// Most operations of one patch.
 pub const MAX_OPERATIONS: usize = 10_000;
 
+/// Most bytes, roughly, all copies of one patch may make. Upstream has no limit; a few copies of copies fill any memory.
+const MAX_COPIED: usize = 128 << 20;
+
+fn weight(v: &Value) -> usize {
+    const NODE: usize = size_of::<Value>();
+    match v {
+        Value::String(s) => NODE + s.len(),
+        Value::Array(a) => NODE + a.iter().map(weight).sum::<usize>(),
+        Value::Object(m) => NODE + m.iter().map(|(k, v)| NODE + k.len() + weight(v)).sum::<usize>(),
+        _ => NODE,
+    }
+}
+
 /// A decoded patch.
 #[derive(Debug, Default)]
 pub struct JsonPatch {
@@ -92,15 +105,16 @@ impl JsonPatch {
     /// # Errors
     /// 422 with one fixed text, whatever is wrong.
     pub fn apply(self, mut doc: Value) -> Result<Value, Status> {
+        let mut copied = 0;
         for op in self.operations {
-            one(&mut doc, op).ok_or_else(rejected)?;
+            one(&mut doc, op, &mut copied).ok_or_else(rejected)?;
         }
         Ok(doc)
     }
 }
 
 /// `None`: the operation does not apply.
-fn one(doc: &mut Value, mut op: Map) -> Option<()> {
+fn one(doc: &mut Value, mut op: Map, copied: &mut usize) -> Option<()> {
     let value = op.remove("value").unwrap_or_default();
     let path = op.get("path")?.as_str()?;
     match op.str("op") {
@@ -120,7 +134,12 @@ fn one(doc: &mut Value, mut op: Map) -> Option<()> {
         }
         "copy" => {
             let (from, key) = parent(doc, op.get("from")?.as_str()?)?;
-            let v = member(from, &key)?.clone();
+            let v = member(from, &key)?;
+            *copied += weight(v);
+            if *copied > MAX_COPIED {
+                return None;
+            }
+            let v = v.clone();
             add(doc, path, v)
         }
         "test" => {
@@ -300,6 +319,18 @@ mod tests {
             JsonPatch::decode(br#"[{"op":"test","x":1}]"#, true).unwrap().findings,
             [r#"json patch unknown field "[0].x""#]
         );
+    }
+
+    #[test]
+    fn copies_of_copies_end_before_memory_does() {
+        let ops: Vec<Value> = (0..64)
+            .map(|i| json!({"op": "copy", "from": "", "path": format!("/{i}")}))
+            .collect();
+        assert_eq!(patch(json!({"a": "x"}), Value::from(ops)), None);
+        let ops: Vec<Value> = (0..64)
+            .map(|i| json!({"op": "copy", "from": "/a", "path": format!("/a/{i}")}))
+            .collect();
+        assert_eq!(patch(json!({"a": {"x": 1}}), Value::from(ops)), None);
     }
 
     proptest! {

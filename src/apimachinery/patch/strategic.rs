@@ -240,7 +240,7 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
             },
             (b, None) => b.unwrap_or_default(),
         };
-        live.insert(name, list::arrange(merged, &order, &server, field.merge_key)?);
+        live.insert(name, list::arrange_by(merged, &order, &server, field.merge_key)?);
     }
     Ok(())
 }

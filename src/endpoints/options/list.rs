@@ -132,11 +132,7 @@ pub fn min_revision(version: &str) -> std::result::Result<MinRevision, String> {
         v => match crate::registry::parse_version(v) {
             Ok(0) => Ok(MinRevision::Any),
             Ok(n) => Ok(MinRevision::AtLeast(Revision(n))),
-            Err(s) => Err(format!(
-                "resourceVersion: Invalid value: {}: {}",
-                quote(v),
-                s.message
-            )),
+            Err(s) => Err(format!("resourceVersion: Invalid value: {}: {}", quote(v), s.message)),
         },
     }
 }

@@ -130,7 +130,13 @@ impl WriteQuery {
 
 fn manager_of_agent(agent: &str) -> String {
     let printable = |c: &char| !c.is_control();
-    let mut name: String = agent.split('/').next().unwrap_or("").chars().filter(printable).collect();
+    let mut name: String = agent
+        .split('/')
+        .next()
+        .unwrap_or("")
+        .chars()
+        .filter(printable)
+        .collect();
     if name.is_empty() {
         return "unknown".to_owned();
     }

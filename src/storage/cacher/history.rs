@@ -2,7 +2,7 @@
 //! which the state at any revision of the ring is made again by taking events back.
 //!
 //! Upstream keeps a copy of the tree per event. Its nodes would cost us some kilobytes for every event kept, so we keep
-//! one per [`CHECKPOINT_EVERY`] events and undo at most that many to answer an exact read.
+//! one per `CHECKPOINT_EVERY` events and undo at most that many to answer an exact read.
 
 use super::snapshot::Snapshot;
 use crate::storage::{Error, Event, Revision};

@@ -149,6 +149,7 @@ pub(super) struct Hub {
     /// Prefixes of any other form.
     odd: Group,
     pub terminated: u64,
+    closed: bool,
 }
 
 impl Hub {
@@ -163,11 +164,15 @@ impl Hub {
         }
     }
 
-    pub fn add(&mut self, s: Arc<Subscriber>) -> u64 {
+    /// `None`: closed.
+    pub fn add(&mut self, s: Arc<Subscriber>) -> Option<u64> {
+        if self.closed {
+            return None;
+        }
         self.next += 1;
         let id = self.next;
         self.group(&s).insert(id, s.clone());
-        id
+        Some(id)
     }
 
     pub fn remove(&mut self, id: u64, s: &Subscriber) {
@@ -219,7 +224,9 @@ impl Hub {
         wake
     }
 
-    pub fn end_all(&mut self) {
+    /// Ends everybody, and lets nobody in any more.
+    pub fn close(&mut self) {
+        self.closed = true;
         let groups = [&self.everything, &self.odd].into_iter().chain(self.scoped.values());
         for s in groups.flat_map(BTreeMap::values) {
             s.end();

@@ -270,7 +270,7 @@ async fn a_reader_asleep_is_woken_and_one_of_another_namespace_is_not() {
         ..watching()
     });
     let reader = tokio::spawn(async move { w.next().await });
-    let mut other = tokio_test_task(async move { other.next().await });
+    let mut other = by_hand(async move { other.next().await });
     tokio::task::yield_now().await;
     assert!(!other.poll_woken());
     feed.put("a/1");
@@ -298,7 +298,7 @@ impl std::task::Wake for Wakes {
     }
 }
 
-fn tokio_test_task<F: Future>(future: F) -> ByHand<F> {
+fn by_hand<F: Future>(future: F) -> ByHand<F> {
     ByHand {
         future: Box::pin(future),
         wakes: Arc::default(),

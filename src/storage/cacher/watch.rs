@@ -7,11 +7,11 @@
 //! Bookmarks: one closes the initial state; then one about every minute and one shortly before the announced end, if the
 //! revision is past the start (upstream: `cacher/watch_cache_interval.go`, `cache_watcher.go`).
 
+use super::Cacher;
 use super::hub::{Change, Subscriber, Taken};
 use super::snapshot::Snapshot;
-use super::{Cacher, Event};
 use crate::storage::interface::WatchItem;
-use crate::storage::{Revision, Watch};
+use crate::storage::{Event, EventType, Revision, Watch};
 use async_trait::async_trait;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -45,6 +45,8 @@ pub(super) struct CacheWatch {
     /// The revision closing the initial state, where that is to be told.
     initial_end: Option<Revision>,
     start: Revision,
+    /// The last change that was handed out.
+    handed_out: Revision,
     bookmarks: Option<Bookmarks>,
 }
 
@@ -97,6 +99,7 @@ impl CacheWatch {
             initial: VecDeque::new(),
             initial_end,
             start,
+            handed_out: start,
             bookmarks: if bookmarks {
                 Bookmarks::new(until.map(Instant::from_std))
             } else {
@@ -153,16 +156,16 @@ impl CacheWatch {
                         if !s.covers(&e.entry.key) {
                             return None;
                         }
-                        e.seen_by(&s.predicate).map(|kind| WatchItem::Change(kind, e))
+                        e.seen_by(&s.predicate).map(|kind| (kind, e))
                     });
                     match seen {
-                        Some(item) => return Ok(Some(item)),
+                        Some((kind, event)) => return Ok(Some(self.hand_out(kind, event))),
                         None => self.stage = Stage::Live,
                     }
                 }
                 Stage::Live => {
                     if let Some((kind, event)) = self.changes.pop_front() {
-                        return Ok(Some(WatchItem::Change(kind, event)));
+                        return Ok(Some(self.hand_out(kind, event)));
                     }
                     // The revision is read before the queue: what it covers is then in the queue, or was taken from it.
                     let reached = self.cacher.progress.dispatched();
@@ -176,6 +179,11 @@ impl CacheWatch {
         }
     }
 
+    fn hand_out(&mut self, kind: EventType, event: Arc<Event>) -> WatchItem {
+        self.handed_out = event.entry.revision;
+        WatchItem::Change(kind, event)
+    }
+
     fn bookmark(&mut self, reached: Revision) -> Option<WatchItem> {
         let b = self.bookmarks.as_mut()?;
         if !std::mem::take(&mut b.due) {
@@ -185,8 +193,10 @@ impl CacheWatch {
             Some(at) => b.timer.as_mut().reset(at),
             None => self.bookmarks = None,
         }
-        (reached > self.start).then_some(WatchItem::Bookmark {
-            revision: reached,
+        // A batch's first changes may be here before all of it is dispatched: a bookmark doesn't go back behind them.
+        let revision = reached.max(self.handed_out);
+        (revision > self.start).then_some(WatchItem::Bookmark {
+            revision,
             initial_end: false,
         })
     }

@@ -2,7 +2,7 @@
 //! when that is durable: snapshots → revision → answers → watchers. A failed transaction is the last one.
 
 use super::disk::{Disk, Row};
-use super::{Options, ResourceStore, Shared};
+use super::{Options, ResourceStore, Shared, lock};
 use crate::storage::{Draft, Entry, Error, Event, Precondition, Revision};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -66,15 +66,27 @@ struct Batch {
     objects: i64,
 }
 
-pub(super) struct Committer {
-    pub shared: Arc<Shared>,
-    pub queue: Receiver<Command>,
-    pub disk: Disk,
-    pub options: Options,
+/// What goes by itself unless it was written again.
+type Expiring = (Arc<ResourceStore>, Box<str>, Revision);
+
+/// Where the store stood when it was opened.
+pub(super) struct Found {
     pub revision: u64,
     pub objects: u64,
     pub marks: VecDeque<(u64, i64)>,
-    expiring: BTreeMap<(i64, u64), (Arc<ResourceStore>, Box<str>, Revision)>,
+}
+
+pub(super) struct Committer {
+    shared: Arc<Shared>,
+    queue: Receiver<Command>,
+    disk: Disk,
+    options: Options,
+    revision: u64,
+    objects: u64,
+    /// When revisions were current, in seconds since 1970, oldest first.
+    marks: VecDeque<(u64, i64)>,
+    /// By time, then by order of arrival.
+    expiring: BTreeMap<(i64, u64), Expiring>,
     expiring_next: u64,
     compact_to: u64,
     written: usize,
@@ -164,15 +176,15 @@ impl Batch {
 }
 
 impl Committer {
-    pub fn new(shared: Arc<Shared>, queue: Receiver<Command>, disk: Disk, options: Options) -> Self {
+    pub fn new(shared: Arc<Shared>, queue: Receiver<Command>, disk: Disk, options: Options, found: Found) -> Self {
         Self {
             shared,
             queue,
             disk,
             options,
-            revision: 0,
-            objects: 0,
-            marks: VecDeque::new(),
+            revision: found.revision,
+            objects: found.objects,
+            marks: found.marks,
             expiring: BTreeMap::new(),
             expiring_next: 0,
             compact_to: 0,
@@ -253,7 +265,7 @@ impl Committer {
             .map(|((at, _), (_, key, _))| (key.clone(), *at))
             .collect();
         self.expiring.retain(|_, (r, ..)| !Arc::ptr_eq(r, resource));
-        self.shared.give_back(resource, &expires);
+        lock(&self.shared.catalog).give_back(Revision(self.revision), resource, &expires);
     }
 
     fn expire_at(&mut self, at: i64, resource: Arc<ResourceStore>, key: Box<str>, revision: Revision) {
@@ -386,6 +398,7 @@ impl Committer {
             self.disk.compact(self.compact_to, COMPACTION_STEP)?;
         } else if idle && due {
             self.disk.reclaim()?;
+            self.disk.checkpoint()?;
         }
         Ok(())
     }

@@ -21,8 +21,8 @@ const FORMAT: i64 = 1;
 /// "Tora", so that `file` and SQLite's tools can tell whose database it is.
 const APPLICATION: i64 = 0x546f_7261;
 const PAGE: u64 = 4096;
-/// Pages in the write-ahead log before they are moved into the database: 16 MiB.
-const CHECKPOINT_PAGES: i64 = 4096;
+/// Pages in the write-ahead log before they are moved into the database by a busy store: 8 MiB.
+const CHECKPOINT_PAGES: i64 = 2048;
 
 const SCHEMA: &str = "
 CREATE TABLE log(revision INTEGER PRIMARY KEY, key TEXT NOT NULL, prev INTEGER NOT NULL, value BLOB, sum INTEGER NOT NULL);
@@ -76,6 +76,8 @@ pub(super) struct Disk {
     db: Connection,
     path: PathBuf,
     compacted: u64,
+    /// Something was written since the last checkpoint of a quiet time.
+    dirty: bool,
 }
 
 /// A checksum of a write: changed bytes on the disk are found when they are read, before anybody is told them.
@@ -113,7 +115,12 @@ impl Disk {
             })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(&path, flags).map_err(|e| OpenError::sqlite(&path, e))?;
-        let mut disk = Self { db, path, compacted: 0 };
+        let mut disk = Self {
+            db,
+            path,
+            compacted: 0,
+            dirty: false,
+        };
         disk.prepare(max_bytes)?;
         Ok(disk)
     }
@@ -315,6 +322,7 @@ impl Disk {
         let Some(last) = rows.last() else {
             return Ok(());
         };
+        self.dirty = true;
         let tx = self.db.transaction()?;
         {
             let mut log = tx.prepare_cached("INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5)")?;
@@ -346,6 +354,7 @@ impl Disk {
     /// # Errors
     /// As [`commit`](Self::commit).
     pub fn compact(&mut self, target: u64, step: usize) -> rusqlite::Result<()> {
+        self.dirty = true;
         let tx = self.db.transaction()?;
         let done = {
             let mut past = tx.prepare_cached(
@@ -409,6 +418,17 @@ impl Disk {
         let mut rows = step.query([])?;
         while rows.next()?.is_some() {}
         Ok(true)
+    }
+
+    /// Moves what was written into the database file, so that a busy time begins with an empty write-ahead log.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn checkpoint(&mut self) -> rusqlite::Result<()> {
+        if std::mem::take(&mut self.dirty) {
+            self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        }
+        Ok(())
     }
 
     /// Moves everything into the database file and notes that it was closed in order.

@@ -1,7 +1,9 @@
 //! What only the engine promises: restarts, history, space, release.
 
 use super::*;
-use crate::storage::{EventType, Predicate, VersionMatch, WatchItem};
+use crate::storage::{
+    Draft, EventType, ListOptions, MinRevision, Precondition, Predicate, VersionMatch, WatchItem, WatchOptions,
+};
 
 fn config(name: &str) -> ResourceConfig {
     ResourceConfig {
@@ -204,6 +206,7 @@ async fn a_closed_store_refuses_writes_and_ends_watches() {
     engine.shutdown();
     engine.shutdown();
     assert!(w.next().await.is_none());
+    assert!(matches!(s.watch(since(2)).await.err(), Some(Error::NotReady(_))));
     assert!(engine.health().is_err());
     let refused = s.put("ns/b", Precondition::Absent, draft("1"), None).await;
     assert!(matches!(refused, Err(Error::NotReady(_))));

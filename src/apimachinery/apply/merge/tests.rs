@@ -173,3 +173,32 @@ fn kubectl_takes_over_what_its_annotation_says_it_applied() {
     assert_eq!(got.annotation(note), Some("{\"data\":{\"k\":\"2\"}}\n"));
     assert!(applied(Some(&first), json!({"data": {"k": "2"}}), "kubectl-x", false).is_err());
 }
+
+#[test]
+fn a_body_must_be_of_the_endpoints_kind() {
+    let read = |b: &str| decode_config(b.as_bytes(), "v1", "T").map_err(|e| e.message);
+    assert_eq!(
+        read("{kind: T, apiVersion: v1, a: yes}").unwrap().0,
+        json!({"kind": "T", "apiVersion": "v1", "a": true})
+    );
+    for (body, want) in [
+        ("", "invalid object type: /, Kind="),
+        ("{kind: T}", "invalid object type: /, Kind=T"),
+        ("{kind: T, apiVersion: apps/v1}", "invalid object type: apps/v1, Kind=T"),
+        (
+            "[1]",
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}",
+        ),
+        (
+            "{kind: T, apiVersion: v1, metadata: {managedFields: []}}",
+            "metadata.managedFields must be nil",
+        ),
+    ] {
+        assert_eq!(read(body).unwrap_err(), want, "{body}");
+    }
+    assert!(
+        read("{{{")
+            .unwrap_err()
+            .starts_with("error decoding YAML: error converting YAML to JSON: yaml: line 1: ")
+    );
+}

@@ -3,8 +3,45 @@
 use super::{
     DIRECTIVE, ELEMENT_ORDER, FieldPatch, PatchSchema, go_print, merge_map, no_merge_key, rejected, unknown_patch_type,
 };
+use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
+use std::collections::HashMap;
+
+/// Items by what tells them apart, which keeps merging linear. The first of several equal items is the one found.
+#[derive(Default)]
+struct Index(HashMap<Vec<u8>, usize>);
+
+impl Index {
+    fn of(items: &[Value], key: Option<&str>) -> Self {
+        let mut index = Self::default();
+        for (i, item) in items.iter().enumerate() {
+            index.add(item, key, i);
+        }
+        index
+    }
+
+    /// `None` for an object without the key. `80` and `80.0`, equal as text, are two keys.
+    fn token(item: &Value, key: Option<&str>) -> Option<Vec<u8>> {
+        let v = match key {
+            None => item,
+            Some(k) => item.as_object()?.get(k)?,
+        };
+        let mut out = vec![u8::from(matches!(v, Value::Float(_)))];
+        json::encode(v, &mut out);
+        Some(out)
+    }
+
+    fn add(&mut self, item: &Value, key: Option<&str>, at: usize) {
+        if let Some(t) = Self::token(item, key) {
+            self.0.entry(t).or_insert(at);
+        }
+    }
+
+    fn find(&self, item: &Value, key: Option<&str>) -> Option<usize> {
+        self.0.get(&Self::token(item, key)?).copied()
+    }
+}
 
 /// Merges `patch` into `live`; with `deletes`, the scalars of `patch` are removed instead.
 pub(super) fn merge<S: PatchSchema>(
@@ -18,17 +55,21 @@ pub(super) fn merge<S: PatchSchema>(
     }
     if !of_maps(live, &patch)? {
         if deletes {
-            live.retain(|v| !patch.contains(v));
+            let gone = Index::of(&patch, None);
+            live.retain(|v| gone.find(v, None).is_none());
             return Ok(());
         }
-        let server = live.clone();
-        let mut merged: Vec<Value> = Vec::with_capacity(live.len() + patch.len());
-        for v in std::mem::take(live).into_iter().chain(patch.iter().cloned()) {
-            if !merged.contains(&v) {
-                merged.push(v);
-            }
-        }
-        *live = arrange(merged, &patch, &server, None)?;
+        let server = Index::of(live, None);
+        let order = Index::of(&patch, None);
+        let mut both = std::mem::take(live);
+        both.extend(patch);
+        let first = Index::of(&both, None);
+        let mut i = 0;
+        both.retain(|v| {
+            i += 1;
+            first.find(v, None) == Some(i - 1)
+        });
+        *live = arrange(both, &order, &server, None)?;
         return Ok(());
     }
     let Some(key) = field.merge_key else {
@@ -37,27 +78,24 @@ pub(super) fn merge<S: PatchSchema>(
             "cannot merge lists without merge key for {t}"
         )));
     };
-    let mut patch = special_items(live, patch, key)?;
-    let order: Vec<Value> = patch.iter().map(|v| identity(v, key)).collect();
-    let server: Vec<Value> = live.iter().map(|v| identity(v, key)).collect();
-    for item in patch.drain(..) {
-        let value = item
-            .as_object()
-            .and_then(|m| m.get(key))
-            .ok_or_else(|| no_merge_key(&item, key))?;
-        match live
-            .iter()
-            .position(|l| l.as_object().and_then(|m| m.get(key)) == Some(value))
-        {
+    let patch = special_items(live, patch, key)?;
+    let key = Some(key);
+    let (order, server) = (Index::of(&patch, key), Index::of(live, key));
+    let mut places = Index::of(live, key);
+    for item in patch {
+        match places.find(&item, key) {
             Some(i) => {
                 if let (Value::Object(l), Value::Object(p)) = (&mut live[i], item) {
                     merge_map(l, p, field.schema)?;
                 }
             }
-            None => live.push(item),
+            None => {
+                places.add(&item, key, live.len());
+                live.push(item);
+            }
         }
     }
-    *live = arrange(std::mem::take(live), &order, &server, Some(key))?;
+    *live = arrange(std::mem::take(live), &order, &server, key)?;
     Ok(())
 }
 
@@ -86,6 +124,7 @@ fn of_maps(live: &[Value], patch: &[Value]) -> Result<bool, Status> {
 /// Acts on the items with a `$patch` and returns the others.
 fn special_items(live: &mut Vec<Value>, patch: Vec<Value>, key: &str) -> Result<Vec<Value>, Status> {
     let mut plain = Vec::with_capacity(patch.len());
+    let mut gone = Vec::new();
     let mut replace = false;
     for item in patch {
         let Some(m) = item.as_object() else { continue };
@@ -96,12 +135,16 @@ fn special_items(live: &mut Vec<Value>, patch: Vec<Value>, key: &str) -> Result<
         match directive.as_str() {
             Some("delete") => {
                 let value = m.get(key).ok_or_else(|| no_merge_key(&item, key))?;
-                live.retain(|l| l.as_object().and_then(|l| l.get(key)) != Some(value));
+                gone.push(Value::Object([(key, value.clone())].into_iter().collect()));
             }
             Some("replace") => replace = true,
             Some("merge") => return Err(Status::raw_error("merging lists cannot yet be specified in the patch")),
             _ => return Err(unknown_patch_type(directive, m)),
         }
+    }
+    if !gone.is_empty() {
+        let gone = Index::of(&gone, Some(key));
+        live.retain(|l| gone.find(l, Some(key)).is_none());
     }
     if replace {
         *live = std::mem::take(&mut plain);
@@ -109,39 +152,9 @@ fn special_items(live: &mut Vec<Value>, patch: Vec<Value>, key: &str) -> Result<
     Ok(plain)
 }
 
-/// An item reduced to what tells it apart.
-fn identity(item: &Value, key: &str) -> Value {
-    match item.as_object().and_then(|m| m.get(key)) {
-        Some(v) => Value::Object([(key, v.clone())].into_iter().collect()),
-        None => item.clone(),
-    }
-}
-
-fn same(a: &Value, b: &Value, key: Option<&str>) -> bool {
-    match key {
-        None => a == b,
-        Some(k) => match (
-            a.as_object().and_then(|m| m.get(k)),
-            b.as_object().and_then(|m| m.get(k)),
-        ) {
-            (Some(a), Some(b)) => a == b,
-            _ => false,
-        },
-    }
-}
-
-fn rank(item: &Value, order: &[Value], key: Option<&str>) -> Option<usize> {
-    order.iter().position(|o| same(item, o, key))
-}
-
 /// Puts the items that `order` names into that order and weaves the others, in the order they have in `server`, between
 /// them: one of these goes first only where both stand in `server`, and it stood earlier.
-pub(super) fn arrange(
-    merged: Vec<Value>,
-    order: &[Value],
-    server: &[Value],
-    key: Option<&str>,
-) -> Result<Vec<Value>, Status> {
+fn arrange(merged: Vec<Value>, order: &Index, server: &Index, key: Option<&str>) -> Result<Vec<Value>, Status> {
     let mut named = Vec::new();
     let mut others = Vec::new();
     for item in merged {
@@ -150,8 +163,8 @@ pub(super) fn arrange(
         {
             return Err(no_merge_key(&item, k));
         }
-        let at = rank(&item, server, key);
-        match rank(&item, order, key) {
+        let at = server.find(&item, key);
+        match order.find(&item, key) {
             Some(r) => named.push((r, at, item)),
             None => others.push((at, item)),
         }
@@ -170,6 +183,16 @@ pub(super) fn arrange(
     Ok(out)
 }
 
+/// [`arrange`] for an order and a live list given as lists.
+pub(super) fn arrange_by(
+    merged: Vec<Value>,
+    order: &[Value],
+    server: &[Value],
+    key: Option<&str>,
+) -> Result<Vec<Value>, Status> {
+    arrange(merged, &Index::of(order, key), &Index::of(server, key), key)
+}
+
 /// The items of a patch, deletions aside, must stand in the order given for the whole list.
 pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Status> {
     if patch.is_empty() || order.is_empty() {
@@ -177,7 +200,8 @@ pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -
     }
     let mut rest = order.iter();
     for item in patch.iter().filter(|v| v.get(DIRECTIVE).as_str() != Some("delete")) {
-        if !rest.by_ref().any(|o| same(item, o, key)) {
+        let token = Index::token(item, key);
+        if token.is_none() || !rest.by_ref().any(|o| Index::token(o, key) == token) {
             let (patch, order) = (
                 go_print(&Value::from(patch.to_vec())),
                 go_print(&Value::from(order.to_vec())),

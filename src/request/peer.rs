@@ -1,7 +1,7 @@
 //! What is known about the other end, stamped into each request's extensions.
 
 use arc_swap::ArcSwapOption;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, TrustAnchor};
 use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,6 +18,18 @@ pub struct LocalAddr(pub SocketAddr);
 /// verified the chain. Absent where the client presented none.
 #[derive(Clone, Debug)]
 pub struct PeerCertificates(pub Arc<Vec<CertificateDer<'static>>>);
+
+/// Issuers that clients' certificates are verified against.
+pub trait TrustAnchors: Send + Sync + 'static {
+    /// The issuers.
+    fn roots(&self) -> &[TrustAnchor<'static>];
+}
+
+/// Issuers that may be replaced while the server runs. A replacement is another `Arc`.
+pub trait ClientCaSource: Send + Sync + 'static {
+    /// Those of this moment.
+    fn current(&self) -> Arc<dyn TrustAnchors>;
+}
 
 type Slot = Arc<dyn Any + Send + Sync>;
 

@@ -1,0 +1,170 @@
+//! Identity stated in headers by a front proxy, which is trusted only behind a client certificate of its own CA
+//! (upstream's `request/headerrequest`).
+
+use super::x509::{common_name, verify_chain};
+use super::{Authenticator, Credentials, Identified, Refused, add_authenticated};
+use crate::request::{ClientCaSource, UserInfo};
+use async_trait::async_trait;
+use http::header::{HeaderMap, HeaderName};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Which headers say what, in order of preference.
+#[derive(Clone, Debug, Default)]
+pub struct RequestHeaderNames {
+    /// `--requestheader-username-headers`.
+    pub username: Vec<HeaderName>,
+    /// `--requestheader-uid-headers`.
+    pub uid: Vec<HeaderName>,
+    /// `--requestheader-group-headers`.
+    pub group: Vec<HeaderName>,
+    /// `--requestheader-extra-headers-prefix`, lower-case.
+    pub extra_prefix: Vec<String>,
+}
+
+impl RequestHeaderNames {
+    /// The standard `X-Remote-*`.
+    pub fn standard() -> Self {
+        Self {
+            username: vec![HeaderName::from_static("x-remote-user")],
+            uid: vec![HeaderName::from_static("x-remote-uid")],
+            group: vec![HeaderName::from_static("x-remote-group")],
+            extra_prefix: vec!["x-remote-extra-".to_owned()],
+        }
+    }
+}
+
+/// Recognises whom a trusted front proxy names.
+pub struct RequestHeader {
+    ca: Arc<dyn ClientCaSource>,
+    allowed_names: Vec<String>,
+    names: RequestHeaderNames,
+    trusted: super::x509::ProxyMemo,
+}
+
+impl RequestHeader {
+    /// Trusts proxies whose certificate `ca` issued (`--requestheader-client-ca-file`) and whose common name is among
+    /// `allowed_names`; an empty list allows any.
+    pub fn new(ca: Arc<dyn ClientCaSource>, allowed_names: Vec<String>, names: RequestHeaderNames) -> Self {
+        Self {
+            ca,
+            allowed_names,
+            names,
+            trusted: super::x509::ProxyMemo::new(),
+        }
+    }
+}
+
+#[async_trait]
+impl Authenticator for RequestHeader {
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+        let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
+            return Ok(None);
+        };
+        let ca = self.ca.current();
+        self.trusted.get_or_compute(chain, &ca, |now: SystemTime| {
+            verify_chain(chain, ca.roots(), now)
+                .map_err(|e| Refused(format!("front-proxy certificate is not trusted: {}", e.0)))?;
+            let cn = common_name(&chain[0]);
+            if self.allowed_names.is_empty() || self.allowed_names.contains(&cn) {
+                Ok(())
+            } else {
+                Err(Refused(format!(
+                    "x509: subject with cn={cn} is not in the allowed list"
+                )))
+            }
+        })?;
+        let Some(name) = first_value(from.headers, &self.names.username) else {
+            return Ok(None);
+        };
+        Ok(Some(Identified::new(Arc::new(self.user(name, from.headers)))))
+    }
+}
+
+impl RequestHeader {
+    fn user(&self, name: &str, headers: &HeaderMap) -> UserInfo {
+        let mut user = UserInfo {
+            name: name.to_owned(),
+            uid: first_value(headers, &self.names.uid).unwrap_or("").to_owned(),
+            ..Default::default()
+        };
+        for header in &self.names.group {
+            let values = headers.get_all(header).iter().filter_map(|v| v.to_str().ok());
+            user.groups.extend(values.filter(|v| !v.is_empty()).map(str::to_owned));
+        }
+        for (header, value) in headers {
+            let prefixes = &self.names.extra_prefix;
+            let Some(key) = prefixes.iter().find_map(|p| header.as_str().strip_prefix(p.as_str())) else {
+                continue;
+            };
+            if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
+                let values = user.extra.entry(unescape_key(key).into_owned()).or_default();
+                values.push(value.to_owned());
+            }
+        }
+        add_authenticated(&mut user);
+        user
+    }
+}
+
+fn first_value<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Option<&'a str> {
+    let values = names.iter().filter_map(|n| headers.get(n));
+    values.filter_map(|v| v.to_str().ok()).find(|v| !v.is_empty())
+}
+
+/// Undoes the escaping of an extra key; what cannot be undone is kept as it is.
+pub fn unescape_key(key: &str) -> Cow<'_, str> {
+    crate::request::info::decode_path(key).unwrap_or(Cow::Borrowed(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::x509::X509;
+    use super::super::x509::tests::{ask, ca};
+    use super::*;
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let mut h = HeaderMap::new();
+        for (k, v) in pairs {
+            h.append(HeaderName::from_bytes(k.as_bytes()).unwrap(), v.parse().unwrap());
+        }
+        h
+    }
+
+    #[tokio::test]
+    async fn a_trusted_proxy_names_the_user() {
+        let ca = ca("front-proxy");
+        let source = ca.pool();
+        let a = RequestHeader::new(source, vec!["aggregator".into()], RequestHeaderNames::standard());
+        let h = headers(&[
+            ("X-Remote-User", "jane"),
+            ("X-Remote-Uid", "7"),
+            ("X-Remote-Group", "a"),
+            ("X-Remote-Group", "b"),
+            ("X-Remote-Extra-Scopes.example.com%2ffoo", "x"),
+            ("X-Remote-Extra-Bad%zz", "y"),
+        ]);
+        let proxy = ca.client("aggregator", &[]);
+        let user = ask(&a, &proxy, &h).await.unwrap().unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
+        assert_eq!(user.groups, ["a", "b", "system:authenticated"]);
+        let extra: Vec<_> = user.extra.keys().map(String::as_str).collect();
+        assert_eq!(extra, ["bad%zz", "scopes.example.com/foo"]);
+        assert!(ask(&a, &proxy, &HeaderMap::new()).await.unwrap().is_none());
+        let e = ask(&a, &ca.client("someone", &[]), &h).await.unwrap_err();
+        assert_eq!(e.0, "x509: subject with cn=someone is not in the allowed list");
+    }
+
+    #[tokio::test]
+    async fn headers_from_elsewhere_are_not_believed() {
+        let (front, users) = (ca("front-proxy"), ca("users"));
+        let a = super::super::Union::new(vec![
+            Arc::new(RequestHeader::new(front.pool(), vec![], RequestHeaderNames::standard())),
+            Arc::new(X509::new(users.pool())),
+        ]);
+        let h = headers(&[("X-Remote-User", "root"), ("X-Remote-Group", "system:masters")]);
+        let user = ask(&a, &users.client("jane", &[]), &h).await.unwrap().unwrap();
+        assert_eq!(user.name, "jane");
+    }
+}

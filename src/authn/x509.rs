@@ -1,0 +1,170 @@
+//! Client certificate → user: verified against the client CA here, not in the handshake, so that a bad certificate is
+//! only an authentication error (upstream's `request/x509`).
+
+mod memo;
+
+use super::{Authenticator, Credentials, Identified, Refused, add_authenticated};
+use crate::request::{ClientCaSource, UserInfo};
+use async_trait::async_trait;
+use memo::Memo;
+use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use std::fmt;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use webpki::{EndEntityCert, KeyUsage};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The extra key under which a certificate's digest is stated.
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+/// The attribute of a subject that holds a user's uid.
+const UID: &str = "1.3.6.1.4.1.57683.2";
+
+/// Why a chain is not trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Untrusted(pub String);
+
+/// Verifies a presented chain for client authentication: now, against `roots`, what came along being intermediates.
+///
+/// # Errors
+/// [`Untrusted`].
+pub fn verify_chain(chain: &[CertificateDer<'_>], roots: &[TrustAnchor<'_>], now: SystemTime) -> Result<(), Untrusted> {
+    let Some((leaf, intermediates)) = chain.split_first() else {
+        return Err(Untrusted("no certificate".into()));
+    };
+    let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let leaf = EndEntityCert::try_from(leaf).map_err(|e| Untrusted(e.to_string()))?;
+    leaf.verify_for_usage(
+        webpki::ALL_VERIFICATION_ALGS,
+        roots,
+        intermediates,
+        UnixTime::since_unix_epoch(since_epoch),
+        KeyUsage::client_auth(),
+        None,
+        None,
+    )
+    .map(|_| ())
+    .map_err(|e| Untrusted(e.to_string()))
+}
+
+/// Which front proxies' certificates were found good.
+pub(super) type ProxyMemo = Memo<Result<(), Refused>>;
+
+/// Recognises holders of client certificates. What a connection's chain came to is remembered for a minute, at most
+/// until the certificate ends or the CA is replaced.
+pub struct X509 {
+    ca: Arc<dyn ClientCaSource>,
+    memo: Memo<Result<Option<Arc<UserInfo>>, Refused>>,
+}
+
+impl X509 {
+    /// Trusts the issuers of `ca` (`--client-ca-file`).
+    pub fn new(ca: Arc<dyn ClientCaSource>) -> Self {
+        Self { ca, memo: Memo::new() }
+    }
+}
+
+#[async_trait]
+impl Authenticator for X509 {
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+        let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
+            return Ok(None);
+        };
+        let ca = self.ca.current();
+        let user = self.memo.get_or_compute(chain, &ca, |now| {
+            verify_chain(chain, ca.roots(), now)
+                .map_err(|e| Refused(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0)))?;
+            user_of(&chain[0])
+        });
+        Ok(user?.map(Identified::new))
+    }
+}
+
+/// The user a certificate names; `None` without a common name.
+fn user_of(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>, Refused> {
+    let (_, parsed) =
+        X509Certificate::from_der(certificate).map_err(|e| Refused(format!("the certificate cannot be read: {e}")))?;
+    let subject = parsed.subject();
+    let last_cn = subject.iter_common_name().last().and_then(|cn| cn.as_str().ok());
+    let Some(name) = last_cn.filter(|n| !n.is_empty()) else {
+        return Ok(None);
+    };
+    let groups = subject
+        .iter_organization()
+        .filter_map(|o| o.as_str().ok())
+        .map(str::to_owned)
+        .collect();
+    let mut uids = Vec::new();
+    for attribute in subject.iter_attributes() {
+        if attribute.attr_type().to_id_string() == UID {
+            let uid = attribute
+                .as_str()
+                .map_err(|_| Refused::new("unable to parse UID into a string"))?;
+            if uid.is_empty() {
+                return Err(Refused::new("UID cannot be an empty string"));
+            }
+            uids.push(uid.to_owned());
+        }
+    }
+    if uids.len() > 1 {
+        return Err(Refused(format!("expected 1 UID, but found multiple: {uids:?}")));
+    }
+    let mut user = UserInfo {
+        name: name.to_owned(),
+        uid: uids.pop().unwrap_or_default(),
+        groups,
+        ..Default::default()
+    };
+    user.extra
+        .insert(CREDENTIAL_ID.to_owned(), vec![credential_id(certificate)]);
+    add_authenticated(&mut user);
+    Ok(Some(Arc::new(user)))
+}
+
+fn credential_id(certificate: &[u8]) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
+    let mut id = String::with_capacity(11 + 64);
+    id.push_str("X509SHA256=");
+    for byte in digest.as_ref() {
+        // Writing to a String cannot fail.
+        let _ = write!(id, "{byte:02x}");
+    }
+    id
+}
+
+/// The common name of a certificate's subject; empty where it has none.
+pub fn common_name(certificate: &CertificateDer<'_>) -> String {
+    X509Certificate::from_der(certificate)
+        .ok()
+        .and_then(|(_, c)| {
+            let cn = c.subject().iter_common_name().last()?;
+            Some(cn.as_str().ok()?.to_owned())
+        })
+        .unwrap_or_default()
+}
+
+/// When a certificate ends.
+fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let (_, c) = X509Certificate::from_der(certificate).ok()?;
+    let seconds = u64::try_from(c.validity().not_after.timestamp()).ok()?;
+    Some(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+fn describe(certificate: &CertificateDer<'_>) -> String {
+    match X509Certificate::from_der(certificate) {
+        Ok((_, c)) => format!("SN={}, subject={:?}", c.raw_serial_as_string(), c.subject().to_string()),
+        Err(_) => "(unreadable)".to_owned(),
+    }
+}
+
+impl fmt::Display for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Untrusted {}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,87 @@
+//! What a connection's certificate chain came to, so that a signature is not checked on every request.
+//!
+//! The key is the chain's allocation, which lives as long as its connection; a weak reference held with the value
+//! keeps the address from being used again. Entries of closed connections are swept when a shard grows.
+
+use super::{CertificateDer, not_after};
+use crate::request::TrustAnchors;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, SystemTime};
+
+type Chain = Vec<CertificateDer<'static>>;
+
+const SHARDS: usize = 16;
+const LIFETIME: Duration = Duration::from_secs(60);
+
+pub struct Memo<T> {
+    shards: [Mutex<Shard<T>>; SHARDS],
+}
+
+struct Shard<T> {
+    known: HashMap<usize, Known<T>>,
+    sweep_at: usize,
+}
+
+struct Known<T> {
+    /// Keeps the address taken; never upgraded.
+    chain: Weak<Chain>,
+    ca: Arc<dyn TrustAnchors>,
+    from: SystemTime,
+    until: SystemTime,
+    value: T,
+}
+
+impl<T: Clone> Memo<T> {
+    pub fn new() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| {
+                Mutex::new(Shard {
+                    known: HashMap::new(),
+                    sweep_at: 64,
+                })
+            }),
+        }
+    }
+
+    pub fn get_or_compute(
+        &self,
+        chain: &Arc<Chain>,
+        ca: &Arc<dyn TrustAnchors>,
+        compute: impl FnOnce(SystemTime) -> T,
+    ) -> T {
+        let now = SystemTime::now();
+        let key = Arc::as_ptr(chain).addr();
+        let shard = &self.shards[(key >> 6) % SHARDS];
+        if let Some(k) = lock(shard).known.get(&key)
+            && Arc::as_ptr(&k.ca).addr() == Arc::as_ptr(ca).addr()
+            && (k.from..k.until).contains(&now)
+        {
+            return k.value.clone();
+        }
+        let value = compute(now);
+        let end = chain.iter().filter_map(not_after).min();
+        // An expired certificate is judged again each time, which costs no signature check.
+        let until = end.map_or(now + LIFETIME, |end| end.min(now + LIFETIME));
+        let mut shard = lock(shard);
+        if shard.known.len() >= shard.sweep_at {
+            shard.known.retain(|_, k| k.chain.strong_count() > 0);
+            shard.sweep_at = 64.max(shard.known.len() * 2);
+        }
+        shard.known.insert(
+            key,
+            Known {
+                chain: Arc::downgrade(chain),
+                ca: ca.clone(),
+                from: now,
+                until,
+                value: value.clone(),
+            },
+        );
+        value
+    }
+}
+
+fn lock<T>(shard: &Mutex<Shard<T>>) -> std::sync::MutexGuard<'_, Shard<T>> {
+    shard.lock().expect("no code panics while holding this lock")
+}

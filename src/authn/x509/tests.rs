@@ -1,0 +1,138 @@
+use super::*;
+use crate::request::TrustAnchors;
+use http::HeaderMap;
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+
+struct Anchors(Vec<TrustAnchor<'static>>);
+
+impl TrustAnchors for Anchors {
+    fn roots(&self) -> &[TrustAnchor<'static>] {
+        &self.0
+    }
+}
+
+struct Source(arc_swap::ArcSwap<Anchors>);
+
+impl ClientCaSource for Source {
+    fn current(&self) -> Arc<dyn TrustAnchors> {
+        self.0.load_full()
+    }
+}
+
+pub struct Ca {
+    issuer: Issuer<'static, KeyPair>,
+    pool: Arc<Anchors>,
+}
+
+pub fn ca(name: &str) -> Ca {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let cert = params.self_signed(&key).unwrap();
+    let root = webpki::anchor_from_trusted_cert(cert.der()).unwrap().to_owned();
+    Ca {
+        issuer: Issuer::new(params, key),
+        pool: Arc::new(Anchors(vec![root])),
+    }
+}
+
+impl Ca {
+    pub fn pool(&self) -> Arc<dyn ClientCaSource> {
+        Arc::new(Source(arc_swap::ArcSwap::new(self.pool.clone())))
+    }
+
+    pub fn sign(&self, change: impl FnOnce(&mut CertificateParams)) -> Arc<Vec<CertificateDer<'static>>> {
+        let mut params = CertificateParams::default();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        Arc::new(vec![params.signed_by(&key, &self.issuer).unwrap().der().clone()])
+    }
+
+    pub fn client(&self, cn: &str, groups: &[&str]) -> Arc<Vec<CertificateDer<'static>>> {
+        self.sign(|p| {
+            p.distinguished_name.push(DnType::CommonName, cn);
+            for g in groups {
+                p.distinguished_name.push(DnType::OrganizationName, *g);
+            }
+        })
+    }
+}
+
+pub async fn ask(
+    a: &dyn Authenticator,
+    chain: &Arc<Vec<CertificateDer<'static>>>,
+    headers: &HeaderMap,
+) -> Result<Option<Arc<UserInfo>>, Refused> {
+    let from = Credentials {
+        headers,
+        peer: Some(chain),
+        warnings: None,
+    };
+    Ok(a.authenticate(from).await?.map(|i| i.user))
+}
+
+#[tokio::test]
+async fn the_subject_names_user_and_groups() {
+    let ca = ca("ca");
+    let a = X509::new(ca.pool());
+    let chain = ca.client("jane", &["dev"]);
+    let user = ask(&a, &chain, &HeaderMap::new()).await.unwrap().unwrap();
+    assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", ""));
+    assert_eq!(user.groups, ["dev", "system:authenticated"]);
+    let id = &user.extra[CREDENTIAL_ID][0];
+    assert!(id.starts_with("X509SHA256=") && id.len() == 75, "{id}");
+    let again = ask(&a, &chain, &HeaderMap::new()).await.unwrap().unwrap();
+    assert!(Arc::ptr_eq(&user, &again), "remembered for the connection");
+}
+
+#[tokio::test]
+async fn the_uid_comes_from_its_own_attribute() {
+    let ca = ca("ca");
+    let a = X509::new(ca.pool());
+    let chain = ca.sign(|p| {
+        p.distinguished_name.push(DnType::CommonName, "jane");
+        let uid = DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]);
+        p.distinguished_name.push(uid, "u-1");
+    });
+    assert_eq!(ask(&a, &chain, &HeaderMap::new()).await.unwrap().unwrap().uid, "u-1");
+}
+
+#[tokio::test]
+async fn what_does_not_verify_is_refused_and_no_name_is_nobody() {
+    let (ours, theirs) = (ca("ca"), ca("ca"));
+    let a = X509::new(ours.pool());
+    let h = HeaderMap::new();
+    assert!(ask(&a, &theirs.client("jane", &[]), &h).await.is_err());
+    let server_only = ours.sign(|p| {
+        p.distinguished_name.push(DnType::CommonName, "jane");
+        p.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    assert!(ask(&a, &server_only, &h).await.is_err());
+    let expired = ours.sign(|p| {
+        p.distinguished_name.push(DnType::CommonName, "jane");
+        p.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        p.not_before = rcgen::date_time_ymd(2019, 1, 1);
+    });
+    assert!(ask(&a, &expired, &h).await.is_err());
+    let no_usage = ours.sign(|p| {
+        p.distinguished_name.push(DnType::CommonName, "jane");
+        p.extended_key_usages = vec![];
+    });
+    assert!(ask(&a, &no_usage, &h).await.unwrap().is_some());
+    let nameless = ours.sign(|p| p.distinguished_name = rcgen::DistinguishedName::new());
+    assert!(ask(&a, &nameless, &h).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn replacing_the_ca_judges_open_connections_anew() {
+    let (old, new) = (ca("ca"), ca("ca"));
+    let source = Arc::new(Source(arc_swap::ArcSwap::new(old.pool.clone())));
+    let a = X509::new(source.clone());
+    let chain = old.client("jane", &[]);
+    let h = HeaderMap::new();
+    assert!(ask(&a, &chain, &h).await.unwrap().is_some());
+    source.0.store(new.pool.clone());
+    assert!(ask(&a, &chain, &h).await.is_err());
+}

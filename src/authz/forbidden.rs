@@ -1,0 +1,81 @@
+//! The 403 to the letter (facts 5.4 of access.md, recordings `headers` and `authentication`).
+
+use super::Attributes;
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::status::Status;
+use std::fmt::Write;
+
+/// Who may not do what, and why where there is a reason.
+pub fn forbidden(asked: &Attributes<'_>, reason: &str) -> Status {
+    let mut why = String::new();
+    // Writing to a String cannot fail.
+    let _ = write!(why, "User {:?} cannot {} ", asked.user.name, asked.verb);
+    if asked.is_resource {
+        let slash = if asked.subresource.is_empty() { "" } else { "/" };
+        let resource = format!("{}{slash}{}", asked.resource, asked.subresource);
+        let _ = write!(why, "resource {resource:?} in API group {:?} ", asked.api_group);
+        if asked.namespace.is_empty() {
+            why.push_str("at the cluster scope");
+        } else {
+            let _ = write!(why, "in the namespace {:?}", asked.namespace);
+        }
+    } else {
+        let _ = write!(why, "path {:?}", asked.path);
+    }
+    let mut why = escape(&why);
+    if !reason.is_empty() {
+        why.push_str(": ");
+        why.push_str(reason);
+    }
+    if asked.is_resource {
+        Status::forbidden(&GroupResource::new(asked.api_group, asked.resource), asked.name, &why)
+    } else {
+        Status::forbidden(&GroupResource::new("", ""), "", &why)
+    }
+}
+
+/// Upstream escapes the part that holds the caller's words, not the reason.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::codec::json;
+    use crate::request::{RequestInfo, UserInfo};
+    use http::Method;
+
+    fn say(method: Method, uri: &str, reason: &str) -> String {
+        let info = RequestInfo::resolve(&method, &uri.parse().unwrap()).unwrap();
+        forbidden(&Attributes::of(&UserInfo::system("u<1>", &[]), &info), reason).message
+    }
+
+    #[test]
+    fn messages_are_upstreams() {
+        assert_eq!(
+            say(Method::GET, "/apis", ""),
+            r#"forbidden: User "u&lt;1&gt;" cannot get path "/apis""#
+        );
+        assert_eq!(
+            say(Method::GET, "/api/v1/namespaces/default", ""),
+            r#"namespaces "default" is forbidden: User "u&lt;1&gt;" cannot get resource "namespaces" in API group "" in the namespace "default""#
+        );
+        assert_eq!(
+            say(Method::GET, "/apis/apps/v1/deployments", "because <x>"),
+            r#"deployments.apps is forbidden: User "u&lt;1&gt;" cannot list resource "deployments" in API group "apps" at the cluster scope: because <x>"#
+        );
+        assert_eq!(
+            say(Method::OPTIONS, "/api/v1/namespaces/a/pods/p/log", ""),
+            r#"pods "p" is forbidden: User "u&lt;1&gt;" cannot  resource "pods/log" in API group "" in the namespace "a""#
+        );
+    }
+
+    #[test]
+    fn details_are_empty_for_a_path_but_there() {
+        let info = RequestInfo::resolve(&Method::GET, &"/apis".parse().unwrap()).unwrap();
+        let user = UserInfo::anonymous();
+        let text = json::to_string(&forbidden(&Attributes::of(&user, &info), "").to_value());
+        assert!(text.contains(r#""details":{}"#), "{text}");
+    }
+}

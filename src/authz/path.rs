@@ -1,0 +1,121 @@
+//! Authorizers that look at nothing but groups or paths.
+
+use super::{Attributes, Authorizer, Verdict};
+use crate::request::user::MASTERS;
+use async_trait::async_trait;
+
+/// Members of these groups may do everything; no reason is given, as upstream gives none.
+pub struct PrivilegedGroups(Vec<String>);
+
+impl PrivilegedGroups {
+    /// `system:masters`.
+    pub fn masters() -> Self {
+        Self(vec![MASTERS.to_owned()])
+    }
+
+    /// Any groups.
+    pub fn new(groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self(groups.into_iter().map(Into::into).collect())
+    }
+}
+
+#[async_trait]
+impl Authorizer for PrivilegedGroups {
+    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        if self.0.iter().any(|g| asked.user.in_group(g)) {
+            Verdict::allow("")
+        } else {
+            Verdict::no_opinion("")
+        }
+    }
+}
+
+/// Paths that everybody may see. A trailing `*` stands for anything.
+pub struct AllowedPaths {
+    exact: Vec<String>,
+    prefixes: Vec<String>,
+    /// `None`: any verb.
+    verb: Option<&'static str>,
+    reason: &'static str,
+}
+
+impl AllowedPaths {
+    /// Everybody may `get` the paths of the role `system:public-info-viewer`: its binding reaches authenticated and
+    /// unauthenticated callers.
+    pub fn public_info() -> Self {
+        let mut me = Self::new(["/healthz", "/livez", "/readyz", "/version", "/version/"]);
+        me.verb = Some("get");
+        me.reason = "allowed to everybody: public information";
+        me
+    }
+
+    /// Any paths, with any verb: `--authorization-always-allow-paths` of extension servers.
+    pub fn new(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let (mut exact, mut prefixes) = (Vec::new(), Vec::new());
+        for path in paths {
+            let path: String = path.into();
+            match path.strip_suffix('*') {
+                Some(prefix) => prefixes.push(prefix.to_owned()),
+                None => exact.push(path),
+            }
+        }
+        Self {
+            exact,
+            prefixes,
+            verb: None,
+            reason: "",
+        }
+    }
+}
+
+#[async_trait]
+impl Authorizer for AllowedPaths {
+    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        if !asked.is_resource
+            && self.verb.is_none_or(|v| v == asked.verb)
+            && (self.exact.iter().any(|p| p == asked.path) || self.prefixes.iter().any(|p| asked.path.starts_with(p)))
+        {
+            Verdict::allow(self.reason)
+        } else {
+            Verdict::no_opinion("")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authz::Decision;
+    use crate::request::{RequestInfo, UserInfo};
+    use http::Method;
+
+    async fn ask(authorizer: &dyn Authorizer, user: &UserInfo, method: Method, uri: &str) -> Decision {
+        let info = RequestInfo::resolve(&method, &uri.parse().unwrap()).unwrap();
+        authorizer.authorize(&Attributes::of(user, &info)).await.decision
+    }
+
+    #[tokio::test]
+    async fn everybody_may_see_public_information_and_nothing_below_it() {
+        let a = AllowedPaths::public_info();
+        let nobody = UserInfo::anonymous();
+        for path in ["/healthz", "/livez", "/readyz", "/version", "/version/"] {
+            assert_eq!(ask(&a, &nobody, Method::GET, path).await, Decision::Allow, "{path}");
+        }
+        for path in ["/livez/ping", "/livez/", "/metrics", "/", "/api/v1/pods"] {
+            assert_eq!(ask(&a, &nobody, Method::GET, path).await, Decision::NoOpinion, "{path}");
+        }
+        assert_eq!(ask(&a, &nobody, Method::POST, "/version").await, Decision::NoOpinion);
+    }
+
+    #[tokio::test]
+    async fn masters_may_do_everything() {
+        let a = PrivilegedGroups::masters();
+        let root = UserInfo::system("root", &["system:masters"]);
+        assert_eq!(ask(&a, &root, Method::DELETE, "/api/v1/nodes/a").await, Decision::Allow);
+        let user = UserInfo::system("u", &["users"]);
+        assert_eq!(
+            ask(&a, &user, Method::GET, "/api/v1/nodes/a").await,
+            Decision::NoOpinion
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! The command line: `torana serve`, `torana version`, `torana --help`.
+//!
+//! [`parse`](crate::cli::parse) turns arguments into a [`Command`](crate::cli::Command);
+//! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
+//! name, and fills in what was not given; [`Port`](crate::cli::Port) is the one step from there to a bound socket, and
+//! nothing but that step binds, writes or spawns.
+
+pub mod complete;
+pub mod flags;
+pub mod options;
+pub mod port;
+pub mod value;
+mod version;
+
+pub use complete::CompletedOptions;
+pub use options::Options;
+pub use port::{OpenPort, Port};
+pub use value::{UsageError, Values};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches};
+use flags::{FLAGS, Fate, Kind};
+use std::ffi::OsString;
+
+/// What is asked for.
+#[derive(Debug)]
+pub enum Command {
+    /// Run the server.
+    Serve(Box<Options>),
+    /// Print this and end well.
+    Print(String),
+}
+
+const ABOUT: &str = "An aggregating API gateway, wire-compatible with the Kubernetes API server v1.36";
+
+const AFTER: &str = "Flags are kube-apiserver's; those not listed here are accepted with a warning or refused with a \
+                     reason (docs/flags.md).\nWithout any flag, keys and certificates are made under \
+                     ./torana-data/pki, and ./torana-data/admin.kubeconfig is written.";
+
+/// Reads the arguments (the program's name first).
+///
+/// # Errors
+/// [`UsageError`]: one line.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+    let args = args.into_iter().map(with_dashes);
+    let matches = match command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => return refused(&error),
+    };
+    match matches.subcommand() {
+        Some(("serve", matches)) => {
+            if let Some(raw) = matches.get_one::<String>("version") {
+                let format = if raw == "raw" { "json" } else { "text" };
+                return Ok(Command::Print(version::render(format)));
+            }
+            Ok(Command::Serve(Box::new(Options::read(values(matches)?)?)))
+        }
+        Some(("version", matches)) => {
+            let format = matches.get_one::<String>("output").map_or("text", String::as_str);
+            Ok(Command::Print(version::render(format)))
+        }
+        Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
+        _ => Ok(Command::Print(version::render("text"))),
+    }
+}
+
+/// `--tls_cert_file` is `--tls-cert-file`, as upstream's normaliser has it.
+fn with_dashes(arg: OsString) -> OsString {
+    let Some(text) = arg.to_str() else { return arg };
+    let Some(flag) = text.strip_prefix("--") else {
+        return arg;
+    };
+    let (name, value) = match flag.find('=') {
+        Some(at) => flag.split_at(at),
+        None => (flag, ""),
+    };
+    if name.contains('_') {
+        format!("--{}{value}", name.replace('_', "-")).into()
+    } else {
+        arg
+    }
+}
+
+fn command() -> clap::Command {
+    let mut serve = clap::Command::new("serve")
+        .about("Run the server")
+        .after_help(AFTER)
+        .args_override_self(true)
+        .disable_version_flag(true)
+        .arg(
+            Arg::new("version")
+                .long("version")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true")
+                .hide(true),
+        );
+    for group in flags::Group::ALL {
+        serve = serve.next_help_heading(group.title());
+        for flag in FLAGS.iter().filter(|f| f.group == group) {
+            let mut arg = Arg::new(flag.name)
+                .long(flag.name)
+                .help(flag.help)
+                .hide(flag.fate != Fate::Honoured);
+            if flag.name == "v" {
+                arg = arg.short('v');
+            }
+            arg = match flag.kind {
+                Kind::Bool => arg
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("true")
+                    .value_name("bool"),
+                Kind::List | Kind::Array => arg
+                    .action(ArgAction::Append)
+                    .allow_hyphen_values(true)
+                    .value_name("strings"),
+                kind => arg.allow_hyphen_values(true).value_name(match kind {
+                    Kind::Int => "int",
+                    Kind::Float => "float",
+                    Kind::Duration => "duration",
+                    _ => "string",
+                }),
+            };
+            serve = serve.arg(arg);
+        }
+    }
+    clap::Command::new("torana")
+        .about(ABOUT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(serve)
+        .subcommand(
+            clap::Command::new("version").about("Print the version").arg(
+                Arg::new("output")
+                    .short('o')
+                    .long("output")
+                    .value_parser(["json", "yaml", "text"])
+                    .help("Format"),
+            ),
+        )
+        .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
+}
+
+fn refused(error: &clap::Error) -> Result<Command, UsageError> {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        Some(ContextValue::Strings(texts)) => texts.join(", "),
+        _ => String::new(),
+    };
+    let arg = context(ContextKind::InvalidArg);
+    let like = match context(ContextKind::SuggestedArg) + &context(ContextKind::SuggestedSubcommand) {
+        similar if similar.is_empty() => String::new(),
+        similar => format!("; did you mean {similar}?"),
+    };
+    Err(UsageError::new(match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return Ok(Command::Print(error.render().to_string()));
+        }
+        ErrorKind::UnknownArgument if arg.starts_with('-') => format!("unknown flag: {arg}{like}"),
+        ErrorKind::UnknownArgument => format!("unexpected argument {arg:?}: flags only{like}"),
+        ErrorKind::InvalidSubcommand => {
+            format!(
+                "unknown command {:?}{like} (torana --help lists them)",
+                context(ContextKind::InvalidSubcommand)
+            )
+        }
+        ErrorKind::InvalidValue | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
+            format!("flag needs an argument: {arg}")
+        }
+        _ => {
+            let text = error.render().to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.trim_start_matches("error: ").to_owned()
+        }
+    }))
+}
+
+fn values(matches: &ArgMatches) -> Result<Values, UsageError> {
+    let mut values = Values::default();
+    for flag in FLAGS {
+        let Some(given) = matches.get_many::<String>(flag.name) else {
+            continue;
+        };
+        let given: Vec<String> = given.cloned().collect();
+        for value in &given {
+            value::check(flag, value)?;
+        }
+        values.put(flag.name, given);
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! Options → [`CompletedOptions`]: files are read and judged, flags are held against each other, gaps are filled.
+
+use super::options::{
+    AggregatorOptions, AuthenticationOptions, AuthorizationMode, AuthorizationOptions, GenericOptions, LoggingOptions,
+    NetworkOptions, Options, ServingOptions, StorageOptions,
+};
+use super::value::{UsageError, Values};
+use crate::pki::PkiOptions;
+use crate::serving::{CaPool, KeyPairData, Limits};
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Options that hold together, with the files they name seen to be usable. Files are read again by whoever uses them.
+#[derive(Clone, Debug)]
+pub struct CompletedOptions {
+    /// Where to listen.
+    pub bind: SocketAddr,
+    /// The address others reach this server at.
+    pub advertise_address: IpAddr,
+    /// This machine's name.
+    pub host_name: String,
+    /// Limits of the port.
+    pub limits: Limits,
+    /// The port.
+    pub serving: ServingOptions,
+    /// Who callers are.
+    pub authentication: AuthenticationOptions,
+    /// What they may do.
+    pub authorization: AuthorizationOptions,
+    /// Limits and lifecycle.
+    pub generic: GenericOptions,
+    /// Backends.
+    pub aggregator: AggregatorOptions,
+    /// Objects.
+    pub storage: StorageOptions,
+    /// Service addresses.
+    pub network: NetworkOptions,
+    /// Logs.
+    pub logging: LoggingOptions,
+    /// Everything as it was given.
+    pub values: Values,
+    /// For the log, at start.
+    pub warnings: Vec<String>,
+}
+
+impl CompletedOptions {
+    /// What the generated certificates must say, as of now.
+    pub fn pki_options(&self) -> PkiOptions {
+        let mut names = vec![self.host_name.clone()];
+        names.extend(self.serving.external_hostname.clone());
+        names.retain(|name| !name.is_empty() && name.parse::<IpAddr>().is_err());
+        let mut addresses = vec![self.advertise_address];
+        if !self.bind.ip().is_unspecified() {
+            addresses.push(self.bind.ip());
+        }
+        addresses.extend(
+            self.network
+                .service_cidrs
+                .iter()
+                .map(|cidr| cidr.first_service_address()),
+        );
+        PkiOptions {
+            dir: self.storage.data_dir.join("pki"),
+            names,
+            addresses,
+            now: SystemTime::now(),
+        }
+    }
+
+    /// `<data-dir>/admin.kubeconfig`.
+    pub fn kubeconfig_path(&self) -> PathBuf {
+        self.storage.data_dir.join("admin.kubeconfig")
+    }
+
+    /// Where a client on this machine reaches the server that listens on `port`.
+    pub fn local_url(&self, port: u16) -> String {
+        let ip = match self.bind.ip() {
+            ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            ip => ip,
+        };
+        format!("https://{}", SocketAddr::new(ip, port))
+    }
+}
+
+fn about(flag: &str, error: impl Display) -> UsageError {
+    UsageError::new(format!("--{flag}: {error}"))
+}
+
+fn read(flag: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
+    std::fs::read(path).map_err(|e| about(flag, format!("cannot read {}: {e}", path.display())))
+}
+
+fn check_pair(flag: &str, key_flag: &str, cert: &Path, key: &Path) -> Result<(), UsageError> {
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let (cert_pem, key_pem) = (read(flag, cert)?, read(key_flag, key)?);
+    match KeyPairData::from_pem(cert_pem, key_pem, &provider) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(about(
+            flag,
+            format!("{} with {}: {error}", cert.display(), key.display()),
+        )),
+    }
+}
+
+fn check_ca(flag: &str, path: Option<&PathBuf>) -> Result<Option<CaPool>, UsageError> {
+    let Some(path) = path else { return Ok(None) };
+    let pool = CaPool::from_pem(read(flag, path)?).map_err(|e| about(flag, format!("{}: {e}", path.display())))?;
+    Ok(Some(pool))
+}
+
+/// The address of the interface the default route uses; nothing is sent.
+fn default_interface_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // TEST-NET-1: never a real host, always behind the default route.
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_unspecified()).then_some(ip)
+}
+
+fn host_name() -> String {
+    let name =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    name.map(|n| n.trim().to_ascii_lowercase())
+        .ok()
+        .filter(|n| n.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.'))
+        .unwrap_or_default()
+}
+
+impl Options {
+    /// Checks the flags against each other and the files they name.
+    ///
+    /// # Errors
+    /// One line that names the flag, the file and the mend.
+    pub fn complete(self) -> Result<CompletedOptions, UsageError> {
+        let Self {
+            serving,
+            mut authentication,
+            authorization,
+            generic,
+            aggregator,
+            storage,
+            network,
+            logging,
+            values,
+            mut warnings,
+        } = self;
+        if let Some((cert, key)) = &serving.pair {
+            check_pair("tls-cert-file", "tls-private-key-file", cert, key)?;
+        }
+        for sni in &serving.sni {
+            check_pair("tls-sni-cert-key", "tls-sni-cert-key", &sni.cert, &sni.key)?;
+        }
+        if let Some((cert, key)) = &aggregator.proxy_client {
+            check_pair("proxy-client-cert-file", "proxy-client-key-file", cert, key)?;
+        }
+        let client_ca = check_ca("client-ca-file", authentication.client_ca.as_ref())?;
+        let proxy_ca = check_ca(
+            "requestheader-client-ca-file",
+            authentication.request_header.client_ca.as_ref(),
+        )?;
+        if let (Some(clients), Some(proxies)) = (&client_ca, &proxy_ca)
+            && authentication.request_header.allowed_names.is_empty()
+            && clients.certificates.iter().any(|c| proxies.certificates.contains(c))
+        {
+            return Err(UsageError::new(
+                "--requestheader-client-ca-file and --client-ca-file hold the same certificate, and \
+                 --requestheader-allowed-names is empty: any client could speak for any user; use a CA of its own for \
+                 front proxies, or name them",
+            ));
+        }
+        if let Some(path) = &authentication.token_file {
+            read("token-auth-file", path)?;
+        }
+        for path in &authentication.service_account.key_files {
+            read("service-account-key-file", path)?;
+        }
+        if let Some(path) = &authentication.service_account.signing_key {
+            read("service-account-signing-key-file", path)?;
+        }
+        if authorization.allows_all() && authentication.anonymous {
+            if values.is_given("anonymous-auth") {
+                warnings.push("--anonymous-auth has no effect: with AlwaysAllow anyone could do anything".to_owned());
+            }
+            authentication.anonymous = false;
+        }
+        if values.is_given("authorization-mode")
+            && let modes = &authorization.modes
+            && (modes.contains(&AuthorizationMode::Rbac) || modes.contains(&AuthorizationMode::Node))
+        {
+            warnings.push(
+                "--authorization-mode: roles and node rules are not evaluated in this release; system:masters may do \
+                 everything, everyone may read health and version, all else is forbidden"
+                    .to_owned(),
+            );
+        }
+        if client_ca.is_some() {
+            warnings.push(
+                "admin.kubeconfig holds a certificate of the generated CA, which --client-ca-file replaces: it will \
+                 not be accepted"
+                    .to_owned(),
+            );
+        }
+        let bind_address = serving.bind_address;
+        let advertise_address = match serving.advertise_address {
+            Some(address) => address,
+            None if !bind_address.is_unspecified() => bind_address,
+            None => default_interface_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        };
+        if advertise_address.is_unspecified() {
+            return Err(UsageError::new(format!(
+                "--advertise-address={advertise_address}: nobody can be told to connect there; give a real address"
+            )));
+        }
+        let mut limits = Limits::default();
+        if serving.max_streams > 0 {
+            limits.streams = serving.max_streams;
+        }
+        Ok(CompletedOptions {
+            bind: SocketAddr::new(bind_address, serving.port),
+            advertise_address,
+            host_name: host_name(),
+            limits,
+            serving,
+            authentication,
+            authorization,
+            generic,
+            aggregator,
+            storage,
+            network,
+            logging,
+            values,
+            warnings,
+        })
+    }
+}

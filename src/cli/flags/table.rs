@@ -1,0 +1,241 @@
+//! The table itself. `name Kind "default" fate "what it is for"`.
+
+use super::Fate::Honoured;
+use super::{Fate, Flag, Group, Kind};
+
+macro_rules! flags {
+    ($($group:ident { $($name:literal $kind:ident $default:literal $fate:ident $(($reason:expr))? $help:literal;)* })*) => {
+        /// Every flag.
+        pub const FLAGS: &[Flag] = &[$($(Flag {
+            group: Group::$group,
+            name: $name,
+            kind: Kind::$kind,
+            default: $default,
+            fate: flags!(@ $fate $($reason)?),
+            help: $help,
+        },)*)*];
+    };
+    (@ honoured) => { Honoured };
+    (@ ignored $reason:expr) => { Fate::Ignored($reason) };
+    (@ refused $reason:expr) => { Fate::Refused($reason) };
+}
+
+const ETCD: &str = "objects are kept in the embedded store under --data-dir; etcd is not in this release";
+const CACHE: &str = "every kind is served from memory";
+const AUDIT: &str = "this release writes no audit events";
+const OIDC: &str = "this release accepts no OpenID Connect tokens";
+const HOOK_AUTHN: &str = "this release asks no token webhook, so those tokens are not accepted";
+const AUTHZ: &str = "this release cannot follow it, and guessing about permissions would be worse than stopping";
+const KUBELET: &str = "this release does not connect to kubelets";
+const LEADER: &str = "coordinated leader election is not in this release";
+const PEERS: &str = "gateways do not proxy to each other in this release";
+const VERSIONS: &str = "only v1.36 is spoken";
+const METRICS: &str = "metrics are exposed as they are";
+const BUFFERS: &str = "logs are written at once, to standard error";
+
+flags! {
+    Torana {
+        "data-dir" Text "./torana-data" honoured "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig";
+    }
+    Generic {
+        "advertise-address" Text "" honoured "IP address under which others reach this server; empty: --bind-address, or that of the default interface";
+        "cors-allowed-origins" List "" ignored("no cross-origin headers are sent") "Patterns of allowed origins";
+        "emulated-version" List "" ignored(VERSIONS) "Version to behave as";
+        "emulation-forward-compatible" Bool "false" ignored(VERSIONS) "Serve APIs newer than the emulated version";
+        "external-hostname" Text "" honoured "Host name for generated URLs; also put into the generated serving certificate";
+        "feature-gates" List "" ignored("features are as in v1.36's defaults") "Feature=true|false pairs";
+        "goaway-chance" Float "0" honoured "Probability that a request ends its HTTP/2 connection, 0 to 0.02";
+        "livez-grace-period" Duration "0s" honoured "Time after start in which /livez tolerates unfinished start-up steps";
+        "max-mutating-requests-inflight" Int "200" honoured "Mutating requests served at once; 0: no limit";
+        "max-requests-inflight" Int "400" honoured "Other requests served at once; 0: no limit";
+        "min-compatibility-version" List "" ignored(VERSIONS) "Oldest version to stay compatible with";
+        "min-request-timeout" Int "1800" honoured "Seconds a watch without its own timeout lasts at least";
+        "request-timeout" Duration "1m0s" honoured "Time a request may take, long-running ones excepted";
+        "runtime-config-emulation-forward-compatible" Bool "false" ignored(VERSIONS) "Serve explicitly enabled newer APIs";
+        "shutdown-delay-duration" Duration "0s" honoured "Time between failing /readyz and refusing requests at shutdown";
+        "shutdown-send-retry-after" Bool "false" ignored("at shutdown the port closes and requests in flight finish") "Answer 429 while draining";
+        "shutdown-watch-termination-grace-period" Duration "0s" honoured "Time in which watches are ended at shutdown";
+        "storage-initialization-timeout" Duration "1m0s" honoured "Time for the store to become ready at start";
+        "strict-transport-security-directives" List "" ignored("no Strict-Transport-Security header is sent") "HSTS directives";
+    }
+    Etcd {
+        "default-watch-cache-size" Int "100" ignored(CACHE) "Deprecated: events kept per kind";
+        "delete-collection-workers" Int "1" ignored("one worker deletes a collection") "Workers of a collection delete";
+        "enable-garbage-collector" Bool "true" ignored("the flag only tells an external controller") "Generic garbage collection";
+        "encryption-provider-config" Text "" refused("encryption at rest is not in this release; objects would be written in clear") "Encryption configuration";
+        "encryption-provider-config-automatic-reload" Bool "false" ignored("encryption at rest is not in this release") "Reload it when changed";
+        "etcd-cafile" Text "" ignored(ETCD) "CA of etcd";
+        "etcd-certfile" Text "" ignored(ETCD) "Client certificate for etcd";
+        "etcd-compaction-interval" Duration "5m0s" honoured "Time between compactions; 0: never";
+        "etcd-count-metric-poll-period" Duration "1m0s" ignored(ETCD) "Period of counting objects";
+        "etcd-db-metric-poll-interval" Duration "30s" ignored(ETCD) "Period of measuring the database";
+        "etcd-healthcheck-timeout" Duration "2s" ignored(ETCD) "Time for the health check";
+        "etcd-keyfile" Text "" ignored(ETCD) "Client key for etcd";
+        "etcd-prefix" Text "/registry" ignored(ETCD) "Prefix of keys";
+        "etcd-readycheck-timeout" Duration "2s" ignored(ETCD) "Time for the readiness check";
+        "etcd-servers" List "" refused(ETCD) "URLs of etcd";
+        "etcd-servers-overrides" List "" refused(ETCD) "URLs of etcd by resource";
+        "lease-reuse-duration-seconds" Int "60" ignored(ETCD) "Time a lease is shared";
+        "storage-backend" Text "" refused("the embedded store is the only one in this release; leave the flag out") "Kind of store";
+        "storage-media-type" Text "application/vnd.kubernetes.protobuf" ignored("the embedded store keeps JSON") "Encoding in the store";
+        "watch-cache" Bool "true" ignored(CACHE) "Serve from the watch cache";
+        "watch-cache-sizes" List "" ignored(CACHE) "Cache sizes by resource";
+    }
+    Serving {
+        "bind-address" Text "0.0.0.0" honoured "IP address to listen on; 0.0.0.0 and :: are all interfaces, IPv4 and IPv6";
+        "cert-dir" Text "/var/run/kubernetes" ignored("generated certificates are kept in <data-dir>/pki") "Directory of generated certificates";
+        "disable-http2-serving" Bool "false" honoured "Serve HTTP/1.1 only";
+        "http2-max-streams-per-connection" Int "0" honoured "Open streams of one HTTP/2 connection; 0: 100";
+        "permit-address-sharing" Bool "false" ignored("SO_REUSEADDR is always set") "Set SO_REUSEADDR";
+        "permit-port-sharing" Bool "false" honoured "Set SO_REUSEPORT, so that several processes may share the port";
+        "secure-port" Int "6443" honoured "TLS port; 0 picks a free one, which is printed and written to admin.kubeconfig";
+        "tls-cert-file" Text "" honoured "Serving certificate chain (PEM); needs --tls-private-key-file; empty: generated";
+        "tls-cipher-suites" List "" honoured "TLS 1.2 suites by IANA name; empty: all forward-secret AEAD suites";
+        "tls-curve-preferences" List "" ignored("X25519MLKEM768, X25519, P-256 and P-384 are offered, in this order") "Key exchange groups";
+        "tls-min-version" Text "" honoured "VersionTLS12 (default) or VersionTLS13; older ones are not spoken";
+        "tls-private-key-file" Text "" honoured "Key of --tls-cert-file (PEM)";
+        "tls-sni-cert-key" Array "" honoured "cert,key[:name,…]: a pair to show for these names, or those in the certificate; repeatable";
+    }
+    Auditing {
+        "audit-log-batch-buffer-size" Int "10000" ignored(AUDIT) "Audit log option";
+        "audit-log-batch-max-size" Int "1" ignored(AUDIT) "Audit log option";
+        "audit-log-batch-max-wait" Duration "0s" ignored(AUDIT) "Audit log option";
+        "audit-log-batch-throttle-burst" Int "0" ignored(AUDIT) "Audit log option";
+        "audit-log-batch-throttle-enable" Bool "false" ignored(AUDIT) "Audit log option";
+        "audit-log-batch-throttle-qps" Float "0" ignored(AUDIT) "Audit log option";
+        "audit-log-compress" Bool "false" ignored(AUDIT) "Audit log option";
+        "audit-log-format" Text "json" ignored(AUDIT) "Audit log option";
+        "audit-log-maxage" Int "366" ignored(AUDIT) "Audit log option";
+        "audit-log-maxbackup" Int "100" ignored(AUDIT) "Audit log option";
+        "audit-log-maxsize" Int "100" ignored(AUDIT) "Audit log option";
+        "audit-log-mode" Text "blocking" ignored(AUDIT) "Audit log option";
+        "audit-log-path" Text "" ignored(AUDIT) "Audit log file";
+        "audit-log-truncate-enabled" Bool "false" ignored(AUDIT) "Audit log option";
+        "audit-log-truncate-max-batch-size" Int "10485760" ignored(AUDIT) "Audit log option";
+        "audit-log-truncate-max-event-size" Int "102400" ignored(AUDIT) "Audit log option";
+        "audit-log-version" Text "audit.k8s.io/v1" ignored(AUDIT) "Audit log option";
+        "audit-policy-file" Text "" ignored(AUDIT) "Audit policy";
+        "audit-webhook-batch-buffer-size" Int "10000" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-batch-initial-backoff" Duration "10s" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-batch-max-size" Int "400" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-batch-max-wait" Duration "30s" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-batch-throttle-burst" Int "15" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-batch-throttle-enable" Bool "true" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-batch-throttle-qps" Float "10" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-config-file" Text "" ignored(AUDIT) "Audit webhook kubeconfig";
+        "audit-webhook-initial-backoff" Duration "10s" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-mode" Text "batch" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-truncate-enabled" Bool "false" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-truncate-max-batch-size" Int "10485760" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-truncate-max-event-size" Int "102400" ignored(AUDIT) "Audit webhook option";
+        "audit-webhook-version" Text "audit.k8s.io/v1" ignored(AUDIT) "Audit webhook option";
+    }
+    Features {
+        "contention-profiling" Bool "false" ignored("there is no block profile") "Profile lock contention";
+        "debug-socket-path" Text "" ignored("there is no debug socket") "Unix socket for profiling";
+        "enable-priority-and-fairness" Bool "true" ignored("the max-in-flight limits apply instead") "Fair queueing";
+        "profiling" Bool "true" ignored("there is no /debug/pprof") "Profiling endpoints";
+    }
+    Authentication {
+        "anonymous-auth" Bool "true" honoured "Requests without credentials are system:anonymous instead of 401";
+        "api-audiences" List "" honoured "Audiences of tokens for this server; empty: the issuers";
+        "authentication-config" Text "" refused("AuthenticationConfiguration files are not in this release") "Authentication configuration";
+        "authentication-token-webhook-cache-ttl" Duration "2m0s" ignored(HOOK_AUTHN) "Time answers are kept";
+        "authentication-token-webhook-config-file" Text "" ignored(HOOK_AUTHN) "Token webhook kubeconfig";
+        "authentication-token-webhook-version" Text "v1beta1" ignored(HOOK_AUTHN) "Token webhook version";
+        "client-ca-file" Text "" honoured "CA bundle of client certificates, reloaded when changed; empty: generated";
+        "enable-bootstrap-token-auth" Bool "false" ignored("bootstrap tokens are not accepted in this release") "Accept bootstrap tokens";
+        "oidc-ca-file" Text "" ignored(OIDC) "OpenID Connect option";
+        "oidc-client-id" Text "" ignored(OIDC) "OpenID Connect option";
+        "oidc-groups-claim" Text "" ignored(OIDC) "OpenID Connect option";
+        "oidc-groups-prefix" Text "" ignored(OIDC) "OpenID Connect option";
+        "oidc-issuer-url" Text "" ignored(OIDC) "OpenID Connect option";
+        "oidc-required-claim" List "" ignored(OIDC) "OpenID Connect option";
+        "oidc-signing-algs" List "RS256" ignored(OIDC) "OpenID Connect option";
+        "oidc-username-claim" Text "sub" ignored(OIDC) "OpenID Connect option";
+        "oidc-username-prefix" Text "" ignored(OIDC) "OpenID Connect option";
+        "requestheader-allowed-names" List "" honoured "Common names a front proxy's certificate may have; empty: any (generated CA: front-proxy-client)";
+        "requestheader-client-ca-file" Text "" honoured "CA bundle of front proxies, reloaded when changed; empty: generated";
+        "requestheader-extra-headers-prefix" List "" honoured "Prefixes of headers with further facts; empty: X-Remote-Extra-";
+        "requestheader-group-headers" List "" honoured "Headers with groups; empty: X-Remote-Group";
+        "requestheader-uid-headers" List "" honoured "Headers with the uid; empty: X-Remote-Uid";
+        "requestheader-username-headers" List "" honoured "Headers with the user name; empty: X-Remote-User";
+        "service-account-extend-token-expiration" Bool "true" honoured "Give projected tokens a year of grace";
+        "service-account-issuer" Array "" honoured "Issuer of service account tokens; the first signs, all are accepted; empty: https://kubernetes.default.svc.cluster.local";
+        "service-account-jwks-uri" Text "" honoured "URI of the key set in the discovery document";
+        "service-account-key-file" Array "" honoured "Keys that verify service account tokens (PEM); empty: the signing key's";
+        "service-account-lookup" Bool "true" honoured "Tokens of deleted service accounts are refused";
+        "service-account-max-token-expiration" Duration "0s" honoured "Longest life of a requested token; 0: no limit";
+        "token-auth-file" Text "" honoured "CSV of static tokens: token,user,uid[,\"group1,group2\"]; read once";
+    }
+    Authorization {
+        "authorization-config" Text "" refused(AUTHZ) "Authorization configuration";
+        "authorization-mode" List "" honoured "AlwaysAllow, AlwaysDeny, RBAC, Node, in order; empty: Node,RBAC. Until roles are evaluated, RBAC and Node mean: system:masters may do everything, everyone may read health and version";
+        "authorization-policy-file" Text "" refused(AUTHZ) "ABAC policy";
+        "authorization-webhook-cache-authorized-ttl" Duration "5m0s" ignored("there is no authorization webhook") "Time answers are kept";
+        "authorization-webhook-cache-unauthorized-ttl" Duration "30s" ignored("there is no authorization webhook") "Time answers are kept";
+        "authorization-webhook-config-file" Text "" refused(AUTHZ) "Authorization webhook kubeconfig";
+        "authorization-webhook-version" Text "v1beta1" ignored("there is no authorization webhook") "Authorization webhook version";
+    }
+    Enablement {
+        "runtime-config" List "" ignored("all APIs of this release are on") "group/version=true|false pairs";
+    }
+    Egress {
+        "egress-selector-config-file" Text "" refused("connections would leave past the proxy it names") "Egress selector configuration";
+    }
+    Admission {
+        "admission-control" List "" ignored("the built-in set of admission checks is fixed in this release") "Deprecated";
+        "admission-control-config-file" Text "" ignored("admission plugins take no configuration in this release") "Admission configuration";
+        "disable-admission-plugins" List "" ignored("the built-in set of admission checks is fixed in this release") "Plugins to leave out";
+        "enable-admission-plugins" List "" ignored("the built-in set of admission checks is fixed in this release") "Plugins to add";
+    }
+    Metrics {
+        "allow-metric-labels" List "" ignored(METRICS) "Allowed label values";
+        "allow-metric-labels-manifest" Text "" ignored(METRICS) "File of allowed label values";
+        "disabled-metrics" List "" ignored(METRICS) "Metrics to leave out";
+        "show-hidden-metrics-for-version" Text "" ignored(METRICS) "Show metrics hidden since a version";
+    }
+    Logs {
+        "log-flush-frequency" Duration "5s" ignored(BUFFERS) "Time between flushes";
+        "log-json-info-buffer-size" Text "0" ignored(BUFFERS) "Buffer of JSON logs";
+        "log-json-split-stream" Bool "false" ignored(BUFFERS) "JSON errors to standard error, the rest to standard output";
+        "log-text-info-buffer-size" Text "0" ignored(BUFFERS) "Buffer of text logs";
+        "log-text-split-stream" Bool "false" ignored(BUFFERS) "Text errors to standard error, the rest to standard output";
+        "logging-format" Text "text" refused("only the text format is written") "Log format";
+        "v" Int "0" honoured "Log verbosity: 0 to 3 information, 4 and 5 debugging, 6 and more everything";
+        "vmodule" List "" honoured "module=verbosity pairs; modules are this program's, such as serving or aggregator::proxy";
+    }
+    Traces {
+        "tracing-config-file" Text "" ignored("no traces are exported") "Tracing configuration";
+    }
+    Misc {
+        "aggregator-reject-forwarding-redirect" Bool "true" honoured "Answer a backend's redirect with 502 instead of passing it on";
+        "allow-privileged" Bool "false" honoured "Allow privileged containers";
+        "apiserver-count" Int "1" ignored("only with the removed master-count reconciler") "Deprecated";
+        "coordinated-leadership-lease-duration" Duration "15s" ignored(LEADER) "Coordinated leader election option";
+        "coordinated-leadership-renew-deadline" Duration "10s" ignored(LEADER) "Coordinated leader election option";
+        "coordinated-leadership-retry-period" Duration "2s" ignored(LEADER) "Coordinated leader election option";
+        "enable-aggregator-routing" Bool "false" honoured "Reach backends by endpoint address instead of cluster IP";
+        "enable-logs-handler" Bool "false" ignored("there is no /logs; deprecated upstream") "Deprecated: serve /logs";
+        "endpoint-reconciler-type" Text "lease" ignored("this server is the only endpoint of the kubernetes Service") "How endpoints of the kubernetes Service are kept";
+        "event-ttl" Duration "1h0m0s" honoured "Life of events";
+        "kubelet-certificate-authority" Text "" ignored(KUBELET) "CA of kubelets";
+        "kubelet-client-certificate" Text "" ignored(KUBELET) "Client certificate for kubelets";
+        "kubelet-client-key" Text "" ignored(KUBELET) "Client key for kubelets";
+        "kubelet-port" Int "10250" ignored(KUBELET) "Deprecated";
+        "kubelet-preferred-address-types" List "Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP" ignored(KUBELET) "Order of node addresses";
+        "kubelet-read-only-port" Int "10255" ignored(KUBELET) "Deprecated";
+        "kubelet-timeout" Duration "5s" ignored(KUBELET) "Time for kubelets";
+        "kubernetes-service-node-port" Int "0" ignored("the kubernetes Service is a ClusterIP") "Node port of the kubernetes Service";
+        "max-connection-bytes-per-sec" Int "0" ignored("connections are not throttled") "Throttle of exec and the like";
+        "peer-advertise-ip" Text "" ignored(PEERS) "Peer proxy option";
+        "peer-advertise-port" Text "" ignored(PEERS) "Peer proxy option";
+        "peer-ca-file" Text "" ignored(PEERS) "Peer proxy option";
+        "proxy-client-cert-file" Text "" honoured "Certificate shown to backends; needs --proxy-client-key-file; empty: generated";
+        "proxy-client-key-file" Text "" honoured "Key of --proxy-client-cert-file";
+        "service-account-signing-endpoint" Text "" refused("external token signers are not in this release") "Socket of a token signer";
+        "service-account-signing-key-file" Text "" honoured "Key that signs service account tokens (PEM); empty: generated";
+        "service-cluster-ip-range" List "10.0.0.0/24" honoured "CIDR of service addresses; a second one of the other family for dual stack";
+        "service-node-port-range" Text "30000-32767" honoured "Range of node ports";
+    }
+}

@@ -1,0 +1,103 @@
+//! The flags that are honoured, by group, as typed values. Reading them looks at no file.
+
+mod aggregator;
+mod authentication;
+mod authorization;
+mod generic;
+mod logging;
+mod network;
+mod serving;
+mod storage;
+
+pub use aggregator::AggregatorOptions;
+pub use authentication::{AuthenticationOptions, RequestHeaderOptions, ServiceAccountOptions};
+pub use authorization::{AuthorizationMode, AuthorizationOptions};
+pub use generic::GenericOptions;
+pub use logging::LoggingOptions;
+pub use network::{Cidr, NetworkOptions};
+pub use serving::{ServingOptions, SniFiles};
+pub use storage::StorageOptions;
+
+use super::flags::{self, Fate};
+use super::value::{UsageError, Values};
+use std::path::PathBuf;
+
+/// Everything that was asked for, before it is checked against the world.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The port.
+    pub serving: ServingOptions,
+    /// Who callers are.
+    pub authentication: AuthenticationOptions,
+    /// What they may do.
+    pub authorization: AuthorizationOptions,
+    /// Limits and lifecycle.
+    pub generic: GenericOptions,
+    /// Backends.
+    pub aggregator: AggregatorOptions,
+    /// Objects.
+    pub storage: StorageOptions,
+    /// Service addresses.
+    pub network: NetworkOptions,
+    /// Logs.
+    pub logging: LoggingOptions,
+    /// Everything as it was given, for `/flagz`.
+    pub values: Values,
+    /// One line for each flag that is accepted without effect.
+    pub warnings: Vec<String>,
+}
+
+impl Options {
+    /// Reads what was given.
+    ///
+    /// # Errors
+    /// The first value that cannot be, or flag that is refused.
+    pub fn read(values: Values) -> Result<Self, UsageError> {
+        let mut warnings = Vec::new();
+        for name in values.given() {
+            let Some(flag) = flags::find(name) else { continue };
+            match flag.fate {
+                Fate::Honoured => {}
+                _ if values.is_default(flag) => {}
+                Fate::Ignored(why) => warnings.push(format!("--{name} has no effect: {why}")),
+                Fate::Refused(why) => return Err(UsageError::new(format!("--{name} is refused: {why}"))),
+            }
+        }
+        Ok(Self {
+            serving: ServingOptions::read(&values)?,
+            authentication: AuthenticationOptions::read(&values)?,
+            authorization: AuthorizationOptions::read(&values)?,
+            generic: GenericOptions::read(&values)?,
+            aggregator: AggregatorOptions::read(&values)?,
+            storage: StorageOptions::read(&values)?,
+            network: NetworkOptions::read(&values)?,
+            logging: LoggingOptions::read(&values)?,
+            warnings,
+            values,
+        })
+    }
+}
+
+/// A file flag, or nothing where it is empty.
+fn file(values: &Values, name: &str) -> Option<PathBuf> {
+    values.some_text(name).map(PathBuf::from)
+}
+
+/// Two file flags that come together or not at all.
+fn pair(values: &Values, cert: &str, key: &str) -> Result<Option<(PathBuf, PathBuf)>, UsageError> {
+    match (file(values, cert), file(values, key)) {
+        (Some(cert), Some(key)) => Ok(Some((cert, key))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(UsageError::new(format!("--{cert} needs --{key}"))),
+        (None, Some(_)) => Err(UsageError::new(format!("--{key} needs --{cert}"))),
+    }
+}
+
+/// A number of zero or more.
+fn count<T: TryFrom<i64>>(values: &Values, name: &str) -> Result<T, UsageError> {
+    let n = values.int(name)?;
+    if n < 0 {
+        return Err(UsageError::new(format!("--{name} can not be negative value")));
+    }
+    T::try_from(n).map_err(|_| UsageError::invalid(name, &n.to_string(), "too large"))
+}

@@ -1,0 +1,153 @@
+//! Who callers are.
+
+use super::{UsageError, Values, file};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Authentication flags.
+#[derive(Clone, Debug)]
+pub struct AuthenticationOptions {
+    /// `--anonymous-auth`.
+    pub anonymous: bool,
+    /// `--client-ca-file`; absent: the generated one.
+    pub client_ca: Option<PathBuf>,
+    /// `--token-auth-file`, as a path: the authenticator reads it.
+    pub token_file: Option<PathBuf>,
+    /// `--api-audiences`; never empty once completed (the issuers).
+    pub api_audiences: Vec<String>,
+    /// Front proxies.
+    pub request_header: RequestHeaderOptions,
+    /// Service accounts.
+    pub service_account: ServiceAccountOptions,
+}
+
+/// `--requestheader-*`.
+#[derive(Clone, Debug)]
+pub struct RequestHeaderOptions {
+    /// CA bundle; absent: the generated one.
+    pub client_ca: Option<PathBuf>,
+    /// Common names; empty: any.
+    pub allowed_names: Vec<String>,
+    /// User name headers.
+    pub username_headers: Vec<String>,
+    /// Uid headers.
+    pub uid_headers: Vec<String>,
+    /// Group headers.
+    pub group_headers: Vec<String>,
+    /// Prefixes of headers with further facts.
+    pub extra_prefixes: Vec<String>,
+}
+
+/// `--service-account-*`.
+#[derive(Clone, Debug)]
+pub struct ServiceAccountOptions {
+    /// The first signs, all are accepted.
+    pub issuers: Vec<String>,
+    /// Keys that verify; empty: the signing key's public half.
+    pub key_files: Vec<PathBuf>,
+    /// Key that signs; absent: the generated one.
+    pub signing_key: Option<PathBuf>,
+    /// Tokens of deleted service accounts are refused.
+    pub lookup: bool,
+    /// Longest life of a requested token; zero: no limit.
+    pub max_expiration: Duration,
+    /// A year of grace for projected tokens.
+    pub extend_expiration: bool,
+    /// URI of the key set.
+    pub jwks_uri: Option<String>,
+}
+
+/// Issuer when none is given, as kubeadm has it.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+fn list_or(values: &Values, name: &str, default: &str) -> Vec<String> {
+    let list = values.list(name);
+    if list.is_empty() {
+        vec![default.to_owned()]
+    } else {
+        list
+    }
+}
+
+impl AuthenticationOptions {
+    pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
+        let service_account = ServiceAccountOptions::read(values)?;
+        let mut api_audiences = values.list("api-audiences");
+        if api_audiences.is_empty() {
+            api_audiences.clone_from(&service_account.issuers);
+        }
+        Ok(Self {
+            anonymous: values.bool("anonymous-auth")?,
+            client_ca: file(values, "client-ca-file"),
+            token_file: file(values, "token-auth-file"),
+            api_audiences,
+            request_header: RequestHeaderOptions::read(values)?,
+            service_account,
+        })
+    }
+}
+
+impl RequestHeaderOptions {
+    fn read(values: &Values) -> Result<Self, UsageError> {
+        let client_ca = file(values, "requestheader-client-ca-file");
+        let mut allowed_names = values.list("requestheader-allowed-names");
+        if client_ca.is_none() && allowed_names.is_empty() {
+            // The generated CA issues one certificate; no other name has a reason to be.
+            allowed_names.push("front-proxy-client".to_owned());
+        }
+        let uid_headers = list_or(values, "requestheader-uid-headers", "X-Remote-Uid");
+        if !uid_headers.iter().any(|h| h.eq_ignore_ascii_case("X-Remote-Uid")) {
+            return Err(UsageError::new(
+                "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - \
+                 API aggregation will not work",
+            ));
+        }
+        Ok(Self {
+            client_ca,
+            allowed_names,
+            username_headers: list_or(values, "requestheader-username-headers", "X-Remote-User"),
+            uid_headers,
+            group_headers: list_or(values, "requestheader-group-headers", "X-Remote-Group"),
+            extra_prefixes: list_or(values, "requestheader-extra-headers-prefix", "X-Remote-Extra-"),
+        })
+    }
+}
+
+impl ServiceAccountOptions {
+    fn read(values: &Values) -> Result<Self, UsageError> {
+        let issuers = list_or(values, "service-account-issuer", ISSUER);
+        for (n, issuer) in issuers.iter().enumerate() {
+            if issuer.contains(':') && !issuer.contains("://") {
+                return Err(UsageError::invalid(
+                    "service-account-issuer",
+                    issuer,
+                    "contains a ':' but is no URL",
+                ));
+            }
+            if issuers[..n].contains(issuer) {
+                return Err(UsageError::invalid("service-account-issuer", issuer, "is given twice"));
+            }
+        }
+        let max_expiration = values.duration("service-account-max-token-expiration")?;
+        const HOUR: Duration = Duration::from_secs(3600);
+        const LONGEST: Duration = Duration::from_secs(1 << 32);
+        if !max_expiration.is_zero() && !(HOUR..=LONGEST).contains(&max_expiration) {
+            return Err(UsageError::new(
+                "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds",
+            ));
+        }
+        Ok(Self {
+            issuers,
+            key_files: values
+                .list("service-account-key-file")
+                .into_iter()
+                .map(PathBuf::from)
+                .collect(),
+            signing_key: file(values, "service-account-signing-key-file"),
+            lookup: values.bool("service-account-lookup")?,
+            max_expiration,
+            extend_expiration: values.bool("service-account-extend-token-expiration")?,
+            jwks_uri: values.some_text("service-account-jwks-uri").map(str::to_owned),
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! Limits and lifecycle.
+
+use super::{UsageError, Values, count};
+use std::time::Duration;
+
+/// Generic flags.
+#[derive(Clone, Debug)]
+pub struct GenericOptions {
+    /// `--max-requests-inflight`; 0: no limit.
+    pub max_requests_in_flight: usize,
+    /// `--max-mutating-requests-inflight`; 0: no limit.
+    pub max_mutating_requests_in_flight: usize,
+    /// `--request-timeout`.
+    pub request_timeout: Duration,
+    /// `--min-request-timeout`: a watch lasts between this and twice this.
+    pub min_request_timeout: Duration,
+    /// `--goaway-chance`.
+    pub goaway_chance: f64,
+    /// `--livez-grace-period`.
+    pub livez_grace_period: Duration,
+    /// `--shutdown-delay-duration`.
+    pub shutdown_delay: Duration,
+    /// `--shutdown-watch-termination-grace-period`.
+    pub shutdown_watch_grace_period: Duration,
+    /// `--storage-initialization-timeout`.
+    pub storage_initialization_timeout: Duration,
+    /// `--allow-privileged`.
+    pub allow_privileged: bool,
+}
+
+impl GenericOptions {
+    pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
+        let goaway_chance = values.float("goaway-chance")?;
+        if !(0.0..=0.02).contains(&goaway_chance) {
+            return Err(UsageError::new(
+                "--goaway-chance can not be less than 0 or greater than 0.02",
+            ));
+        }
+        let request_timeout = values.duration("request-timeout")?;
+        if request_timeout.is_zero() {
+            return Err(UsageError::new(
+                "--request-timeout can not be zero: no request could be answered",
+            ));
+        }
+        Ok(Self {
+            max_requests_in_flight: count(values, "max-requests-inflight")?,
+            max_mutating_requests_in_flight: count(values, "max-mutating-requests-inflight")?,
+            request_timeout,
+            min_request_timeout: Duration::from_secs(count(values, "min-request-timeout")?),
+            goaway_chance,
+            livez_grace_period: values.duration("livez-grace-period")?,
+            shutdown_delay: values.duration("shutdown-delay-duration")?,
+            shutdown_watch_grace_period: values.duration("shutdown-watch-termination-grace-period")?,
+            storage_initialization_timeout: values.duration("storage-initialization-timeout")?,
+            allow_privileged: values.bool("allow-privileged")?,
+        })
+    }
+}

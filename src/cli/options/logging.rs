@@ -1,0 +1,46 @@
+//! Logs.
+
+use super::{UsageError, Values};
+
+/// Log flags.
+#[derive(Clone, Debug)]
+pub struct LoggingOptions {
+    /// `-v`.
+    pub verbosity: i64,
+    /// `--vmodule`: module path below this program's, verbosity.
+    pub modules: Vec<(String, i64)>,
+}
+
+impl LoggingOptions {
+    pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
+        let mut modules = Vec::new();
+        for item in values.list("vmodule") {
+            let fail = || UsageError::invalid("vmodule", &item, "expected module=verbosity, such as serving=5");
+            let (module, level) = item.split_once('=').ok_or_else(fail)?;
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+            if module.is_empty() || !module.chars().all(plain) {
+                return Err(fail());
+            }
+            modules.push((module.to_owned(), level.parse().map_err(|_| fail())?));
+        }
+        Ok(Self {
+            verbosity: values.int("v")?,
+            modules,
+        })
+    }
+
+    /// The filter in tracing's notation. Dependencies speak only from verbosity 8 on.
+    pub fn filter(&self) -> String {
+        let level = |v: i64| match v {
+            ..=3 => "info",
+            4..=5 => "debug",
+            6.. => "trace",
+        };
+        let others = if self.verbosity >= 8 { "debug" } else { "warn" };
+        let mut filter = format!("{others},torana={}", level(self.verbosity));
+        for (module, verbosity) in &self.modules {
+            filter.push_str(&format!(",torana::{module}={}", level(*verbosity)));
+        }
+        filter
+    }
+}

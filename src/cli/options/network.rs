@@ -1,0 +1,117 @@
+//! Service addresses.
+
+use super::{UsageError, Values};
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Flags about Services.
+#[derive(Clone, Debug)]
+pub struct NetworkOptions {
+    /// `--service-cluster-ip-range`: one, or one of each family, the first for single-stack Services.
+    pub service_cidrs: Vec<Cidr>,
+    /// `--service-node-port-range`.
+    pub node_ports: RangeInclusive<u16>,
+}
+
+/// An address range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    /// First address.
+    pub network: IpAddr,
+    /// Length of the network's part, in bits.
+    pub prefix: u8,
+}
+
+impl Cidr {
+    /// The address after the network's: that of the `kubernetes` Service.
+    pub fn first_service_address(&self) -> IpAddr {
+        match self.network {
+            IpAddr::V4(v4) => IpAddr::from((u32::from(v4).wrapping_add(1)).to_be_bytes()),
+            IpAddr::V6(v6) => IpAddr::from((u128::from(v6).wrapping_add(1)).to_be_bytes()),
+        }
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const EXPECTED: &str = "expected a CIDR such as 10.0.0.0/24";
+        let (address, prefix) = text.split_once('/').ok_or(EXPECTED)?;
+        let address: IpAddr = address.parse().map_err(|_| EXPECTED)?;
+        let prefix: u8 = prefix.parse().map_err(|_| EXPECTED)?;
+        let network = match address {
+            IpAddr::V4(v4) if prefix <= 32 => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+                IpAddr::from((u32::from(v4) & mask).to_be_bytes())
+            }
+            IpAddr::V6(v6) if prefix <= 128 => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+                IpAddr::from((u128::from(v6) & mask).to_be_bytes())
+            }
+            _ => return Err(EXPECTED),
+        };
+        Ok(Self { network, prefix })
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network, self.prefix)
+    }
+}
+
+impl NetworkOptions {
+    pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
+        const CIDRS: &str = "service-cluster-ip-range";
+        let mut service_cidrs: Vec<Cidr> = Vec::new();
+        for text in values.list(CIDRS) {
+            let cidr: Cidr = text.parse().map_err(|why| UsageError::invalid(CIDRS, &text, why))?;
+            let bits = if cidr.network.is_ipv4() { 32 } else { 128 };
+            if cidr.prefix > bits - 3 {
+                let why = "too small: it must hold at least 8 addresses";
+                return Err(UsageError::invalid(CIDRS, &text, why));
+            }
+            service_cidrs.push(cidr);
+        }
+        match service_cidrs.as_slice() {
+            [] => service_cidrs.push("10.0.0.0/24".parse().map_err(UsageError::new)?),
+            [_] => {}
+            [a, b] if a.network.is_ipv4() != b.network.is_ipv4() => {}
+            _ => {
+                return Err(UsageError::new(format!(
+                    "--{CIDRS} takes one range, or two of different families"
+                )));
+            }
+        }
+        Ok(Self {
+            service_cidrs,
+            node_ports: node_ports(values.text("service-node-port-range"))?,
+        })
+    }
+}
+
+/// `a-b`, `a+n` or one port, as upstream.
+fn node_ports(text: &str) -> Result<RangeInclusive<u16>, UsageError> {
+    let fail = || {
+        UsageError::invalid(
+            "service-node-port-range",
+            text,
+            "expected first-last, such as 30000-32767",
+        )
+    };
+    let port = |text: &str| text.trim().parse::<u16>().map_err(|_| fail());
+    let (first, last) = if let Some((first, last)) = text.split_once('-') {
+        (port(first)?, port(last)?)
+    } else if let Some((first, more)) = text.split_once('+') {
+        (port(first)?, port(first)?.checked_add(port(more)?).ok_or_else(fail)?)
+    } else {
+        (port(text)?, port(text)?)
+    };
+    if first > last || first == 0 {
+        return Err(fail());
+    }
+    Ok(first..=last)
+}

@@ -1,0 +1,113 @@
+//! The port.
+
+use super::{UsageError, Values, count, pair};
+use crate::serving::{TlsOptions, TlsVersion};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Secure serving flags.
+#[derive(Clone, Debug)]
+pub struct ServingOptions {
+    /// `--bind-address`.
+    pub bind_address: IpAddr,
+    /// `--secure-port`; 0 picks a free one.
+    pub port: u16,
+    /// `--permit-port-sharing`.
+    pub share_port: bool,
+    /// `--advertise-address`.
+    pub advertise_address: Option<IpAddr>,
+    /// `--external-hostname`.
+    pub external_hostname: Option<String>,
+    /// `--tls-cert-file`, `--tls-private-key-file`.
+    pub pair: Option<(PathBuf, PathBuf)>,
+    /// `--tls-sni-cert-key`.
+    pub sni: Vec<SniFiles>,
+    /// Versions, protocols, suites.
+    pub tls: TlsOptions,
+    /// `--http2-max-streams-per-connection`; 0: the default.
+    pub max_streams: u32,
+}
+
+/// One `--tls-sni-cert-key`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SniFiles {
+    /// Certificate chain.
+    pub cert: PathBuf,
+    /// Key.
+    pub key: PathBuf,
+    /// Names given with it.
+    pub names: Vec<String>,
+}
+
+pub(super) fn address(values: &Values, name: &str) -> Result<Option<IpAddr>, UsageError> {
+    let parse = |text: &str| {
+        text.parse()
+            .map_err(|_| UsageError::invalid(name, text, "expected an IP address"))
+    };
+    values.some_text(name).map(parse).transpose()
+}
+
+impl ServingOptions {
+    pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
+        let port = values.int("secure-port")?;
+        let port = u16::try_from(port)
+            .map_err(|_| UsageError::invalid("secure-port", &port.to_string(), "expected a port from 0 to 65535"))?;
+        Ok(Self {
+            bind_address: address(values, "bind-address")?.unwrap_or(IpAddr::from([0, 0, 0, 0])),
+            port,
+            share_port: values.bool("permit-port-sharing")?,
+            advertise_address: address(values, "advertise-address")?,
+            external_hostname: values.some_text("external-hostname").map(str::to_owned),
+            pair: pair(values, "tls-cert-file", "tls-private-key-file")?,
+            sni: values
+                .list("tls-sni-cert-key")
+                .iter()
+                .map(|text| sni(text))
+                .collect::<Result<_, _>>()?,
+            tls: TlsOptions {
+                min_version: min_version(values.text("tls-min-version"))?,
+                http2: !values.bool("disable-http2-serving")?,
+                cipher_suites: values.list("tls-cipher-suites"),
+            },
+            max_streams: count(values, "http2-max-streams-per-connection")?,
+        })
+    }
+}
+
+fn min_version(text: &str) -> Result<TlsVersion, UsageError> {
+    match text {
+        "" | "VersionTLS12" => Ok(TlsVersion::Tls12),
+        "VersionTLS13" => Ok(TlsVersion::Tls13),
+        "VersionTLS10" | "VersionTLS11" => Err(UsageError::invalid(
+            "tls-min-version",
+            text,
+            "TLS before 1.2 is broken and not spoken; use VersionTLS12 or VersionTLS13",
+        )),
+        _ => Err(UsageError::invalid(
+            "tls-min-version",
+            text,
+            "expected VersionTLS12 or VersionTLS13",
+        )),
+    }
+}
+
+/// `cert,key` or `cert,key:name,name`.
+fn sni(text: &str) -> Result<SniFiles, UsageError> {
+    let (files, names) = text.split_once(':').unwrap_or((text, ""));
+    let fail = || {
+        UsageError::invalid(
+            "tls-sni-cert-key",
+            text,
+            "expected cert-file,key-file or cert-file,key-file:name,name",
+        )
+    };
+    let (cert, key) = files.split_once(',').ok_or_else(fail)?;
+    if cert.is_empty() || key.is_empty() || key.contains(',') {
+        return Err(fail());
+    }
+    Ok(SniFiles {
+        cert: cert.into(),
+        key: key.into(),
+        names: names.split(',').filter(|n| !n.is_empty()).map(str::to_owned).collect(),
+    })
+}

@@ -1,0 +1,206 @@
+//! From completed options to an open port: keys and certificates made or loaded and watched, the socket bound, the
+//! administrator's kubeconfig written. What answers is handed in last, by whoever composes the server.
+
+use super::CompletedOptions;
+use crate::pki::{self, Kubeconfig, Pki, PkiOptions};
+use crate::request::Handler;
+use crate::serving::{
+    CertError, DynamicCa, DynamicKeyPair, Listener, Reload, Server, ServerHandle, SniKeyPair, TlsConfig, listener,
+    watch_files,
+};
+use rustls::crypto::CryptoProvider;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::task::JoinHandle;
+
+/// How often files of certificates are looked at.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// How often generated certificates are looked at.
+const RENEW_INTERVAL: Duration = Duration::from_secs(12 * 3600);
+
+/// A bound port, not yet answering, and everything certificates are needed for elsewhere.
+pub struct Port {
+    /// The generated files (made even where flags name others: the administrator and backends need some).
+    pub pki: Pki,
+    /// CAs of client certificates, for the authenticator and for `client-ca-file` of the published ConfigMap.
+    pub client_ca: Arc<DynamicCa>,
+    /// CAs of front proxies.
+    pub request_header_ca: Arc<DynamicCa>,
+    /// Shown to backends.
+    pub proxy_client: Arc<DynamicKeyPair>,
+    /// Key that signs service account tokens.
+    pub service_account_key: PathBuf,
+    /// Keys that verify them.
+    pub service_account_public_keys: Vec<PathBuf>,
+    /// Where an administrator's kubeconfig was written.
+    pub kubeconfig: PathBuf,
+    tls: Arc<TlsConfig>,
+    listener: Listener,
+    limits: crate::serving::Limits,
+    tasks: Tasks,
+}
+
+/// A port that answers; its helpers end when it is dropped.
+pub struct OpenPort {
+    /// The server.
+    pub server: ServerHandle,
+    _tasks: Tasks,
+}
+
+struct Tasks(Vec<JoinHandle<()>>);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        for task in &self.0 {
+            task.abort();
+        }
+    }
+}
+
+/// Issues generated leaves again before they end, however long the server runs; the file check picks them up.
+async fn renew(mut options: PkiOptions) {
+    loop {
+        tokio::time::sleep(RENEW_INTERVAL).await;
+        options.now = SystemTime::now();
+        let now = options.clone();
+        match tokio::task::spawn_blocking(move || pki::ensure(&now)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::error!(%error, "generated certificates cannot be kept valid"),
+            Err(error) => tracing::error!(%error, "certificate renewal failed"),
+        }
+    }
+}
+
+fn about(flag: &str) -> impl Fn(CertError) -> String {
+    move |error| format!("--{flag}: {error}")
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
+}
+
+impl Port {
+    /// Prepares everything. Needs a tokio runtime, and the data directory to be this process's alone.
+    ///
+    /// # Errors
+    /// One line: the port is taken, a file cannot be read or written, a certificate cannot be used.
+    pub fn prepare(options: &CompletedOptions, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
+        // The port first: a second server on the same machine is told before it touches any file.
+        let listener = listener::bind(options.bind, options.serving.share_port).map_err(text)?;
+        let pki = pki::ensure(&options.pki_options()).map_err(text)?;
+        let mut watched: Vec<Arc<dyn Reload>> = Vec::new();
+        let mut pair = |flag, files: Option<(PathBuf, PathBuf)>, made: (PathBuf, PathBuf)| {
+            let (cert, key) = files.unwrap_or(made);
+            let pair = DynamicKeyPair::from_files(cert, key, Arc::clone(provider)).map_err(about(flag))?;
+            watched.push(Arc::clone(&pair) as Arc<dyn Reload>);
+            Ok::<_, String>(pair)
+        };
+        let default = pair("tls-cert-file", options.serving.pair.clone(), pki.apiserver())?;
+        let proxy_client = pair(
+            "proxy-client-cert-file",
+            options.aggregator.proxy_client.clone(),
+            pki.front_proxy_client(),
+        )?;
+        let mut sni = Vec::new();
+        for files in &options.serving.sni {
+            sni.push(SniKeyPair {
+                names: files.names.clone(),
+                pair: pair("tls-sni-cert-key", None, (files.cert.clone(), files.key.clone()))?,
+            });
+        }
+        let mut ca = |flag, file: &Option<PathBuf>, made: PathBuf| {
+            let ca = DynamicCa::from_file(file.as_ref().unwrap_or(&made)).map_err(about(flag))?;
+            watched.push(Arc::clone(&ca) as Arc<dyn Reload>);
+            Ok::<_, String>(ca)
+        };
+        let authentication = &options.authentication;
+        let client_ca = ca("client-ca-file", &authentication.client_ca, pki.client_ca())?;
+        let request_header_ca = ca(
+            "requestheader-client-ca-file",
+            &authentication.request_header.client_ca,
+            pki.front_proxy_ca(),
+        )?;
+        let client_cas = vec![Arc::clone(&client_ca), Arc::clone(&request_header_ca)];
+        let tls = TlsConfig::try_new(
+            Arc::clone(&default),
+            sni,
+            client_cas,
+            options.serving.tls.clone(),
+            Arc::clone(provider),
+        )
+        .map_err(text)?;
+        let kubeconfig = options.kubeconfig_path();
+        write_kubeconfig(options, &pki, &default, &listener, &kubeconfig)?;
+        let service_account = &authentication.service_account;
+        let service_account_public_keys = match (&service_account.key_files[..], &service_account.signing_key) {
+            ([], Some(signing)) => vec![signing.clone()],
+            ([], None) => vec![pki.service_account_public_key()],
+            (files, _) => files.to_vec(),
+        };
+        let tasks = Tasks(vec![
+            tokio::spawn(Arc::clone(&tls).follow()),
+            tokio::spawn(watch_files(watched, CHECK_INTERVAL)),
+            tokio::spawn(renew(options.pki_options())),
+        ]);
+        Ok(Self {
+            client_ca,
+            request_header_ca,
+            proxy_client,
+            service_account_key: service_account
+                .signing_key
+                .clone()
+                .unwrap_or_else(|| pki.service_account_key()),
+            service_account_public_keys,
+            kubeconfig,
+            pki,
+            tls,
+            listener,
+            limits: options.limits.clone(),
+            tasks,
+        })
+    }
+
+    /// The bound address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    /// Lets `handler` answer.
+    pub fn open(self, handler: Arc<dyn Handler>) -> OpenPort {
+        let server = Server {
+            tls: self.tls,
+            limits: self.limits,
+            handler,
+        };
+        OpenPort {
+            server: server.serve(self.listener),
+            _tasks: self.tasks,
+        }
+    }
+}
+
+/// A serving certificate from outside is verified by whoever issued it: its own chain is all we know of that.
+fn write_kubeconfig(
+    options: &CompletedOptions,
+    pki: &Pki,
+    serving: &DynamicKeyPair,
+    listener: &Listener,
+    path: &Path,
+) -> Result<(), String> {
+    let read = |path: &Path| std::fs::read(path).map_err(|e| format!("{}: cannot be read: {e}", path.display()));
+    let (cert, key) = pki.admin();
+    let ca = match options.serving.pair {
+        None => read(&pki.ca())?,
+        Some(_) => serving.current().cert_pem.to_vec(),
+    };
+    let kubeconfig = Kubeconfig {
+        server: &options.local_url(listener.local_addr().port()),
+        certificate_authority: &ca,
+        client_certificate: &read(&cert)?,
+        client_key: &read(&key)?,
+    };
+    pki::write_kubeconfig(path, &kubeconfig).map_err(text)
+}

@@ -1,0 +1,267 @@
+use super::options::{AuthorizationMode, SniFiles};
+use super::*;
+use crate::serving::TlsVersion;
+use std::time::Duration;
+
+fn read(args: &[&str]) -> Result<Command, UsageError> {
+    parse(["torana"].iter().chain(args).map(OsString::from))
+}
+
+fn serve(args: &[&str]) -> Options {
+    let args: Vec<&str> = ["serve"].iter().chain(args).copied().collect();
+    match read(&args) {
+        Ok(Command::Serve(options)) => *options,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn error(args: &[&str]) -> String {
+    let args: Vec<&str> = ["serve"].iter().chain(args).copied().collect();
+    let text = match read(&args) {
+        Ok(Command::Serve(options)) => options.complete().unwrap_err().to_string(),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => error.to_string(),
+    };
+    assert!(!text.trim_end().contains('\n'), "one line: {text}");
+    text
+}
+
+#[test]
+fn no_flag_is_needed() {
+    let options = serve(&[]);
+    assert!(options.warnings.is_empty());
+    let completed = options.complete().unwrap();
+    assert!(completed.warnings.is_empty(), "{:?}", completed.warnings);
+    assert_eq!(completed.bind.to_string(), "0.0.0.0:6443");
+    assert_eq!(completed.local_url(7443), "https://127.0.0.1:7443");
+    assert_eq!(completed.storage.data_dir.to_str(), Some("./torana-data"));
+    assert_eq!(completed.generic.request_timeout, Duration::from_secs(60));
+    assert_eq!(
+        completed.authorization.modes,
+        [AuthorizationMode::Node, AuthorizationMode::Rbac]
+    );
+    let pki = completed.pki_options();
+    assert!(pki.addresses.contains(&"10.0.0.1".parse().unwrap()));
+    assert_eq!(
+        completed.authentication.request_header.allowed_names,
+        ["front-proxy-client"]
+    );
+}
+
+#[test]
+fn values_are_given_in_every_spelling_of_the_field() {
+    let options = serve(&[
+        "--secure-port",
+        "0",
+        "--anonymous-auth=false",
+        "--enable-aggregator-routing",
+        "--tls_min_version=VersionTLS13",
+        "--requestheader-allowed-names=a,b",
+        "--requestheader-allowed-names=c",
+        "--request-timeout=1m30s",
+        "--request-timeout=2m",
+        "-v",
+        "4",
+        "--vmodule=serving=6",
+        "--tls-sni-cert-key=a.crt,a.key",
+        "--tls-sni-cert-key=b.crt,b.key:x.example,*.y.example",
+        "--service-cluster-ip-range=10.96.0.0/12,fd00::/108",
+    ]);
+    assert_eq!(options.serving.port, 0);
+    assert!(!options.authentication.anonymous);
+    assert!(options.aggregator.route_by_endpoint);
+    assert_eq!(options.serving.tls.min_version, TlsVersion::Tls13);
+    assert_eq!(options.authentication.request_header.allowed_names, ["a", "b", "c"]);
+    assert_eq!(
+        options.generic.request_timeout,
+        Duration::from_secs(120),
+        "the last one counts"
+    );
+    assert_eq!(options.logging.filter(), "warn,torana=debug,torana::serving=trace");
+    let sni = |cert: &str, key: &str, names: &[&str]| SniFiles {
+        cert: cert.into(),
+        key: key.into(),
+        names: names.iter().map(|n| (*n).to_owned()).collect(),
+    };
+    assert_eq!(
+        options.serving.sni,
+        [
+            sni("a.crt", "a.key", &[]),
+            sni("b.crt", "b.key", &["x.example", "*.y.example"])
+        ]
+    );
+    let first: Vec<String> = options
+        .network
+        .service_cidrs
+        .iter()
+        .map(|c| c.first_service_address().to_string())
+        .collect();
+    assert_eq!(first, ["10.96.0.1", "fd00::1"]);
+}
+
+#[test]
+fn flags_without_effect_are_named_and_dangerous_ones_refused() {
+    let options = serve(&[
+        "--audit-log-path=/x",
+        "--profiling",
+        "--profiling=true",
+        "--etcd-prefix=/registry",
+    ]);
+    assert_eq!(
+        options.warnings.len(),
+        1,
+        "defaults pass in silence: {:?}",
+        options.warnings
+    );
+    assert!(options.warnings[0].starts_with("--audit-log-path has no effect: "));
+    for args in [
+        "--etcd-servers=https://127.0.0.1:2379",
+        "--encryption-provider-config=x",
+        "--authorization-config=x",
+        "--authorization-mode=Webhook",
+        "--logging-format=json",
+    ] {
+        let text = error(&[args]);
+        let flag = args.split('=').next().unwrap();
+        assert!(text.contains(flag) && text.contains("refused"), "{text}");
+    }
+    assert!(error(&["--etcd-servers=x"]).contains("not in this release"));
+}
+
+#[test]
+fn mistakes_are_one_line_each() {
+    for (args, parts) in [
+        (&["--secure-prt=1"][..], &["unknown flag", "--secure-port"][..]),
+        (&["--secure-port=70000"], &["--secure-port", "70000", "65535"]),
+        (&["--secure-port"], &["--secure-port", "argument"]),
+        (&["--request-timeout=60"], &["--request-timeout", "90s"]),
+        (
+            &["--request-timeout=-1s"],
+            &["--request-timeout can not be negative value"],
+        ),
+        (
+            &["--max-requests-inflight=-1"],
+            &["--max-requests-inflight can not be negative value"],
+        ),
+        (
+            &["--goaway-chance=0.5"],
+            &["--goaway-chance can not be less than 0 or greater than 0.02"],
+        ),
+        (
+            &["--anonymous-auth=maybe"],
+            &["--anonymous-auth", "maybe", "true or false"],
+        ),
+        (
+            &["--tls-cert-file=x"],
+            &["--tls-cert-file needs --tls-private-key-file"],
+        ),
+        (&["--bind-address=here"], &["--bind-address", "IP address"]),
+        (&["--advertise-address=0.0.0.0"], &["--advertise-address"]),
+        (
+            &["--authorization-mode=RBCA"],
+            &["authorization-mode \"RBCA\" is not a valid mode"],
+        ),
+        (
+            &["--authorization-mode=RBAC,RBAC"],
+            &["has mode specified more than once"],
+        ),
+        (
+            &["--service-cluster-ip-range=10.0.0.0"],
+            &["--service-cluster-ip-range", "CIDR"],
+        ),
+        (&["--requestheader-uid-headers=X-Uid"], &["X-Remote-Uid"]),
+        (
+            &["--client-ca-file=/nowhere/ca.crt"],
+            &["--client-ca-file", "/nowhere/ca.crt", "No such file"],
+        ),
+        (
+            &["--token-auth-file=/nowhere/t.csv"],
+            &["--token-auth-file", "/nowhere/t.csv"],
+        ),
+        (&["extra"], &["extra"]),
+    ] {
+        let text = error(args);
+        for part in parts {
+            assert!(text.contains(part), "{args:?}: {text}");
+        }
+    }
+    assert!(read(&["serv"]).unwrap_err().to_string().contains("did you mean serve"));
+}
+
+#[test]
+fn a_key_of_another_certificate_names_flag_and_files() {
+    let tmp = tempfile::tempdir().unwrap();
+    let options = crate::pki::PkiOptions {
+        dir: tmp.path().to_owned(),
+        names: vec![],
+        addresses: vec![],
+        now: std::time::SystemTime::now(),
+    };
+    let pki = crate::pki::ensure(&options).unwrap();
+    let cert = format!("--tls-cert-file={}", pki.apiserver().0.display());
+    let key = format!("--tls-private-key-file={}", pki.admin().1.display());
+    let text = error(&[&cert, &key]);
+    for part in ["--tls-cert-file", "apiserver.crt", "admin.key", "does not belong"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let same = format!("={}", pki.client_ca().display());
+    let text = error(&[
+        &format!("--client-ca-file{same}"),
+        &format!("--requestheader-client-ca-file{same}"),
+    ]);
+    assert!(text.contains("--requestheader-allowed-names"), "{text}");
+}
+
+#[test]
+fn always_allow_turns_anonymous_off_as_upstream_does() {
+    let completed = serve(&["--authorization-mode=AlwaysAllow"]).complete().unwrap();
+    assert!(!completed.authentication.anonymous);
+}
+
+#[test]
+fn rbac_asked_for_by_name_is_told_what_it_means_today() {
+    let completed = serve(&["--authorization-mode=Node,RBAC"]).complete().unwrap();
+    assert!(
+        completed.warnings.iter().any(|w| w.contains("system:masters")),
+        "{:?}",
+        completed.warnings
+    );
+}
+
+#[test]
+fn help_and_version_are_printed() {
+    let printed = |args: &[&str]| match read(args) {
+        Ok(Command::Print(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    let help = printed(&["serve", "--help"]);
+    assert!(
+        help.contains("--secure-port") && !help.contains("--audit-log-path"),
+        "{help}"
+    );
+    assert!(printed(&["--help"]).contains("serve"));
+    assert!(printed(&["version", "-o", "json"]).contains("\"kubernetesVersion\":\"v1.36.2\""));
+    assert!(printed(&["version"]).starts_with("Torana v"));
+}
+
+#[tokio::test]
+async fn a_port_is_prepared_from_nothing_but_a_directory() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = format!("--data-dir={}", tmp.path().join("data").display());
+    let options = serve(&["--secure-port=0", "--bind-address=127.0.0.1", &dir])
+        .complete()
+        .unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let port = Port::prepare(&options, &provider).unwrap();
+    let text = std::fs::read_to_string(&port.kubeconfig).unwrap();
+    let server = format!("server: https://{}\n", port.local_addr());
+    assert!(text.contains(&server), "{text}");
+    assert_eq!(port.client_ca.current().roots.len(), 1);
+
+    let taken = format!("--secure-port={}", port.local_addr().port());
+    let options = serve(&[&taken, "--bind-address=127.0.0.1", &dir]).complete().unwrap();
+    let Err(text) = Port::prepare(&options, &provider) else {
+        panic!("bound twice")
+    };
+    assert!(text.contains("taken") && text.contains("--secure-port"), "{text}");
+}

@@ -1,0 +1,252 @@
+//! The values that were given, read as Go's flag types read them.
+
+use super::flags::{self, Flag, Kind};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// A mistake on the command line: one line for a person.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UsageError(pub(super) String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+impl UsageError {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// About a flag's value.
+    pub(super) fn invalid(flag: &str, value: &str, why: impl fmt::Display) -> Self {
+        Self(format!("invalid argument {value:?} for --{flag}: {why}"))
+    }
+}
+
+/// What was given, by flag name; every occurrence in order.
+#[derive(Clone, Debug, Default)]
+pub struct Values(BTreeMap<&'static str, Vec<String>>);
+
+impl Values {
+    pub(super) fn put(&mut self, name: &'static str, values: Vec<String>) {
+        self.0.insert(name, values);
+    }
+
+    /// True where the flag was given.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Names of the flags given.
+    pub fn given(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+
+    fn last(&self, name: &str) -> &str {
+        let given = self.0.get(name).and_then(|all| all.last());
+        match given {
+            Some(value) => value,
+            None => flags::find(name).map_or("", |flag| flag.default),
+        }
+    }
+
+    fn read<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, UsageError> {
+        let value = self.last(name);
+        parse(value).map_err(|why| UsageError::invalid(name, value, why))
+    }
+
+    /// Text; the default where not given.
+    pub fn text(&self, name: &str) -> &str {
+        self.last(name)
+    }
+
+    /// Text, or nothing where empty.
+    pub fn some_text(&self, name: &str) -> Option<&str> {
+        Some(self.last(name)).filter(|text| !text.is_empty())
+    }
+
+    /// A boolean.
+    ///
+    /// # Errors
+    /// Not one of Go's spellings.
+    pub fn bool(&self, name: &str) -> Result<bool, UsageError> {
+        self.read(name, parse_bool)
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// Not a number, or out of range.
+    pub fn int(&self, name: &str) -> Result<i64, UsageError> {
+        self.read(name, parse_int)
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// Not a number.
+    pub fn float(&self, name: &str) -> Result<f64, UsageError> {
+        self.read(name, parse_float)
+    }
+
+    /// A duration of zero or more.
+    ///
+    /// # Errors
+    /// Not a duration, or less than zero (upstream's words).
+    pub fn duration(&self, name: &str) -> Result<Duration, UsageError> {
+        let value = self.last(name);
+        if value.starts_with('-') && parse_duration(&value[1..]).is_ok_and(|d| !d.is_zero()) {
+            return Err(UsageError(format!("--{name} can not be negative value")));
+        }
+        self.read(name, |v| parse_duration(v.strip_prefix('-').unwrap_or(v)))
+    }
+
+    /// A list: every occurrence, for comma lists split.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        let Some(flag) = flags::find(name) else {
+            return Vec::new();
+        };
+        let default = [flag.default.to_owned()];
+        let all = self.0.get(flag.name).map_or(&default[..], Vec::as_slice);
+        let items = all.iter().flat_map(|value| match flag.kind {
+            Kind::Array => vec![value.as_str()],
+            _ => value.split(',').collect(),
+        });
+        items
+            .map(|item| item.trim().to_owned())
+            .filter(|item| !item.is_empty())
+            .collect()
+    }
+
+    /// True where what was given says no more than the default.
+    pub(super) fn is_default(&self, flag: &Flag) -> bool {
+        let Some(given) = self.0.get(flag.name) else {
+            return true;
+        };
+        let Some(last) = given.last() else { return true };
+        match flag.kind {
+            Kind::List | Kind::Array => given.iter().all(|value| value == flag.default),
+            Kind::Bool => parse_bool(last) == parse_bool(flag.default),
+            Kind::Duration => parse_duration(last) == parse_duration(flag.default),
+            Kind::Int | Kind::Float => last.parse::<f64>() == flag.default.parse::<f64>(),
+            Kind::Text => last == flag.default,
+        }
+    }
+}
+
+/// Whether a value is one of the flag's kind.
+pub(super) fn check(flag: &Flag, value: &str) -> Result<(), UsageError> {
+    let result = match flag.kind {
+        Kind::Bool => parse_bool(value).map(drop),
+        Kind::Int => parse_int(value).map(drop),
+        Kind::Float => parse_float(value).map(drop),
+        Kind::Duration => parse_duration(value.strip_prefix('-').unwrap_or(value)).map(drop),
+        Kind::Text | Kind::List | Kind::Array => Ok(()),
+    };
+    result.map_err(|why| UsageError::invalid(flag.name, value, why))
+}
+
+fn parse_bool(value: &str) -> Result<bool, String> {
+    match value {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("expected true or false".to_owned()),
+    }
+}
+
+fn parse_int(value: &str) -> Result<i64, String> {
+    value.parse().map_err(|_| "expected a whole number".to_owned())
+}
+
+fn parse_float(value: &str) -> Result<f64, String> {
+    value
+        .parse::<f64>()
+        .ok()
+        .filter(|n| n.is_finite())
+        .ok_or_else(|| "expected a number".to_owned())
+}
+
+/// Go's `time.ParseDuration` without a sign: `1h2m`, `1.5s`, `300ms`, `0`.
+fn parse_duration(value: &str) -> Result<Duration, String> {
+    const EXPECTED: &str = "expected a duration such as 90s, 1m30s or 300ms";
+    let fail = || EXPECTED.to_owned();
+    if value == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut rest = value;
+    let mut nanos: f64 = 0.0;
+    if rest.is_empty() {
+        return Err(fail());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(fail)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| fail())?;
+        rest = &rest[digits..];
+        let unit_end = rest
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(rest.len());
+        let unit = match &rest[..unit_end] {
+            "ns" => 1.0,
+            "us" | "µs" | "μs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" => 60e9,
+            "h" => 3600e9,
+            _ => return Err(fail()),
+        };
+        rest = &rest[unit_end..];
+        nanos += number * unit;
+    }
+    // Go's durations are 63 bits of nanoseconds.
+    if nanos > i64::MAX as f64 {
+        return Err("too long".to_owned());
+    }
+    Ok(Duration::from_nanos(nanos.round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for (text, millis) in [
+            ("0", 0),
+            ("0s", 0),
+            ("1m0s", 60_000),
+            ("1h0m0s", 3_600_000),
+            ("1.5s", 1_500),
+            ("300ms", 300),
+            (".5m", 30_000),
+            ("1m30s500ms", 90_500),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "1", "s", "1 s", "1d", "1m30", "..s", "9999999h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_split_at_commas_and_arrays_do_not() {
+        let mut values = Values::default();
+        values.put("requestheader-allowed-names", vec!["a, b".into(), "c".into()]);
+        values.put("tls-sni-cert-key", vec!["a.crt,a.key".into(), "b.crt,b.key:x,y".into()]);
+        assert_eq!(values.list("requestheader-allowed-names"), ["a", "b", "c"]);
+        assert_eq!(values.list("tls-sni-cert-key"), ["a.crt,a.key", "b.crt,b.key:x,y"]);
+        assert_eq!(values.list("service-cluster-ip-range"), ["10.0.0.0/24"]);
+    }
+
+    #[test]
+    fn a_negative_duration_has_upstreams_words() {
+        let mut values = Values::default();
+        values.put("request-timeout", vec!["-1s".into()]);
+        let error = values.duration("request-timeout").unwrap_err();
+        assert_eq!(error.0, "--request-timeout can not be negative value");
+    }
+}

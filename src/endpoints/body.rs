@@ -1,0 +1,272 @@
+//! Request bodies: the size limit, the media type, and the checks of kind and version before a schema sees the object.
+
+pub mod syntax;
+
+use crate::api;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::field::quote;
+use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::request::Body;
+use crate::request::body::CollectError;
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+
+/// Most bytes of a request body.
+pub const LIMIT: usize = 3 * 1024 * 1024;
+/// Where upstream registers its kinds; the texts name it.
+const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+
+/// What a body is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyType {
+    /// JSON; also where nothing is said.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Kubernetes' protobuf envelope, which this server does not read yet.
+    Protobuf,
+}
+
+/// Reads the whole body.
+///
+/// # Errors
+/// 413 beyond [`LIMIT`], 400 where the client broke off.
+pub async fn read(body: Body) -> Result<Bytes> {
+    body.collect(LIMIT).await.map_err(|e| match e {
+        CollectError::TooLarge(limit) => Status::too_large(&format!("limit is {limit}")),
+        CollectError::Read(e) => Status::bad_request(e.to_string()),
+    })
+}
+
+/// The media type of a body, in lower case and without parameters.
+pub fn media_type(headers: &HeaderMap) -> String {
+    let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
+    given.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+}
+
+/// What the body of a create, update or delete is written in.
+///
+/// # Errors
+/// 415.
+pub fn body_type(headers: &HeaderMap) -> Result<BodyType> {
+    let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
+    let wrong = || Status::unsupported_media_type(&super::negotiate::OBJECT_TYPES);
+    // A parameter needs a name; Go refuses the whole header otherwise.
+    let bad_parameter = |p: &str| {
+        let p = p.trim();
+        !p.is_empty() && p.split_once('=').is_none_or(|(k, _)| k.trim().is_empty())
+    };
+    if given.split(';').skip(1).any(bad_parameter) {
+        return Err(wrong());
+    }
+    match media_type(headers).as_str() {
+        "" | "application/json" => Ok(BodyType::Json),
+        "application/yaml" => Ok(BodyType::Yaml),
+        "application/vnd.kubernetes.protobuf" => Ok(BodyType::Protobuf),
+        _ => Err(wrong()),
+    }
+}
+
+/// A decoded document and the keys it has twice, as strict findings.
+pub(crate) struct Document {
+    pub value: Value,
+    pub duplicates: Vec<String>,
+}
+
+/// Decodes a document, whatever kind it is. The error is the decoder's text.
+pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, String> {
+    match body_type {
+        BodyType::Json => {
+            let (value, notes) = json::decode_noting(bytes).map_err(|e| {
+                let text = syntax::explain(bytes).unwrap_or(e);
+                format!("couldn't get version/kind; json parse error: {text}")
+            })?;
+            let duplicates = notes.duplicates.iter().map(|d| format!("duplicate field {}", quote(d)));
+            Ok(Document {
+                value,
+                duplicates: duplicates.collect(),
+            })
+        }
+        BodyType::Yaml => parse_yaml(bytes),
+        BodyType::Protobuf if bytes.starts_with(b"k8s\0") => Err("protobuf bodies are not supported".to_owned()),
+        BodyType::Protobuf => Err(match bytes.is_empty() {
+            true => "empty data".to_owned(),
+            false => {
+                "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".to_owned()
+            }
+        }),
+    }
+}
+
+/// Decodes YAML, of which JSON is a part. The error is the decoder's text.
+pub(crate) fn parse_yaml(bytes: &[u8]) -> std::result::Result<Document, String> {
+    parse(bytes, BodyType::Json)
+}
+
+/// Decodes an object that is to be of kind `expected`; a missing kind or apiVersion is filled in.
+///
+/// # Errors
+/// 400 in upstream's words.
+pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionKind) -> Result<Document> {
+    let unrecognized = |text: &str| {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {text} ({})",
+            expected.kind,
+            summary(bytes)
+        ))
+    };
+    let mut document = parse(bytes, body_type).map_err(|e| unrecognized(&e))?;
+    check_kind(&mut document.value, expected).map_err(|e| match e {
+        Mismatch::Unrecognized(text) => unrecognized(&text),
+        Mismatch::Other(status) => status,
+    })?;
+    Ok(document)
+}
+
+enum Mismatch {
+    Unrecognized(String),
+    Other(Status),
+}
+
+fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
+    let type_name = |v: &Value| match v {
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::Float(_) => "number",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+        _ => "string",
+    };
+    if value.is_null() {
+        *value = Value::object();
+    }
+    let Some(map) = value.as_object_mut() else {
+        return Err(Mismatch::Unrecognized(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ \
+             APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            type_name(value)
+        )));
+    };
+    for key in ["apiVersion", "kind"] {
+        if let Some(v) = map.get(key).filter(|v| !v.is_null() && v.as_str().is_none()) {
+            return Err(Mismatch::Unrecognized(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{key} of \
+                 type string",
+                type_name(v)
+            )));
+        }
+    }
+    let given = map.str("apiVersion").to_owned();
+    let kind = match map.str("kind") {
+        "" => expected.kind.to_string(),
+        k => k.to_owned(),
+    };
+    let version = match given.as_str() {
+        "" => expected.group_version(),
+        text => GroupVersion::parse(text)
+            .ok_or_else(|| Mismatch::Unrecognized(format!("unexpected GroupVersion string: {text}")))?,
+    };
+    if kind != expected.kind.as_str() || version != expected.group_version() {
+        return Err(Mismatch::Other(mismatch(&version.with_kind(&kind), expected)));
+    }
+    map.insert("apiVersion", expected.api_version());
+    map.insert("kind", expected.kind.as_str());
+    Ok(())
+}
+
+/// What another kind or version than the expected one is answered with.
+fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
+    if api::by_gvk(&given.group, &given.version, &given.kind).is_none() {
+        let text = format!(
+            "no kind {} is registered for version {} in scheme {}",
+            quote(&given.kind),
+            quote(&given.api_version()),
+            quote(SCHEME)
+        );
+        return cannot_be_handled(given, expected, &text);
+    }
+    if given.kind == expected.kind && given.group == expected.group {
+        return Status::bad_request(format!(
+            "the API version in the data ({}) does not match the expected API version ({})",
+            given.api_version(),
+            expected.api_version()
+        ));
+    }
+    let package = match expected.group.split('.').next() {
+        None | Some("") => "core",
+        Some(first) => first,
+    };
+    let text = format!(
+        "converting ({}.{}) to ({package}.{}): unknown conversion",
+        given.version, given.kind, expected.kind
+    );
+    cannot_be_handled(given, expected, &text)
+}
+
+/// 400 of a document whose kind could be read.
+pub(crate) fn cannot_be_handled(given: &GroupVersionKind, expected: &GroupVersionKind, text: &str) -> Status {
+    Status::bad_request(format!(
+        "{} in version {} cannot be handled as a {}: {text}",
+        given.kind,
+        quote(&given.version),
+        expected.kind
+    ))
+}
+
+/// The start of a body, as errors show it.
+fn summary(bytes: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let head = &bytes[..bytes.len().min(SHOWN)];
+    let more = if bytes.len() > SHOWN { " ..." } else { "" };
+    match bytes.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
+        Some(_) => {
+            let hex: String = head.iter().map(|b| format!("{b:02x}")).collect();
+            format!("{hex}{more}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fails(body: &str) -> String {
+        let expected = GroupVersionKind::new("", "v1", "ConfigMap");
+        match decode(body.as_bytes(), BodyType::Json, &expected) {
+            Ok(d) => panic!("decoded {:?}", d.value),
+            Err(e) => e.message,
+        }
+    }
+
+    #[test]
+    fn refusals_read_as_upstreams() {
+        assert_eq!(
+            fails("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c3}\n"),
+            "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse \
+             error: invalid character 'a' looking for beginning of value \
+             (61706956657273696f6e3a2076310a6b696e643a20436f6e6669674d6170 ...)"
+        );
+        assert_eq!(
+            fails(r#"{"kind":"Service","apiVersion":"v1"}"#),
+            "Service in version \"v1\" cannot be handled as a ConfigMap: converting (v1.Service) to (core.ConfigMap): \
+             unknown conversion"
+        );
+        assert_eq!(
+            fails(r#"{"kind":"X"}"#),
+            "X in version \"v1\" cannot be handled as a ConfigMap: no kind \"X\" is registered for version \"v1\" in \
+             scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        );
+        assert!(fails("").ends_with("unexpected end of JSON input (<empty>)"));
+    }
+
+    #[test]
+    fn missing_kind_and_version_are_filled_in() {
+        let expected = GroupVersionKind::new("apps", "v1", "Deployment");
+        let d = decode(b"{}", BodyType::Json, &expected).map(|d| d.value);
+        assert_eq!(d, Ok(crate::json!({"apiVersion": "apps/v1", "kind": "Deployment"})));
+    }
+}

@@ -1,0 +1,238 @@
+//! The aggregated discovery document, put together from several sources, rendered on demand and kept until a change.
+
+use super::versions::compare_versions;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::value::{Map, Value};
+use crate::endpoints::negotiate::{Media, accept_line, clauses};
+use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use arc_swap::ArcSwapOption;
+use async_trait::async_trait;
+use aws_lc_rs::digest;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, StatusCode};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Who a part comes from; of two for the same group version the lower one is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source(pub u32);
+
+#[allow(missing_docs, reason = "each constant is the source of its name")]
+impl Source {
+    pub const AGGREGATED: Self = Self(0);
+    pub const BUILT_IN: Self = Self(100);
+    pub const CUSTOM: Self = Self(200);
+}
+
+/// Where a group version stands among the others; higher comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Priorities {
+    /// Of the group: the highest of its versions counts.
+    pub group: i64,
+    /// Of the version within the group.
+    pub version: i64,
+}
+
+/// A rendered document.
+#[derive(Debug)]
+pub struct Rendered {
+    /// Compact JSON with a newline behind it.
+    pub json: Bytes,
+    /// Quoted upper-hex SHA-512 of the JSON.
+    pub etag: String,
+}
+
+/// The parts of one document: `/apis`, or `/api` with the core group alone.
+#[derive(Default)]
+pub struct AggregatedDiscovery {
+    parts: Mutex<BTreeMap<GroupVersion, BTreeMap<Source, Part>>>,
+    rendered: ArcSwapOption<Rendered>,
+}
+
+#[derive(Clone, PartialEq)]
+struct Part {
+    priorities: Priorities,
+    /// `{version, resources, freshness}`
+    document: Arc<Value>,
+}
+
+// `u32`'s order is derived; the key of the inner map needs it.
+impl AggregatedDiscovery {
+    /// An empty document.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts in or replaces a source's part: `{version, resources, freshness}`, see
+    /// [`super::resources::aggregated`]. An equal part changes nothing.
+    pub fn set_group_version(&self, source: Source, gv: &GroupVersion, priorities: Priorities, document: Value) {
+        let part = Part {
+            priorities,
+            document: Arc::new(document),
+        };
+        let mut parts = self.lock();
+        let sources = parts.entry(gv.clone()).or_default();
+        if sources.get(&source) != Some(&part) {
+            sources.insert(source, part);
+            self.rendered.store(None);
+        }
+    }
+
+    /// Takes a source's part out; another source's then shows.
+    pub fn remove_group_version(&self, source: Source, gv: &GroupVersion) {
+        let mut parts = self.lock();
+        let Some(sources) = parts.get_mut(gv) else {
+            return;
+        };
+        if sources.remove(&source).is_some() {
+            self.rendered.store(None);
+        }
+        if sources.is_empty() {
+            parts.remove(gv);
+        }
+    }
+
+    /// Takes all of a source's parts of a group out.
+    pub fn remove_group(&self, source: Source, group: &str) {
+        let versions: Vec<GroupVersion> = self.lock().keys().filter(|gv| gv.group == group).cloned().collect();
+        versions.iter().for_each(|gv| self.remove_group_version(source, gv));
+    }
+
+    /// The document as it is now.
+    pub fn rendered(&self) -> Arc<Rendered> {
+        if let Some(r) = self.rendered.load_full() {
+            return r;
+        }
+        // Rendered under the lock, so that no change is lost between looking and keeping.
+        let parts = self.lock();
+        let mut json = json::to_vec(&document(&parts));
+        let etag = etag(&json);
+        json.push(b'\n');
+        let rendered = Arc::new(Rendered {
+            json: json.into(),
+            etag,
+        });
+        self.rendered.store(Some(rendered.clone()));
+        rendered
+    }
+
+    /// Answers where the client asks for the aggregated form in any clause; `None`: it wants the plain list.
+    pub fn respond(&self, headers: &HeaderMap) -> Option<Response> {
+        let media = wanted(headers)?;
+        let rendered = self.rendered();
+        let known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(rendered.etag.as_str());
+        let mut response = match known {
+            true => Response::new(Body::empty()),
+            false => Response::new(Body::full(rendered.json.clone())),
+        };
+        let h = response.headers_mut();
+        if !known {
+            let content_type = match media {
+                Media::Json => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+                Media::Yaml => "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            };
+            h.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        }
+        if let Ok(etag) = HeaderValue::from_str(&rendered.etag) {
+            h.insert(ETAG, etag);
+        }
+        h.insert(VARY, HeaderValue::from_static("Accept"));
+        h.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+        if known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            return Some(response);
+        }
+        Some(crate::endpoints::respond::gzip::maybe(response, headers))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<GroupVersion, BTreeMap<Source, Part>>> {
+        self.parts.lock().expect("no code panics while holding this lock")
+    }
+}
+
+/// Quoted upper-hex SHA-512.
+pub fn etag(bytes: &[u8]) -> String {
+    format!("\"{}\"", hash(bytes))
+}
+
+/// Upper-hex SHA-512.
+pub fn hash(bytes: &[u8]) -> String {
+    let sum = digest::digest(&digest::SHA512, bytes);
+    sum.as_ref().iter().map(|b| format!("{b:02X}")).collect()
+}
+
+/// The encoding of the first clause that asks for the aggregated form.
+fn wanted(headers: &HeaderMap) -> Option<Media> {
+    clauses(accept_line(headers)).into_iter().find_map(|c| {
+        let asked = c.param("g") == Some("apidiscovery.k8s.io")
+            && c.param("v") == Some("v2")
+            && c.param("as") == Some("APIGroupDiscoveryList");
+        let medias = [Media::Json, Media::Yaml].into_iter();
+        asked
+            .then(|| medias.into_iter().find(|m| c.takes(m.content_type())))
+            .flatten()
+    })
+}
+
+fn document(parts: &BTreeMap<GroupVersion, BTreeMap<Source, Part>>) -> Value {
+    // Of each group version the lowest source is shown.
+    let mut groups: BTreeMap<&str, Vec<(&GroupVersion, &Part)>> = BTreeMap::new();
+    for (gv, sources) in parts {
+        if let Some((_, part)) = sources.first_key_value() {
+            groups.entry(&gv.group).or_default().push((gv, part));
+        }
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(name, versions)| {
+        let highest = versions.iter().map(|(_, p)| p.priorities.group).max();
+        (Reverse(highest), *name)
+    });
+    let items: Vec<Value> = groups
+        .into_iter()
+        .map(|(name, mut versions)| {
+            versions.sort_by(|(a, p), (b, q)| {
+                let by_priority = q.priorities.version.cmp(&p.priorities.version);
+                by_priority.then_with(|| compare_versions(&b.version, &a.version))
+            });
+            let mut metadata = Map::new();
+            if !name.is_empty() {
+                metadata.insert("name", name);
+            }
+            let mut m = Map::new();
+            m.insert("metadata", metadata);
+            let versions: Vec<Value> = versions.iter().map(|(_, p)| (*p.document).clone()).collect();
+            m.insert("versions", versions);
+            Value::Object(m)
+        })
+        .collect();
+    let mut m = Map::new();
+    m.insert("kind", "APIGroupDiscoveryList");
+    m.insert("apiVersion", "apidiscovery.k8s.io/v2");
+    m.insert("metadata", Map::new());
+    m.insert("items", items);
+    Value::Object(m)
+}
+
+/// Answers with the aggregated document where it is asked for, and hands on to the plain list where not.
+pub struct Negotiating {
+    /// The document.
+    pub aggregated: Arc<AggregatedDiscovery>,
+    /// Who answers with the plain list.
+    pub plain: Arc<dyn UnprotectedHandler>,
+}
+
+#[async_trait]
+impl UnprotectedHandler for Negotiating {
+    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+        match self.aggregated.respond(req.headers()) {
+            Some(response) => response,
+            None => self.plain.serve(req, authorized).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

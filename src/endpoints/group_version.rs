@@ -1,0 +1,125 @@
+//! One group version as a web service: discovery of its resources and every verb below it.
+
+use super::call::Call;
+use super::negotiate::router_check;
+use super::options::Query;
+use super::route::{self, Action, NoRoute};
+use super::{discovery, respond, verbs};
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::status::{Result, Status};
+use crate::registry::Store;
+use crate::registry::resource::Resource;
+use crate::request::{Authorized, Request, RequestInfo, Response, UnprotectedHandler};
+use async_trait::async_trait;
+use http::Method;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Serves `/api/v1` or `/apis/<group>/<version>` and everything below.
+///
+/// It wants the request's `Arc<RequestInfo>` in its extensions, and uses [`crate::request::Warnings`] and
+/// [`crate::request::context::Ending`] where they are.
+#[derive(Clone)]
+pub struct ApiGroupVersion {
+    /// The group version.
+    pub gv: GroupVersion,
+    /// Its rows with their stores.
+    pub resources: Vec<(Arc<Resource>, Arc<Store>)>,
+    /// A watch that names no timeout ends between this and twice this; upstream's `--min-request-timeout`.
+    pub min_request_timeout: Duration,
+}
+
+impl ApiGroupVersion {
+    /// With upstream's default timeout of 30 minutes.
+    pub fn new(gv: GroupVersion, resources: Vec<(Arc<Resource>, Arc<Store>)>) -> Self {
+        Self {
+            gv,
+            resources,
+            min_request_timeout: Duration::from_secs(1800),
+        }
+    }
+
+    /// The root path.
+    pub fn root(&self) -> String {
+        self.gv.path()
+    }
+
+    /// The rows alone.
+    pub fn rows(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.resources.iter().map(|(r, _)| r)
+    }
+
+    async fn route(&self, req: Request, authorized: &Authorized) -> Response {
+        let root = self.root();
+        let below = req.uri().path().strip_prefix(root.as_str()).unwrap_or("").to_owned();
+        if below.is_empty() || below == "/" {
+            return self.list_resources(&req);
+        }
+        let (parts, body) = req.into_parts();
+        let refuse = |s: Status| respond::status(&s, &parts.headers, &Query::parse(parts.uri.query().unwrap_or("")));
+        let found = match route::find(&self.resources, &below) {
+            Ok(r) => r,
+            Err(n) => return refuse(no_route(n)),
+        };
+        let Some(info) = parts.extensions.get::<Arc<RequestInfo>>().cloned() else {
+            return refuse(Status::internal("no RequestInfo found in the context"));
+        };
+        let action = match route::action(&found, &parts.method, info.verb == "watch") {
+            Ok(a) => a,
+            Err(n) => return refuse(no_route(n)),
+        };
+        if !route::agrees(&found, action, &info) {
+            return refuse(no_route(NoRoute::Path));
+        }
+        if action == Action::Patch && !verbs::patch::is_known(&parts.headers) {
+            let mut s = Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+            s.details_mut();
+            return refuse(s);
+        }
+        if action != Action::Connect {
+            let lists = matches!(action, Action::List | Action::Watch);
+            if let Err(s) = router_check(&parts.headers, lists) {
+                return refuse(s);
+            }
+        }
+        let call = Call::new(parts, found, authorized, self.min_request_timeout);
+        let (headers, query) = (call.parts.headers.clone(), call.query.clone());
+        match verbs::run(action, call, body).await {
+            Ok(response) => response,
+            Err(s) => respond::status(&s, &headers, &query),
+        }
+    }
+
+    fn list_resources(&self, req: &Request) -> Response {
+        let query = Query::of(req);
+        if req.method() != Method::GET {
+            return respond::status(&no_route(NoRoute::Method), req.headers(), &query);
+        }
+        let list = discovery::resources::list(&self.gv, self.rows());
+        discovery::plain(&list, req.headers(), &query)
+    }
+}
+
+/// What the router says about a path or method it does not have.
+pub(crate) fn no_route(n: NoRoute) -> Status {
+    let mut s = match n {
+        NoRoute::Path => Status::new(404, "NotFound", "the server could not find the requested resource"),
+        NoRoute::Method => Status::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+    };
+    s.details_mut();
+    s
+}
+
+/// A convenience for results of verbs.
+pub(crate) type Answer = Result<Response>;
+
+#[async_trait]
+impl UnprotectedHandler for ApiGroupVersion {
+    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+        self.route(req, &authorized).await
+    }
+}

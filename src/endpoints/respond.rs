@@ -1,0 +1,127 @@
+//! Answers: objects, lists, tables and errors, in the form that was negotiated.
+
+pub mod chunks;
+pub mod gzip;
+pub mod list;
+pub mod partial;
+pub mod table;
+
+use super::negotiate::{Media, Negotiated, Offer, Transform, negotiate};
+use super::options::Query;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::registry::{Resource, Written};
+use crate::request::{Body, Response};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+
+/// An answer of one media type.
+pub fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Encodes a tree.
+pub fn encode(value: &Value, media: Media, pretty: bool) -> Vec<u8> {
+    match (media, pretty) {
+        (Media::Json, true) => json::to_vec_pretty(value),
+        // Every JSON document is a YAML document.
+        _ => {
+            let mut out = json::to_vec(value);
+            out.push(b'\n');
+            out
+        }
+    }
+}
+
+/// A tree that is sent as it is: discovery, Statuses, reviews.
+pub fn value(code: u16, value: &Value, negotiated: Negotiated, headers: &HeaderMap) -> Response {
+    let body = encode(value, negotiated.media, negotiated.pretty);
+    gzip::maybe(bytes(code, negotiated.media.content_type(), Body::full(body)), headers)
+}
+
+/// A Status, in what the client accepts; indented JSON where it accepts nothing.
+pub fn status(status: &Status, headers: &HeaderMap, query: &Query) -> Response {
+    let body = status.to_value();
+    let mut response = match negotiate(headers, query, Offer::Plain) {
+        Ok(n) => bytes(
+            status.code,
+            n.media.content_type(),
+            Body::full(encode(&body, n.media, n.pretty)),
+        ),
+        Err(_) => bytes(
+            status.code,
+            Media::Json.content_type(),
+            Body::full(json::to_vec_pretty(&body)),
+        ),
+    };
+    if status.retry_after() > 0 {
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(status.retry_after()));
+    }
+    response
+}
+
+/// One object of a resource, in the negotiated form.
+///
+/// # Errors
+/// 406 for a list form, 400 for wrong table options.
+pub fn object(
+    code: u16,
+    written: &Written,
+    resource: &Resource,
+    negotiated: Negotiated,
+    headers: &HeaderMap,
+    query: &Query,
+) -> Result<Response> {
+    let media = negotiated.media.content_type();
+    let body = match negotiated.transform {
+        // The bytes at rest are the answer.
+        Transform::None if negotiated.media == Media::Json && !negotiated.pretty => {
+            chunks::line(written_bytes(written))
+        }
+        Transform::None => Body::full(encode(&written.to_value(), negotiated.media, negotiated.pretty)),
+        Transform::Table(version) => {
+            let include = table::Include::parse(query)?;
+            let object = written.to_value();
+            let table = table::of_object(resource, &object, version, include);
+            Body::full(encode(&table, negotiated.media, negotiated.pretty))
+        }
+        Transform::Partial(version) => {
+            let partial = partial::of(&written.to_value(), version);
+            Body::full(encode(&partial, negotiated.media, negotiated.pretty))
+        }
+        Transform::PartialList(_) => {
+            return Err(not_acceptable(format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+                internal_package(resource),
+                resource.kind
+            )));
+        }
+    };
+    Ok(gzip::maybe(bytes(code, media, body), headers))
+}
+
+fn written_bytes(written: &Written) -> Bytes {
+    written.bytes()
+}
+
+/// 406 with a text of its own.
+pub(crate) fn not_acceptable(message: String) -> Status {
+    Status::new(406, "NotAcceptable", message)
+}
+
+/// The Go package of upstream's internal types; errors show it.
+pub(crate) fn internal_package(resource: &Resource) -> &str {
+    match resource.gvr.group.split('.').next() {
+        None | Some("") => "core",
+        Some(first) => first,
+    }
+}

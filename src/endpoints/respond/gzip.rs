@@ -1,0 +1,114 @@
+//! gzip of big answers, level 1, as upstream does it: only for a client that says exactly `gzip`.
+
+use crate::request::body::BoxError;
+use crate::request::{Body, Response};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::HeaderMap;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, VARY};
+use http_body::{Body as _, Frame};
+use std::io::Write as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// Answers up to this many bytes are sent as they are.
+pub const THRESHOLD: u64 = 128 * 1024;
+
+/// True where the client takes gzip.
+pub fn accepted(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter();
+    values
+        .filter_map(|v| v.to_str().ok())
+        .any(|v| v.split(',').any(|t| t.trim() == "gzip"))
+}
+
+/// Compresses the answer where it is big and the client takes it.
+pub fn maybe(response: Response, headers: &HeaderMap) -> Response {
+    let hint = response.body().size_hint();
+    if hint.lower() <= THRESHOLD || !accepted(headers) {
+        return response;
+    }
+    always(response)
+}
+
+/// Compresses the answer while it is sent.
+pub fn always(response: Response) -> Response {
+    let (mut head, body) = response.into_parts();
+    head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    head.headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    head.headers.remove(CONTENT_LENGTH);
+    let body = Gzip {
+        inner: body,
+        encoder: Some(GzEncoder::new(Vec::with_capacity(16 * 1024), Compression::new(1))),
+    };
+    Response::from_parts(head, Body::stream(body))
+}
+
+struct Gzip {
+    inner: Body,
+    /// Taken when the end was written.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl http_body::Body for Gzip {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        loop {
+            let Some(encoder) = self.encoder.as_mut() else {
+                return Poll::Ready(None);
+            };
+            if encoder.get_ref().len() >= 8 * 1024 {
+                let ready = std::mem::take(encoder.get_mut());
+                return Poll::Ready(Some(Ok(Frame::data(ready.into()))));
+            }
+            match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    let (Ok(data), Some(encoder)) = (frame.into_data(), self.encoder.as_mut()) else {
+                        continue;
+                    };
+                    encoder.write_all(&data)?;
+                }
+                Some(Err(e)) => return Poll::Ready(Some(Err(e))),
+                None => {
+                    let rest = self.encoder.take().map(GzEncoder::finish).transpose()?;
+                    return Poll::Ready(rest.map(|r| Ok(Frame::data(r.into()))));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    fn headers(encoding: &str) -> HeaderMap {
+        let mut h = HeaderMap::new();
+        h.insert(ACCEPT_ENCODING, encoding.parse().unwrap());
+        h
+    }
+
+    #[tokio::test]
+    async fn a_big_answer_is_compressed_and_reads_back() {
+        let plain = b"0123456789abcdef".repeat(20_000);
+        let r = maybe(Response::new(Body::full(plain.clone())), &headers("br, gzip"));
+        assert_eq!(r.headers()[CONTENT_ENCODING], "gzip");
+        let packed = r.into_body().collect(1 << 20).await.unwrap();
+        let mut out = Vec::new();
+        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut out).unwrap();
+        assert_eq!(out, plain);
+    }
+
+    #[test]
+    fn small_answers_and_other_clients_get_plain_bytes() {
+        let r = maybe(Response::new(Body::full("x")), &headers("gzip"));
+        assert!(!r.headers().contains_key(CONTENT_ENCODING));
+        let big = vec![0; 200_000];
+        let r = maybe(Response::new(Body::full(big)), &headers("gzip;q=1"));
+        assert!(!r.headers().contains_key(CONTENT_ENCODING));
+    }
+}

@@ -1,0 +1,134 @@
+//! `meta.k8s.io` Tables: what kubectl prints.
+
+use super::partial;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::{Map, Value};
+use crate::endpoints::options::Query;
+use crate::registry::Resource;
+use crate::registry::resource::Column;
+
+/// What a row carries beside its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Include {
+    /// Nothing.
+    None,
+    /// PartialObjectMetadata. The default.
+    Metadata,
+    /// The object.
+    Object,
+}
+
+impl Include {
+    /// `includeObject`
+    ///
+    /// # Errors
+    /// 400.
+    pub fn parse(query: &Query) -> Result<Self> {
+        match query.text("includeObject") {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "None" => Ok(Self::None),
+            "Object" => Ok(Self::Object),
+            other => Err(Status::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be \
+                 'Metadata', 'Object', 'None', or empty"
+            ))),
+        }
+    }
+}
+
+/// The columns of a kind without its own.
+pub const DEFAULT_COLUMNS: [Column; 2] = [
+    Column {
+        name: "Name",
+        kind: "string",
+        format: "name",
+        description: "Name must be unique within a namespace. Is required when creating resources, although some \
+                      resources may allow a client to request the generation of an appropriate name automatically. \
+                      Name is primarily intended for creation idempotence and configuration definition. Cannot be \
+                      updated. More info: \
+                      https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names",
+        priority: 0,
+    },
+    Column {
+        name: "Created At",
+        kind: "date",
+        format: "",
+        description: "CreationTimestamp is a timestamp representing the server time when this object was created. It \
+                      is not guaranteed to be set in happens-before order across separate operations. Clients may \
+                      not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the \
+                      system. Read-only. Null for lists. More info: \
+                      https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+        priority: 0,
+    },
+];
+
+/// The column definitions.
+pub fn columns(resource: &Resource) -> Value {
+    let columns: &[Column] = match &resource.columns {
+        Some(c) => &c.columns,
+        None => &DEFAULT_COLUMNS,
+    };
+    let one = |c: &Column| {
+        let mut m = Map::new();
+        m.insert("name", c.name);
+        m.insert("type", c.kind);
+        m.insert("format", c.format);
+        m.insert("description", c.description);
+        m.insert("priority", c.priority);
+        Value::Object(m)
+    };
+    Value::Array(columns.iter().map(one).collect())
+}
+
+/// The row of an object.
+pub fn row(resource: &Resource, object: &Value, version: &str, include: Include) -> Value {
+    let cells = match &resource.columns {
+        Some(c) => (c.cells)(object),
+        None => vec![
+            Value::from(object.str_at(&["metadata", "name"])),
+            Value::from(object.str_at(&["metadata", "creationTimestamp"])),
+        ],
+    };
+    let mut m = Map::new();
+    m.insert("cells", cells);
+    m.insert(
+        "object",
+        match include {
+            Include::None => Value::Null,
+            Include::Metadata => partial::of(object, version),
+            Include::Object => object.clone(),
+        },
+    );
+    Value::Object(m)
+}
+
+/// A table around rows.
+pub fn around(version: &str, metadata: Map, columns: Value, rows: Vec<Value>) -> Value {
+    let mut m = Map::new();
+    m.insert("kind", "Table");
+    m.insert("apiVersion", format!("meta.k8s.io/{version}"));
+    m.insert("metadata", metadata);
+    m.insert("columnDefinitions", columns);
+    m.insert("rows", rows);
+    Value::Object(m)
+}
+
+/// The table of one object.
+pub fn of_object(resource: &Resource, object: &Value, version: &str, include: Include) -> Value {
+    of_event(resource, object, version, include, columns(resource))
+}
+
+/// As [`of_object`], with the column definitions given: watches send them once.
+pub fn of_event(resource: &Resource, object: &Value, version: &str, include: Include, columns: Value) -> Value {
+    let mut metadata = Map::new();
+    let rv = object.str_at(&["metadata", "resourceVersion"]);
+    if !rv.is_empty() {
+        metadata.insert("resourceVersion", rv);
+    }
+    around(
+        version,
+        metadata,
+        columns,
+        vec![row(resource, object, version, include)],
+    )
+}

@@ -1,0 +1,222 @@
+//! Paths below a group version: which resource, which part of it, and whether there is such a path at all.
+
+use super::options::query::unescape;
+use crate::registry::resource::Resource;
+use crate::registry::{Store, Subresource, SubresourceBehaviour, Verbs};
+use crate::request::RequestInfo;
+use http::Method;
+use std::sync::Arc;
+
+/// A resource and its store.
+pub(crate) type Served = (Arc<Resource>, Arc<Store>);
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// `/<resource>` or `/namespaces/<ns>/<resource>`
+    Collection,
+    /// `…/<name>`
+    Item,
+    /// `…/<name>/<subresource>`, its place in the row.
+    Subresource(usize),
+}
+
+/// A path that exists.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub served: Served,
+    pub target: Target,
+    pub namespace: String,
+    pub name: String,
+    /// What follows the subresource, with a leading slash; or nothing.
+    pub rest: String,
+    /// One of the deprecated `/watch/` paths.
+    pub watch_path: bool,
+}
+
+/// What a request does to a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+    Connect,
+}
+
+/// Why a request has no route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoute {
+    Path,
+    Method,
+}
+
+impl Route {
+    pub fn subresource(&self) -> Option<&Subresource> {
+        match self.target {
+            Target::Subresource(i) => self.served.0.subresources.get(i),
+            _ => None,
+        }
+    }
+}
+
+/// Finds the route of a raw path below the group version.
+pub(crate) fn find(resources: &[Served], raw: &str) -> Result<Route, NoRoute> {
+    let mut segments = Vec::new();
+    for segment in raw.trim_start_matches('/').split('/') {
+        match unescape(segment, false) {
+            Some(s) if !s.contains('/') => segments.push(s),
+            _ => return Err(NoRoute::Path),
+        }
+    }
+    // One slash at the end is forgiven.
+    if segments.len() > 1 && segments.last().is_some_and(String::is_empty) {
+        segments.pop();
+    }
+    let mut rest: &[String] = &segments;
+    let watch_path = rest.first().is_some_and(|s| s == "watch") && rest.len() > 1;
+    if watch_path {
+        rest = &rest[1..];
+    }
+    let row = |plural: &str| resources.iter().find(|(r, _)| r.gvr.resource == plural);
+    let mut namespace = "";
+    let mut scoped = false;
+    if rest.len() >= 3 && rest[0] == "namespaces" {
+        let own = row("namespaces").is_some_and(|(r, _)| r.subresource(&rest[2]).is_some());
+        if !own {
+            namespace = &rest[1];
+            scoped = true;
+            rest = &rest[2..];
+        }
+    }
+    let served = rest.first().and_then(|p| row(p)).ok_or(NoRoute::Path)?;
+    let resource = &served.0;
+    if scoped && !resource.namespaced {
+        return Err(NoRoute::Path);
+    }
+    let target = match rest.len() {
+        1 => Target::Collection,
+        2 => Target::Item,
+        _ => {
+            let place = resource.subresources.iter().position(|s| s.name == rest[2]);
+            let place = place.ok_or(NoRoute::Path)?;
+            let deep = matches!(resource.subresources[place].behaviour, SubresourceBehaviour::Connect(_));
+            if rest.len() > 3 && !deep {
+                return Err(NoRoute::Path);
+            }
+            Target::Subresource(place)
+        }
+    };
+    if resource.namespaced && namespace.is_empty() && target != Target::Collection {
+        return Err(NoRoute::Path);
+    }
+    let mut tail: String = rest.iter().skip(3).flat_map(|s| ["/", s]).collect();
+    if !tail.is_empty() && raw.ends_with('/') {
+        tail.push('/');
+    }
+    Ok(Route {
+        served: served.clone(),
+        target,
+        namespace: namespace.to_owned(),
+        name: rest.get(1).cloned().unwrap_or_default(),
+        rest: tail,
+        watch_path,
+    })
+}
+
+/// What a method does on a route.
+pub(crate) fn action(route: &Route, method: &Method, watch: bool) -> Result<Action, NoRoute> {
+    let resource = &route.served.0;
+    let pick = |all: &[(Method, Verbs, Action)], verbs: Verbs| {
+        if !all.iter().any(|(_, v, _)| verbs.has(*v)) {
+            return Err(NoRoute::Path);
+        }
+        let hit = all.iter().find(|(m, v, _)| m == method && verbs.has(*v));
+        hit.map(|(_, _, a)| *a).ok_or(NoRoute::Method)
+    };
+    if route.watch_path {
+        let watchable = resource.verbs.has(Verbs::WATCH) && !matches!(route.target, Target::Subresource(_));
+        return match (watchable, method == Method::GET) {
+            (true, true) => Ok(Action::Watch),
+            (true, false) => Err(NoRoute::Method),
+            (false, _) => Err(NoRoute::Path),
+        };
+    }
+    let list = if watch { Action::Watch } else { Action::List };
+    match route.target {
+        Target::Collection if resource.namespaced && route.namespace.is_empty() => {
+            pick(&[(Method::GET, Verbs::LIST, list)], resource.verbs)
+        }
+        Target::Collection => pick(
+            &[
+                (Method::GET, Verbs::LIST, list),
+                (Method::POST, Verbs::CREATE, Action::Create),
+                (Method::DELETE, Verbs::DELETE_COLLECTION, Action::DeleteCollection),
+            ],
+            resource.verbs,
+        ),
+        Target::Item => pick(
+            &[
+                (Method::GET, Verbs::GET, Action::Get),
+                (Method::PUT, Verbs::UPDATE, Action::Update),
+                (Method::PATCH, Verbs::PATCH, Action::Patch),
+                (Method::DELETE, Verbs::DELETE, Action::Delete),
+            ],
+            resource.verbs,
+        ),
+        Target::Subresource(i) => {
+            let sub = &resource.subresources[i];
+            let all = [
+                (Method::GET, Verbs::GET),
+                (Method::POST, Verbs::CREATE),
+                (Method::PUT, Verbs::UPDATE),
+                (Method::PATCH, Verbs::PATCH),
+                (Method::DELETE, Verbs::DELETE),
+            ];
+            if let SubresourceBehaviour::Connect(_) = sub.behaviour {
+                let any = [Method::HEAD, Method::OPTIONS];
+                let listed = all.iter().any(|(m, v)| m == method && sub.verbs.has(*v));
+                // A connection that takes every verb takes the methods that are no verbs, too.
+                let every = all.iter().all(|(_, v)| sub.verbs.has(*v)) && any.contains(method);
+                return if listed || every {
+                    Ok(Action::Connect)
+                } else {
+                    Err(NoRoute::Method)
+                };
+            }
+            let actions = [
+                Action::Get,
+                Action::Create,
+                Action::Update,
+                Action::Patch,
+                Action::Delete,
+            ];
+            let table: Vec<_> = all
+                .into_iter()
+                .zip(actions)
+                .map(|((m, v), action)| (m, v, action))
+                .collect();
+            pick(&table, sub.verbs)
+        }
+    }
+}
+
+/// True where authorization was asked about the very thing this route serves. The two parsers must agree; where they
+/// do not, nothing is served.
+pub(crate) fn agrees(route: &Route, action: Action, info: &RequestInfo) -> bool {
+    let resource = &route.served.0;
+    let of_namespaces = resource.gvr.group.is_empty() && resource.gvr.resource == "namespaces";
+    let listing = matches!(action, Action::List | Action::Watch | Action::DeleteCollection);
+    let sub = route.subresource().map_or("", |s| s.name);
+    info.is_resource
+        && info.api_group == resource.gvr.group.as_str()
+        && info.api_version == resource.gvr.version.as_str()
+        && info.resource == resource.gvr.resource.as_str()
+        && info.subresource == sub
+        && (info.namespace == route.namespace || of_namespaces)
+        && (info.name == route.name || (listing && route.name.is_empty()))
+}

@@ -1,0 +1,165 @@
+use super::support::serve;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+
+const CMS: &str = "/api/v1/namespaces/ns/configmaps";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+fn names(list: &Value) -> Vec<&str> {
+    list.get("items").items().iter().map(ObjectView::name).collect()
+}
+
+#[tokio::test]
+async fn lists_are_selected_paged_and_carry_no_kinds_in_items() {
+    let s = serve().await;
+    for (name, label) in [("a", "1"), ("b", "2"), ("c", "1")] {
+        s.config_map(name, label).await;
+    }
+    let all = s.get(CMS).await;
+    assert!(
+        all.text
+            .starts_with(r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":""#)
+    );
+    let all = all.json();
+    assert_eq!(names(&all), ["a", "b", "c"]);
+    assert!(all.get("items").items()[0].get("kind").is_null());
+    let some = s.get("/api/v1/configmaps?labelSelector=l%3D1").await.json();
+    assert_eq!(names(&some), ["a", "c"]);
+    let one = s.get(&format!("{CMS}?fieldSelector=metadata.name%3Db")).await.json();
+    assert_eq!(names(&one), ["b"]);
+
+    let page = s.get(&format!("{CMS}?limit=2")).await.json();
+    assert_eq!(names(&page), ["a", "b"]);
+    assert_eq!(page.at(&["metadata", "remainingItemCount"]).as_i64(), Some(1));
+    let token = page.str_at(&["metadata", "continue"]);
+    let rest = s.get(&format!("{CMS}?limit=2&continue={token}")).await.json();
+    assert_eq!(names(&rest), ["c"]);
+    assert_eq!(rest.resource_version(), page.resource_version());
+}
+
+#[tokio::test]
+async fn wrong_list_options_are_refused() {
+    let s = serve().await;
+    let e = s.get(&format!("{CMS}?resourceVersion=abc")).await;
+    assert_eq!(e.code, 400);
+    assert_eq!(
+        e.message(),
+        "invalid resource version: resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax"
+    );
+    let e = s.get(&format!("{CMS}?resourceVersionMatch=Exact")).await;
+    assert_eq!(e.code, 422);
+    let e = s.get(&format!("{CMS}?fieldSelector=spec.x%3D1")).await;
+    assert_eq!(
+        (e.code, e.message().as_str()),
+        (
+            400,
+            "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        )
+    );
+    let e = s.get(&format!("{CMS}/a?resourceVersion=junk")).await;
+    assert_eq!(
+        (e.code, e.message().as_str()),
+        (
+            500,
+            "resourceVersion: Invalid value: \"junk\": strconv.ParseUint: parsing \"junk\": invalid syntax"
+        )
+    );
+}
+
+#[tokio::test]
+async fn paths_and_methods_that_are_not_there_are_told_apart() {
+    let s = serve().await;
+    for (method, path, code) in [
+        ("GET", "/api/v1/nope", 404),
+        ("GET", "/api/v1/namespaces/ns/nopes", 404),
+        ("GET", "/api/v1/namespaces/ns/configmaps/a/nope", 404),
+        ("GET", "/api/v1/namespaces/ns/configmaps/a%2Fb", 404),
+        ("GET", "/api/v1/namespaces/ns/namespaces", 404),
+        ("GET", "/api/v1/namespaces/ns/configmaps/", 200),
+        ("GET", "/api/v1/namespaces//configmaps", 200),
+        ("POST", "/api/v1/namespaces/ns/configmaps/a", 405),
+        ("PUT", "/api/v1/namespaces/ns/configmaps", 405),
+        ("POST", "/api/v1/configmaps", 405),
+        ("DELETE", "/api/v1/namespaces", 405),
+        ("FROB", "/api/v1/namespaces/ns/configmaps", 405),
+        ("POST", "/api/v1", 405),
+    ] {
+        assert_eq!(s.send(method, path, &[], "").await.code, code, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn tables_and_metadata_come_where_they_are_asked_for() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let table = s.send("GET", CMS, &[(ACCEPT.as_str(), TABLE)], "").await.json();
+    assert_eq!(table.kind(), "Table");
+    assert_eq!(table.get("rows").items()[0].get("cells").items()[0].as_str(), Some("a"));
+    assert_eq!(
+        table.get("rows").items()[0].str_at(&["object", "kind"]),
+        "PartialObjectMetadata"
+    );
+    let bad = s
+        .send(
+            "GET",
+            &format!("{CMS}?includeObject=x"),
+            &[(ACCEPT.as_str(), TABLE)],
+            "",
+        )
+        .await;
+    assert_eq!(bad.code, 400);
+    let partial = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    let one = s
+        .send("GET", &format!("{CMS}/a"), &[(ACCEPT.as_str(), partial)], "")
+        .await
+        .json();
+    assert_eq!((one.kind(), one.get("data").is_null()), ("PartialObjectMetadata", true));
+    let list = s.send("GET", CMS, &[(ACCEPT.as_str(), partial)], "").await;
+    assert_eq!(
+        list.message(),
+        "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)"
+    );
+    let html = s.send("GET", CMS, &[(ACCEPT.as_str(), "text/html")], "").await;
+    assert_eq!(html.code, 406);
+    assert!(
+        html.message()
+            .starts_with("406: Not Acceptable\n\nAvailable representations: application/json, ")
+    );
+}
+
+#[tokio::test]
+async fn a_big_list_is_streamed_in_chunks_and_reads_back() {
+    let s = serve().await;
+    for i in 0..40 {
+        let size = if i == 7 { 200_000 } else { 3_000 };
+        let body = format!(
+            r#"{{"metadata":{{"name":"c{i:02}"}},"data":{{"k":"{}"}}}}"#,
+            "x".repeat(size)
+        );
+        assert_eq!(s.post(CMS, &body).await.code, 201);
+    }
+    let list = s.get(CMS).await;
+    assert!(!list.headers.contains_key(CONTENT_LENGTH));
+    let list = list.json();
+    assert_eq!(list.get("items").items().len(), 40);
+    assert_eq!(list.get("items").items()[7].str_at(&["data", "k"]).len(), 200_000);
+    let packed = s.raw("GET", CMS, &[("accept-encoding", "gzip")], "").await;
+    assert_eq!(packed.headers()["content-encoding"], "gzip");
+}
+
+#[tokio::test]
+async fn discovery_lists_the_rows() {
+    let s = serve().await;
+    let list = s.get("/api/v1").await;
+    assert_eq!(list.headers[CONTENT_TYPE], "application/json");
+    let list = list.json();
+    assert!(list.get("apiVersion").is_null());
+    let names: Vec<&str> = list
+        .get("resources")
+        .items()
+        .iter()
+        .map(|r| r.str_at(&["name"]))
+        .collect();
+    assert_eq!(names, ["configmaps", "namespaces", "namespaces/status"]);
+}

@@ -1,0 +1,202 @@
+//! A served group version in a throw-away directory.
+
+use super::super::ApiGroupVersion;
+use crate::admission::plugins::NamespaceLifecycle;
+use crate::admission::{Admission, Always};
+use crate::api;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
+use crate::apimachinery::patch::merge;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::registry::resource::Backing;
+use crate::registry::schema::ManagerInfo;
+use crate::registry::strategy::{NameRule, Plain, Strategy};
+use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
+use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
+use crate::storage::Storage;
+use crate::storage::embedded::{Engine, Options, ResourceConfig};
+use http::header::{CONTENT_TYPE, HeaderMap};
+use std::sync::Arc;
+
+/// A built-in type's schema without managed fields.
+struct Typed(&'static api::TypeDef);
+
+impl Schema for Typed {
+    fn normalize(&self, object: &mut Value) -> Result<Vec<String>> {
+        api::decode::normalize(self.0, object).map_err(|e| Status::bad_request(e.0))
+    }
+    fn strategic_merge(&self, object: &Value, patch: &Value) -> Option<Result<Value>> {
+        let mut merged = object.clone();
+        merge::apply(&mut merged, patch.clone());
+        Some(Ok(merged))
+    }
+    fn manage_update(&self, _: Option<&Value>, _: &mut Value, _: &ManagerInfo<'_>, _: &[&str]) -> Result<()> {
+        Ok(())
+    }
+    fn apply(&self, live: Option<&Value>, patch: Value, _: &ManagerInfo<'_>, _: bool, _: &[&str]) -> Result<Value> {
+        let mut out = live.cloned().unwrap_or_else(Value::object);
+        merge::apply(&mut out, patch);
+        Ok(out)
+    }
+}
+
+struct Namespaces;
+
+impl Strategy for Namespaces {
+    fn name_rule(&self) -> NameRule {
+        NameRule::Label
+    }
+}
+
+fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy: Arc<dyn Strategy>) -> Resource {
+    let def = api::by_gvk("", "v1", kind).expect("a core kind");
+    Resource {
+        gvr: GroupVersionResource::new("", "v1", plural),
+        kind: kind.into(),
+        singular: singular.into(),
+        short_names: vec![],
+        categories: vec![],
+        namespaced,
+        verbs: if namespaced {
+            Verbs::ALL
+        } else {
+            Verbs::ALL.without(Verbs::DELETE_COLLECTION)
+        },
+        backing: Backing::Stored {
+            prefix: format!("/registry/{plural}/"),
+        },
+        schema: Arc::new(Typed(def)),
+        definition: def.name.into(),
+        strategy,
+        columns: None,
+        selectable: None,
+        returns_deleted: false,
+        unconditional_update: true,
+        create_on_update: false,
+        storage_version_hash: super::super::discovery::resources::storage_version_hash("", "v1", kind).into(),
+        subresources: vec![],
+    }
+}
+
+/// A running service; the directory goes with it.
+pub struct Served {
+    service: ApiGroupVersion,
+    engine: Arc<Engine>,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.engine.shutdown();
+    }
+}
+
+/// An answer, read whole.
+pub struct Answer {
+    pub code: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        json::decode(self.text.as_bytes()).unwrap_or_else(|e| panic!("{e}: {}", self.text))
+    }
+    pub fn message(&self) -> String {
+        self.json().str_at(&["message"]).to_owned()
+    }
+}
+
+pub async fn serve() -> Served {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = Engine::open(dir.path(), Options::default()).expect("a store");
+    let store = |r: Resource, admission: Arc<dyn Admission>, storage: Arc<dyn Storage>| {
+        let r = Arc::new(r);
+        (r.clone(), Arc::new(Store::new(r, storage, admission)))
+    };
+    let config = |plural: &str| ResourceConfig {
+        prefix: format!("/registry/{plural}/"),
+        fields: None,
+    };
+    let namespaces = engine.resource(config("namespaces"));
+    let lifecycle: Arc<dyn Admission> = Arc::new(NamespaceLifecycle::new(namespaces.clone()));
+    let mut ns = row("namespaces", "Namespace", "namespace", false, Arc::new(Namespaces));
+    ns.subresources.push(Subresource {
+        name: "status",
+        kind: ns.gvk(),
+        verbs: Verbs::GET_PATCH_UPDATE,
+        behaviour: SubresourceBehaviour::Status,
+    });
+    let cm = row("configmaps", "ConfigMap", "configmap", true, Arc::new(Plain));
+    let resources = vec![
+        store(cm, lifecycle, engine.resource(config("configmaps"))),
+        store(ns, Arc::new(Always), namespaces),
+    ];
+    let served = Served {
+        service: ApiGroupVersion::new(GroupVersion::new("", "v1"), resources),
+        engine,
+        _dir: dir,
+    };
+    let made = served.post("/api/v1/namespaces", r#"{"metadata":{"name":"ns"}}"#).await;
+    assert_eq!(made.code, 201, "{}", made.text);
+    served
+}
+
+impl Served {
+    /// The raw answer.
+    pub async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let mut req = Request::new(Body::full(body.to_owned()));
+        *req.method_mut() = method.parse().expect("a method");
+        *req.uri_mut() = path.parse().expect("a path");
+        for (k, v) in headers {
+            let name: http::HeaderName = k.parse().expect("a header");
+            req.headers_mut().insert(name, v.parse().expect("a value"));
+        }
+        let info = RequestInfo::resolve(req.method(), req.uri()).expect("a resolvable path");
+        req.extensions_mut().insert(Arc::new(info));
+        req.extensions_mut().insert(crate::request::Warnings::default());
+        let user = UserInfo::system("tester", &[]);
+        self.service.serve(req, Authorized::mint(Arc::new(user))).await
+    }
+
+    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let (head, body) = self.raw(method, path, headers, body).await.into_parts();
+        let bytes = body.collect(64 << 20).await.expect("a whole body");
+        Answer {
+            code: head.status.as_u16(),
+            headers: head.headers,
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], "").await
+    }
+
+    pub async fn post(&self, path: &str, body: &str) -> Answer {
+        self.send("POST", path, &[(CONTENT_TYPE.as_str(), "application/json")], body)
+            .await
+    }
+
+    pub async fn put(&self, path: &str, body: &str) -> Answer {
+        self.send("PUT", path, &[], body).await
+    }
+
+    pub async fn patch(&self, path: &str, kind: &str, body: &str) -> Answer {
+        let media = format!("application/{kind}");
+        self.send("PATCH", path, &[(CONTENT_TYPE.as_str(), &media)], body).await
+    }
+
+    pub async fn delete(&self, path: &str, body: &str) -> Answer {
+        self.send("DELETE", path, &[], body).await
+    }
+
+    /// Makes a ConfigMap with one label.
+    pub async fn config_map(&self, name: &str, label: &str) -> Answer {
+        let body = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"l":"{label}"}}}},"data":{{"k":"v"}}}}"#);
+        let made = self.post("/api/v1/namespaces/ns/configmaps", &body).await;
+        assert_eq!(made.code, 201, "{}", made.text);
+        made
+    }
+}

@@ -1,0 +1,100 @@
+use super::support::{Served, serve};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use crate::request::Response;
+use http_body_util::BodyExt as _;
+
+const CMS: &str = "/api/v1/namespaces/ns/configmaps";
+
+struct Reader(Response, Vec<u8>);
+
+impl Reader {
+    async fn open(s: &Served, query: &str, accept: &str) -> Self {
+        let path = format!("{CMS}?watch=true&{query}");
+        let r = s.raw("GET", &path, &[("accept", accept)], "").await;
+        assert_eq!(r.status().as_u16(), 200);
+        Self(r, Vec::new())
+    }
+
+    /// The next event; `None`: the stream ended.
+    async fn event(&mut self) -> Option<Value> {
+        loop {
+            if let Some(at) = self.1.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = self.1.drain(..=at).collect();
+                return Some(json::decode(&line).unwrap());
+            }
+            let frame = self.0.body_mut().frame().await?.unwrap();
+            self.1.extend_from_slice(frame.data_ref().unwrap());
+        }
+    }
+
+    async fn summary(&mut self) -> String {
+        let e = self.event().await.unwrap();
+        format!("{} {}", e.str_at(&["type"]), e.get("object").name())
+    }
+}
+
+#[tokio::test]
+async fn changes_come_in_order_and_a_selector_turns_them_into_its_own_view() {
+    let s = serve().await;
+    let made = s.config_map("a", "1").await.json();
+    let rv = made.resource_version();
+    let mut all = Reader::open(&s, &format!("resourceVersion={rv}"), "").await;
+    let mut some = Reader::open(&s, &format!("resourceVersion={rv}&labelSelector=l%3D1"), "").await;
+    s.config_map("b", "1").await;
+    let body = r#"{"metadata":{"labels":{"l":"2"}}}"#;
+    s.patch(&format!("{CMS}/b"), "merge-patch+json", body).await;
+    s.delete(&format!("{CMS}/a"), "").await;
+    for want in ["ADDED b", "MODIFIED b", "DELETED a"] {
+        assert_eq!(all.summary().await, want);
+    }
+    for want in ["ADDED b", "DELETED b", "DELETED a"] {
+        assert_eq!(some.summary().await, want);
+    }
+}
+
+#[tokio::test]
+async fn the_initial_state_ends_with_a_marked_bookmark() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut w = Reader::open(&s, query, "").await;
+    assert_eq!(w.summary().await, "ADDED a");
+    let mark = w.event().await.unwrap();
+    assert_eq!(mark.str_at(&["type"]), "BOOKMARK");
+    assert_eq!(mark.get("object").annotation("k8s.io/initial-events-end"), Some("true"));
+    assert_eq!(mark.get("object").kind(), "ConfigMap");
+}
+
+#[tokio::test]
+async fn tables_send_their_columns_once() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    s.config_map("b", "1").await;
+    let mut w = Reader::open(&s, "", "application/json;as=Table;v=v1;g=meta.k8s.io").await;
+    let first = w.event().await.unwrap();
+    assert_eq!(first.at(&["object", "columnDefinitions"]).items().len(), 2);
+    assert!(w.event().await.unwrap().at(&["object", "columnDefinitions"]).is_null());
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_its_timeout_and_a_yaml_one_never_begins() {
+    let s = serve().await;
+    let mut w = Reader::open(&s, "timeoutSeconds=1", "").await;
+    assert_eq!(w.event().await, None);
+    let path = format!("{CMS}?watch=true");
+    let yaml = s.send("GET", &path, &[("accept", "application/yaml")], "").await;
+    assert_eq!(yaml.code, 406);
+}
+
+#[tokio::test]
+async fn the_old_watch_paths_fix_the_name() {
+    let s = serve().await;
+    let rv = s.config_map("a", "1").await.json().resource_version().to_owned();
+    s.config_map("b", "1").await;
+    s.delete(&format!("{CMS}/a"), "").await;
+    let path = format!("/api/v1/watch/namespaces/ns/configmaps/a?resourceVersion={rv}");
+    let r = s.raw("GET", &path, &[], "").await;
+    assert_eq!(Reader(r, Vec::new()).summary().await, "DELETED a");
+}

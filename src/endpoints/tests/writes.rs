@@ -1,0 +1,247 @@
+use super::support::serve;
+use crate::apimachinery::object::ObjectView;
+
+const CMS: &str = "/api/v1/namespaces/ns/configmaps";
+
+#[tokio::test]
+async fn an_object_is_created_read_changed_and_deleted() {
+    let s = serve().await;
+    let made = s.config_map("a", "1").await.json();
+    assert_eq!(
+        (made.api_version(), made.kind(), made.namespace()),
+        ("v1", "ConfigMap", "ns")
+    );
+    assert!(!made.uid().is_empty() && !made.resource_version().is_empty());
+
+    let got = s.get(&format!("{CMS}/a")).await;
+    assert!(got.text.ends_with("}\n"));
+    assert_eq!(got.json(), made);
+
+    let mut changed = made.clone();
+    changed.set(&["data", "k"], "w");
+    let put = s
+        .put(
+            &format!("{CMS}/a"),
+            &crate::apimachinery::codec::json::to_string(&changed),
+        )
+        .await;
+    assert_eq!(put.code, 200, "{}", put.text);
+    let stale = s
+        .put(
+            &format!("{CMS}/a"),
+            &crate::apimachinery::codec::json::to_string(&changed),
+        )
+        .await;
+    assert_eq!((stale.code, stale.json().str_at(&["reason"])), (409, "Conflict"));
+
+    let deleted = s.delete(&format!("{CMS}/a"), "").await;
+    assert_eq!(deleted.json().str_at(&["details", "kind"]), "configmaps");
+    assert_eq!(s.get(&format!("{CMS}/a")).await.message(), "configmaps \"a\" not found");
+}
+
+#[tokio::test]
+async fn a_write_that_changes_nothing_keeps_the_version() {
+    let s = serve().await;
+    let made = s.config_map("a", "1").await.json();
+    let same = s
+        .patch(&format!("{CMS}/a"), "merge-patch+json", r#"{"data":{"k":"v"}}"#)
+        .await;
+    assert_eq!(same.json().resource_version(), made.resource_version());
+    let other = s
+        .patch(&format!("{CMS}/a"), "merge-patch+json", r#"{"data":{"k":null}}"#)
+        .await;
+    assert_eq!(other.code, 200, "{}", other.text);
+    assert_ne!(other.json().resource_version(), made.resource_version());
+    assert!(other.json().get("data").is_null());
+}
+
+#[tokio::test]
+async fn refusals_are_upstreams() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let with_version = r#"{"metadata":{"name":"x","resourceVersion":"5"}}"#;
+    let made = s.post(CMS, with_version).await;
+    assert_eq!(
+        (made.code, made.message().as_str()),
+        (500, "resourceVersion should not be set on objects to be created")
+    );
+    let again = s.post(CMS, r#"{"metadata":{"name":"a"}}"#).await;
+    assert_eq!(
+        (again.code, again.message().as_str()),
+        (409, "configmaps \"a\" already exists")
+    );
+    let nameless = s.post(CMS, "{}").await;
+    assert_eq!(
+        nameless.message(),
+        "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"
+    );
+    let nowhere = s
+        .post("/api/v1/namespaces/none/configmaps", r#"{"metadata":{"name":"a"}}"#)
+        .await;
+    assert_eq!(
+        (nowhere.code, nowhere.message().as_str()),
+        (404, "namespaces \"none\" not found")
+    );
+    let number = s
+        .put(
+            &format!("{CMS}/a"),
+            r#"{"metadata":{"name":"a","resourceVersion":"x"}}"#,
+        )
+        .await;
+    assert_eq!(
+        (number.code, number.message().as_str()),
+        (500, "strconv.ParseUint: parsing \"x\": invalid syntax")
+    );
+    let other_name = s.put(&format!("{CMS}/a"), r#"{"metadata":{"name":"b"}}"#).await;
+    assert_eq!(
+        other_name.message(),
+        "the name of the object (b) does not match the name on the URL (a)"
+    );
+    let wrong_type = s.post(CMS, r#"{"metadata":{"name":"z"},"data":{"a":1}}"#).await;
+    assert_eq!(wrong_type.code, 400);
+    assert!(
+        wrong_type
+            .message()
+            .starts_with("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: ")
+    );
+    let strict = s
+        .post(
+            &format!("{CMS}?fieldValidation=Strict"),
+            r#"{"metadata":{"name":"z"},"bogus":1}"#,
+        )
+        .await;
+    assert_eq!(
+        strict.message(),
+        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"bogus\""
+    );
+    let immutable = s
+        .patch(&format!("{CMS}/a"), "merge-patch+json", r#"{"metadata":{"uid":"u"}}"#)
+        .await;
+    assert_eq!(immutable.code, 422);
+    let huge = format!(r#"{{"data":{{"a":"{}"}}}}"#, "x".repeat(3_200_000));
+    let huge = s.post(CMS, &huge).await;
+    assert_eq!(
+        (huge.code, huge.message().as_str()),
+        (413, "Request entity too large: limit is 3145728")
+    );
+}
+
+#[tokio::test]
+async fn finalizers_hold_a_deleted_object_until_the_last_one_goes() {
+    let s = serve().await;
+    let body = r#"{"metadata":{"name":"a","finalizers":["x.io/y"]}}"#;
+    assert_eq!(s.post(CMS, body).await.code, 201);
+    let marked = s.delete(&format!("{CMS}/a"), "").await;
+    assert!(marked.json().is_being_deleted(), "{}", marked.text);
+    let more = s
+        .patch(
+            &format!("{CMS}/a"),
+            "merge-patch+json",
+            r#"{"metadata":{"finalizers":["x.io/y","z.io/z"]}}"#,
+        )
+        .await;
+    assert_eq!(more.code, 422);
+    let last = s
+        .patch(
+            &format!("{CMS}/a"),
+            "merge-patch+json",
+            r#"{"metadata":{"finalizers":null}}"#,
+        )
+        .await;
+    assert_eq!(last.json().resource_version(), marked.json().resource_version());
+    assert_eq!(s.get(&format!("{CMS}/a")).await.code, 404);
+}
+
+#[tokio::test]
+async fn foreground_and_preconditions_are_kept() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let stale = s.delete(&format!("{CMS}/a"), r#"{"preconditions":{"uid":"x"}}"#).await;
+    assert_eq!(stale.json().str_at(&["details", "kind"]), "ConfigMap");
+    let dry = s.delete(&format!("{CMS}/a?dryRun=All"), "").await;
+    assert_eq!(dry.json().str_at(&["status"]), "Success");
+    let held = s.delete(&format!("{CMS}/a?propagationPolicy=Foreground"), "").await;
+    assert_eq!(held.json().finalizers(), ["foregroundDeletion"]);
+    let go = s.delete(&format!("{CMS}/a?propagationPolicy=Background"), "").await;
+    assert_eq!(go.json().kind(), "Status", "{}", go.text);
+    assert_eq!(s.get(&format!("{CMS}/a")).await.code, 404);
+}
+
+#[tokio::test]
+async fn generated_names_and_dry_runs_store_what_they_say() {
+    let s = serve().await;
+    let made = s.post(CMS, r#"{"metadata":{"generateName":"g-"}}"#).await.json();
+    assert_eq!(made.name().len(), 7);
+    let dry = s
+        .post(&format!("{CMS}?dryRun=All"), r#"{"metadata":{"name":"d"}}"#)
+        .await;
+    assert_eq!((dry.code, dry.json().resource_version()), (201, ""));
+    assert_eq!(s.get(&format!("{CMS}/d")).await.code, 404);
+}
+
+#[tokio::test]
+async fn the_four_patches_find_their_way() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let path = format!("{CMS}/a");
+    let json = s
+        .patch(
+            &path,
+            "json-patch+json",
+            r#"[{"op":"add","path":"/data/j","value":"1"}]"#,
+        )
+        .await;
+    assert_eq!(json.json().str_at(&["data", "j"]), "1", "{}", json.text);
+    let strategic = s
+        .patch(&path, "strategic-merge-patch+json", r#"{"data":{"s":"1"}}"#)
+        .await;
+    assert_eq!(strategic.json().str_at(&["data", "s"]), "1");
+    let applied = s
+        .patch(
+            &format!("{CMS}/new?fieldManager=m"),
+            "apply-patch+yaml",
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"}}"#,
+        )
+        .await;
+    assert_eq!(applied.code, 201, "{}", applied.text);
+    let absent = s.patch(&format!("{CMS}/none"), "merge-patch+json", "{}").await;
+    assert_eq!(absent.code, 404);
+    let wrong = s.patch(&path, "json", "{}").await;
+    assert_eq!(
+        (wrong.code, wrong.message().as_str()),
+        (415, "415: Unsupported Media Type")
+    );
+    let kind = s.patch(&path, "merge-patch+json", r#"{"data":{"k":5}}"#).await;
+    assert_eq!(kind.code, 422);
+    assert!(
+        kind.message().starts_with(" \"\" is invalid: patch: Invalid value: "),
+        "{}",
+        kind.text
+    );
+}
+
+#[tokio::test]
+async fn status_is_written_by_its_subresource() {
+    let s = serve().await;
+    let path = "/api/v1/namespaces/ns/status";
+    let done = s
+        .patch(
+            path,
+            "merge-patch+json",
+            r#"{"status":{"phase":"Active"},"metadata":{"labels":{"x":"y"}}}"#,
+        )
+        .await;
+    assert_eq!(done.json().str_at(&["status", "phase"]), "Active", "{}", done.text);
+    assert_eq!(done.json().label("x"), None);
+}
+
+#[tokio::test]
+async fn a_collection_is_deleted_by_selector() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    s.config_map("b", "2").await;
+    let gone = s.delete(&format!("{CMS}?labelSelector=l%3D1"), "").await.json();
+    assert_eq!(gone.get("items").items().len(), 1);
+    let left = s.get(CMS).await.json();
+    assert_eq!(left.get("items").items()[0].name(), "b");
+}

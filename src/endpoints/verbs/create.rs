@@ -1,0 +1,142 @@
+//! POST: to a collection, to a subresource, or of a review that is answered.
+
+use super::super::call::Call;
+use super::super::group_version::Answer;
+use super::super::negotiate::Offer;
+use super::super::options::WriteQuery;
+use super::super::{body, finish, respond};
+use crate::admission::{Attributes, Operation};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::registry::resource::Backing;
+use crate::registry::store::WriteOptions;
+use crate::registry::{SubresourceBehaviour, Written};
+use crate::request::Body;
+use std::sync::Arc;
+
+pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
+    if !call.subresource().is_empty() {
+        call.check_name()?;
+    }
+    let negotiated = call.negotiate(Offer::Objects)?;
+    let body_type = body::body_type(&call.parts.headers)?;
+    let bytes = body::read(req_body).await?;
+    let options = WriteQuery::parse(&call.query, "CreateOptions", false)?;
+    call.cx.dry_run = options.dry_run;
+    let mut object = decode(&call, &bytes, body_type, &options)?;
+    call.check_namespace(&mut object)?;
+
+    let raw = Arc::new(options.to_value("CreateOptions", call.query.text("fieldValidation")));
+    let manager = options.manager(&call.parts.headers);
+    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
+    let (code, written) = finish::finish(run(call, object, raw, manager)).await?;
+    respond::object(code, &written, &resource, negotiated, &headers, &query)
+}
+
+async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Result<(u16, Written)> {
+    if let Some(sub) = call.route.subresource().cloned() {
+        let SubresourceBehaviour::Custom(handler) = sub.behaviour else {
+            return Err(Status::method_not_supported(
+                &call.resource().group_resource(),
+                "create",
+            ));
+        };
+        let (mut object, attributes) = (object, attributes(&call, call.name(), raw));
+        let admission = call.store().admission();
+        admission.mutate(&attributes, &mut object).await?;
+        admission.validate(&attributes, &object).await?;
+        let mut answer = handler.create(&call.cx, call.name(), object).await?;
+        complete_status(&mut answer);
+        return Ok((201, Written::Tree(answer)));
+    }
+    if let Backing::Answered(answerer) = &call.resource().backing {
+        let mut object = object;
+        call.resource().strategy.default(&mut object);
+        let attributes = attributes(&call, object.name(), raw);
+        let admission = call.store().admission();
+        admission.mutate(&attributes, &mut object).await?;
+        admission.validate(&attributes, &object).await?;
+        let mut answer = answerer.answer(&call.cx, object).await?;
+        complete_status(&mut answer);
+        return Ok((201, Written::Tree(answer)));
+    }
+    let options = WriteOptions {
+        manager: Some(manager),
+        options: raw,
+        ..WriteOptions::default()
+    };
+    Ok((201, call.store().create(&call.cx, object, &options).await?))
+}
+
+/// A Status that a storage answers with says 201.
+fn complete_status(answer: &mut Value) {
+    if ObjectView::kind(answer) == "Status" && answer.get("code").is_null() {
+        answer.set(&["code"], 201i64);
+    }
+}
+
+/// What admission is told about a create that the generic store does not make.
+fn attributes(call: &Call, name: &str, options: Arc<Value>) -> Attributes {
+    Attributes {
+        operation: Operation::Create,
+        kind: call.kind(),
+        resource: call.resource().gvr.clone(),
+        subresource: call.subresource().to_owned(),
+        namespace: call.cx.namespace.clone(),
+        name: name.to_owned(),
+        user: call.cx.user.clone(),
+        dry_run: call.cx.dry_run,
+        old_object: None,
+        options,
+        warnings: call.cx.warnings.clone(),
+    }
+}
+
+/// Decodes the body of a create or update into the endpoint's kind.
+pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &WriteQuery) -> Result<Value> {
+    let expected = call.kind();
+    let body::Document { mut value, duplicates } = match body::decode(bytes, body_type, &expected) {
+        // Eviction is the one endpoint that takes two versions.
+        Err(s) if &*expected.kind == "Eviction" => body::decode(bytes, body_type, &{
+            let mut older = expected.clone();
+            older.version = "v1beta1".into();
+            older
+        })
+        .map_err(|_| s)?,
+        other => other?,
+    };
+    let given = value.gvk();
+    let mut findings = duplicates;
+    findings.extend(normalize(call, &mut value, |text| {
+        body::cannot_be_handled(&given, &expected, text)
+    })?);
+    if body_type == body::BodyType::Json {
+        findings = crate::api::decode::in_document_order(bytes, findings);
+    }
+    options.judge(findings, &call.cx.warnings, |text| {
+        body::cannot_be_handled(&given, &expected, &text)
+    })?;
+    Ok(value)
+}
+
+/// Brings a tree into the shape of the endpoint's kind; unknown fields come back. `wrap` frames the decoder's text.
+pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) -> Status) -> Result<Vec<String>> {
+    let resource = call.resource();
+    let expected = call.kind();
+    if expected == resource.gvk() {
+        return resource.schema.normalize(value).map_err(|s| reframe(s, wrap));
+    }
+    // A subresource of another kind: a Scale, a Binding, a TokenRequest.
+    match crate::api::by_gvk(&expected.group, &expected.version, &expected.kind) {
+        Some(def) => crate::api::decode::normalize(def, value).map_err(|e| wrap(&e.0)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// A schema's refusal carries the decoder's text, bare or in the frame of a body; the frame is the caller's.
+fn reframe(status: Status, wrap: impl FnOnce(&str) -> Status) -> Status {
+    let framed = status.message.split_once(" cannot be handled as a ");
+    let bare = framed.and_then(|(_, rest)| rest.split_once(": ")).map(|(_, text)| text);
+    wrap(bare.unwrap_or(&status.message))
+}

@@ -1,0 +1,76 @@
+//! DELETE of one object and of a collection.
+
+use super::super::call::Call;
+use super::super::group_version::Answer;
+use super::super::negotiate::{Negotiated, Offer};
+use super::super::options::{DeleteQuery, ListQuery};
+use super::super::respond::list::list as respond_list;
+use super::super::{body, finish, respond};
+use super::list;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::registry::{Deleted, Written};
+use crate::request::{Body, Response};
+
+async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
+    let bytes = body::read(req_body).await?;
+    if bytes.is_empty() {
+        return DeleteQuery::from_query(&call.query);
+    }
+    let body_type = body::body_type(&call.parts.headers)?;
+    let document = body::parse(&bytes, body_type).map_err(Status::bad_request)?;
+    DeleteQuery::from_body(&document.value)
+}
+
+pub(crate) async fn delete(mut call: Call, req_body: Body) -> Answer {
+    call.check_name()?;
+    let negotiated = call.negotiate(Offer::Objects)?;
+    let query = options(&call, req_body).await?;
+    call.cx.dry_run = query.dry_run;
+    let orphan_said_no = query.options.orphan_dependents == Some(false);
+    let (store, cx, name) = (call.store().clone(), call.cx.clone(), call.name().to_owned());
+    let deleted = finish::finish(async move { store.delete(&cx, &name, &query.options).await }).await?;
+    let code = if orphan_said_no && !deleted.gone { 202 } else { 200 };
+    answer(&call, code, &deleted, negotiated)
+}
+
+/// The object where it is still there, or where the kind answers with it; else a Status.
+fn answer(call: &Call, code: u16, deleted: &Deleted, negotiated: Negotiated) -> Result<Response> {
+    let resource = call.resource();
+    if !deleted.gone || resource.returns_deleted {
+        return respond::object(
+            code,
+            &deleted.object,
+            resource,
+            negotiated,
+            &call.parts.headers,
+            &call.query,
+        );
+    }
+    let uid = match &deleted.object {
+        Written::Stored(e) => e.decode().uid().to_owned(),
+        Written::Tree(v) => v.uid().to_owned(),
+    };
+    let status = Status::deleted(&resource.group_resource(), call.name(), &uid);
+    Ok(respond::value(code, &status, negotiated, &call.parts.headers))
+}
+
+pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> Answer {
+    let negotiated = call.negotiate(Offer::Objects)?;
+    let query = ListQuery::parse(&call.query, call.resource(), false)?;
+    let select = list::options(&call, &query)?;
+    let prefix = list::token_prefix(&select);
+    let delete = options(&call, req_body).await?;
+    call.cx.dry_run = delete.dry_run;
+    let (store, cx) = (call.store().clone(), call.cx.clone());
+    let listing = finish::finish(async move { store.delete_collection(&cx, select, &delete.options).await }).await?;
+    let meta = list::meta(&prefix, &listing);
+    respond_list(
+        listing,
+        &meta,
+        call.resource(),
+        negotiated,
+        &call.parts.headers,
+        &call.query,
+    )
+}

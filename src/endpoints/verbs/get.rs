@@ -1,0 +1,34 @@
+//! GET of one object or subresource.
+
+use super::super::call::Call;
+use super::super::group_version::Answer;
+use super::super::negotiate::Offer;
+use super::super::{options::list::min_revision, respond};
+use crate::apimachinery::status::Status;
+use crate::registry::{SubresourceBehaviour, Written};
+
+pub(crate) async fn get(call: Call) -> Answer {
+    call.check_name()?;
+    let negotiated = call.negotiate(Offer::Objects)?;
+    if call.query.flag("export") == Some(true) && call.subresource().is_empty() {
+        return Err(Status::bad_request(
+            "the export parameter, deprecated since v1.14, is no longer supported",
+        ));
+    }
+    let behaviour = call.route.subresource().map(|s| s.behaviour.clone());
+    let written = match behaviour {
+        Some(SubresourceBehaviour::Custom(handler)) => Written::Tree(handler.get(&call.cx, call.name()).await?),
+        _ => {
+            let min = min_revision(call.query.text("resourceVersion")).map_err(Status::raw_error)?;
+            Written::Stored(call.store().get(&call.cx.namespace, call.name(), min).await?)
+        }
+    };
+    respond::object(
+        200,
+        &written,
+        call.resource(),
+        negotiated,
+        &call.parts.headers,
+        &call.query,
+    )
+}

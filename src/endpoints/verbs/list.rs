@@ -1,0 +1,87 @@
+//! GET of a collection.
+
+use super::super::call::Call;
+use super::super::group_version::Answer;
+use super::super::negotiate::Offer;
+use super::super::options::ListQuery;
+use super::super::respond::list::{ListMeta, list as respond_list};
+use crate::apimachinery::status::{Result, Status};
+use crate::storage::{ContinueToken, ListOptions, Listing, continue_token};
+
+pub(crate) async fn list(call: Call) -> Answer {
+    let negotiated = call.negotiate(Offer::Objects)?;
+    let query = ListQuery::parse(&call.query, call.resource(), false)?;
+    let options = options(&call, &query)?;
+    let prefix = token_prefix(&options);
+    let listing = match call.store().list(options).await {
+        Err(s) if s.code == 410 && !query.token.is_empty() => return Err(renewed(s, &query, &prefix)),
+        other => other?,
+    };
+    let meta = meta(&prefix, &listing);
+    respond_list(
+        listing,
+        &meta,
+        call.resource(),
+        negotiated,
+        &call.parts.headers,
+        &call.query,
+    )
+}
+
+/// The list's own facts.
+pub(crate) fn meta(prefix: &str, listing: &Listing) -> ListMeta {
+    ListMeta {
+        version: listing.revision.0.to_string(),
+        token: listing
+            .next
+            .as_ref()
+            .map_or_else(String::new, |t| continue_token::encode(t, prefix)),
+        remaining: listing.next.as_ref().and(listing.remaining),
+    }
+}
+
+/// What storage is asked for.
+pub(crate) fn options(call: &Call, query: &ListQuery) -> Result<ListOptions> {
+    let (prefix, single) = query.prefix(call.resource(), &call.cx.namespace);
+    let token = match query.token.as_str() {
+        "" => None,
+        text => {
+            if !query.version.is_empty() && query.version != "0" {
+                return Err(Status::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
+            let token = continue_token::decode(text, if single { "" } else { &prefix });
+            Some(token.map_err(|e| Status::bad_request(format!("invalid continue token: {e}")))?)
+        }
+    };
+    Ok(ListOptions {
+        prefix,
+        single,
+        version: query.version_match()?,
+        predicate: query.predicate(),
+        limit: query.limit,
+        token,
+    })
+}
+
+/// The prefix continue tokens are relative to.
+pub(crate) fn token_prefix(options: &ListOptions) -> String {
+    if options.single {
+        String::new()
+    } else {
+        options.prefix.clone()
+    }
+}
+
+/// An expired token's refusal carries one that goes on at the latest state.
+fn renewed(mut status: Status, query: &ListQuery, prefix: &str) -> Status {
+    if let Ok(token) = continue_token::decode(&query.token, prefix) {
+        let token = ContinueToken {
+            revision: None,
+            ..token
+        };
+        status.continue_token = Some(continue_token::encode(&token, prefix));
+    }
+    status
+}

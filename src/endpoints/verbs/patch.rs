@@ -1,0 +1,226 @@
+//! PATCH: JSON, merge and strategic merge patches, and apply.
+
+use super::super::call::Call;
+use super::super::group_version::Answer;
+use super::super::negotiate::Offer;
+use super::super::options::WriteQuery;
+use super::super::{body, finish, respond};
+use super::create::normalize;
+use super::update::{absent, custom};
+use crate::api::decode::in_document_order;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::field::{FieldError, FieldPath, quote};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::patch::{go_print, json_patch::JsonPatch, merge, strategic};
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::registry::schema::ManagerInfo;
+use crate::registry::store::WriteOptions;
+use crate::registry::{SubresourceBehaviour, Updated};
+use crate::request::Body;
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+fn patch_type(headers: &HeaderMap) -> Option<PatchType> {
+    let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
+    Some(match given.split(';').next().unwrap_or("").trim() {
+        "application/json-patch+json" => PatchType::Json,
+        "application/merge-patch+json" => PatchType::Merge,
+        "application/strategic-merge-patch+json" => PatchType::Strategic,
+        "application/apply-patch+yaml" => PatchType::Apply,
+        _ => return None,
+    })
+}
+
+/// True where the Content-Type is that of a patch.
+pub(crate) fn is_known(headers: &HeaderMap) -> bool {
+    patch_type(headers).is_some()
+}
+
+pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
+    let Some(patch_type) = patch_type(&call.parts.headers) else {
+        return Err(unsupported());
+    };
+    call.check_name()?;
+    let negotiated = call.negotiate(Offer::Objects)?;
+    let bytes = body::read(req_body).await?;
+    let apply = patch_type == PatchType::Apply;
+    let options = WriteQuery::parse(&call.query, "PatchOptions", apply)?;
+    call.cx.dry_run = options.dry_run;
+    let manager = options.manager(&call.parts.headers);
+    let write = WriteOptions {
+        manager: (!apply).then(|| manager.clone()),
+        subresource: call.subresource().to_owned(),
+        options: Arc::new(options.to_value("UpdateOptions", call.query.text("fieldValidation"))),
+        uid: None,
+        kind: None,
+    };
+    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
+    let patcher = Patcher {
+        call,
+        patch_type,
+        bytes,
+        options,
+        manager,
+    };
+    let updated = finish::finish(async move { patcher.run(&write).await }).await?;
+    let code = if updated.created { 201 } else { 200 };
+    respond::object(code, &updated.object, &resource, negotiated, &headers, &query)
+}
+
+struct Patcher {
+    call: Call,
+    patch_type: PatchType,
+    bytes: Bytes,
+    options: WriteQuery,
+    manager: String,
+}
+
+impl Patcher {
+    async fn run(&self, write: &WriteOptions) -> Result<Updated> {
+        let call = &self.call;
+        if let Some(SubresourceBehaviour::Custom(handler)) = call.route.subresource().map(|s| &s.behaviour) {
+            let live = handler.get(&call.cx, call.name()).await?;
+            let object = self.apply(Some(&live))?;
+            return custom(call, handler, object, write).await;
+        }
+        let upsert = self.patch_type == PatchType::Apply;
+        let mut transform = |live: Option<&Value>| self.apply(live);
+        call.store()
+            .update(&call.cx, call.name(), &mut transform, upsert, write)
+            .await
+    }
+
+    /// The patched object.
+    fn apply(&self, live: Option<&Value>) -> Result<Value> {
+        let mut object = match (self.patch_type, live) {
+            (PatchType::Apply, live) => self.server_side(live)?,
+            (_, None) => return Err(absent(&self.call)),
+            (PatchType::Json, Some(live)) => {
+                let patch = JsonPatch::decode(&self.bytes, self.prefixed())?;
+                let findings = patch.findings.clone();
+                self.decoded(patch.apply(live.clone())?, findings)?
+            }
+            (PatchType::Merge, Some(live)) => {
+                let (patch, duplicates) = merge::decode(&self.bytes, self.prefixed())?;
+                let mut object = live.clone();
+                merge::apply(&mut object, patch);
+                self.decoded(object, named(duplicates))?
+            }
+            (PatchType::Strategic, Some(live)) => self.strategic(live)?,
+        };
+        self.call.check_namespace(&mut object)?;
+        self.call.check_body_name(&object)?;
+        Ok(object)
+    }
+
+    fn prefixed(&self) -> bool {
+        self.options.field_validation != super::super::options::FieldValidation::Ignore
+    }
+
+    fn judge(&self, findings: Vec<String>, shown: impl FnOnce() -> String) -> Result<()> {
+        let warnings = &self.call.cx.warnings;
+        self.options.judge(findings, warnings, |text| refused(shown(), text))
+    }
+
+    /// Reads a patched document like a body of the kind.
+    fn decoded(&self, mut object: Value, mut findings: Vec<String>) -> Result<Value> {
+        let text = json::to_vec(&object);
+        let shown = || String::from_utf8_lossy(&text).into_owned();
+        let expected = self.call.kind();
+        if object.gvk() != expected {
+            let why = format!(
+                "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+                quote(ObjectView::kind(&object)),
+                quote(object.api_version())
+            );
+            return Err(refused(shown(), why));
+        }
+        let unknown = normalize(&self.call, &mut object, |why| refused(shown(), why.to_owned()))?;
+        findings.extend(in_document_order(&text, unknown));
+        self.judge(findings, shown)?;
+        Ok(object)
+    }
+
+    fn strategic(&self, live: &Value) -> Result<Value> {
+        let (patch, duplicates) = strategic::decode(&self.bytes)?;
+        let patch = Value::Object(patch);
+        let shown = || go_print(&patch);
+        let mut object = match self.call.resource().schema.strategic_merge(live, &patch) {
+            Some(merged) => merged?,
+            None => return Err(unsupported()),
+        };
+        let mut unknown = normalize(&self.call, &mut object, |why| refused(shown(), why.to_owned()))?;
+        unknown.sort_unstable();
+        let mut findings = named(duplicates);
+        findings.extend(unknown);
+        self.judge(findings, shown)?;
+        Ok(object)
+    }
+
+    fn server_side(&self, live: Option<&Value>) -> Result<Value> {
+        let call = &self.call;
+        let document =
+            body::parse_yaml(&self.bytes).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
+        let patch = document.value;
+        let expected = call.kind();
+        if patch.gvk() != expected || !patch.get("apiVersion").is_null() && patch.api_version().contains("//") {
+            let given = patch.gvk();
+            return Err(Status::bad_request(format!(
+                "invalid object type: {}/{}, Kind={}",
+                given.group, given.version, given.kind
+            )));
+        }
+        if !patch.at(&["metadata", "managedFields"]).is_null() {
+            return Err(Status::bad_request("metadata.managedFields must be nil"));
+        }
+        let now = time::now();
+        let who = ManagerInfo {
+            manager: &self.manager,
+            subresource: call.subresource(),
+            now: &now,
+            api_version: &expected.api_version(),
+        };
+        let resource = call.resource();
+        let reset = resource.strategy.reset_fields(call.subresource());
+        let force = self.options.force == Some(true);
+        let object = resource.schema.apply(live, patch, &who, force, reset)?;
+        self.options.judge(document.duplicates, &call.cx.warnings, |text| {
+            let text = text.trim_start_matches("strict decoding error: ");
+            Status::bad_request(format!("error strict decoding YAML: {text}"))
+        })?;
+        Ok(object)
+    }
+}
+
+/// Keys that a patch has twice, as findings.
+fn named(duplicates: Vec<String>) -> Vec<String> {
+    let finding = |d: String| format!("duplicate field {}", quote(&d));
+    duplicates.into_iter().map(finding).collect()
+}
+
+/// 422 about the patch as a whole; upstream leaves the kind out, so the message begins with a space.
+fn refused(shown: String, why: String) -> Status {
+    let error = FieldError::invalid(&FieldPath::new("patch"), shown, why);
+    Status::invalid("", "", "", &vec![error])
+}
+
+/// 415 of a kind without strategic merge.
+fn unsupported() -> Status {
+    Status::unsupported_media_type(&[
+        "application/json-patch+json",
+        "application/merge-patch+json",
+        "application/apply-patch+yaml",
+    ])
+}

@@ -1,0 +1,88 @@
+//! PUT.
+
+use super::super::call::Call;
+use super::super::group_version::Answer;
+use super::super::negotiate::Offer;
+use super::super::options::WriteQuery;
+use super::super::{body, finish, respond};
+use super::create::decode;
+use crate::admission::{Attributes, Operation};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::registry::resource::SubresourceHandler;
+use crate::registry::store::WriteOptions;
+use crate::registry::{SubresourceBehaviour, Updated, Written, dedup_owner_references};
+use crate::request::Body;
+use std::sync::Arc;
+
+pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
+    call.check_name()?;
+    let negotiated = call.negotiate(Offer::Objects)?;
+    let bytes = body::read(req_body).await?;
+    let options = WriteQuery::parse(&call.query, "UpdateOptions", false)?;
+    call.cx.dry_run = options.dry_run;
+    let body_type = body::body_type(&call.parts.headers)?;
+    let mut object = decode(&call, &bytes, body_type, &options)?;
+    call.check_namespace(&mut object)?;
+    call.check_body_name(&object)?;
+    dedup_owner_references(&mut object, &call.cx.warnings, false);
+
+    let write = WriteOptions {
+        manager: Some(options.manager(&call.parts.headers)),
+        subresource: call.subresource().to_owned(),
+        options: Arc::new(options.to_value("UpdateOptions", call.query.text("fieldValidation"))),
+        uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
+        kind: None,
+    };
+    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
+    let updated = finish::finish(async move { replace(&call, object, &write).await }).await?;
+    let code = if updated.created { 201 } else { 200 };
+    respond::object(code, &updated.object, &resource, negotiated, &headers, &query)
+}
+
+async fn replace(call: &Call, object: Value, write: &WriteOptions) -> Result<Updated> {
+    if let Some(SubresourceBehaviour::Custom(handler)) = call.route.subresource().map(|s| &s.behaviour) {
+        return custom(call, handler, object, write).await;
+    }
+    let mut transform = |_: Option<&Value>| Ok(object.clone());
+    call.store()
+        .update(&call.cx, call.name(), &mut transform, false, write)
+        .await
+}
+
+/// An update of a subresource with a handler of its own; it does its own storing.
+pub(crate) async fn custom(
+    call: &Call,
+    handler: &Arc<dyn SubresourceHandler>,
+    mut object: Value,
+    write: &WriteOptions,
+) -> Result<Updated> {
+    let old = handler.get(&call.cx, call.name()).await?;
+    let attributes = Attributes {
+        operation: Operation::Update,
+        kind: call.kind(),
+        resource: call.resource().gvr.clone(),
+        subresource: call.subresource().to_owned(),
+        namespace: call.cx.namespace.clone(),
+        name: call.name().to_owned(),
+        user: call.cx.user.clone(),
+        dry_run: call.cx.dry_run,
+        old_object: Some(Arc::new(old)),
+        options: write.options.clone(),
+        warnings: call.cx.warnings.clone(),
+    };
+    let admission = call.store().admission();
+    admission.mutate(&attributes, &mut object).await?;
+    admission.validate(&attributes, &object).await?;
+    let object = handler.update(&call.cx, call.name(), object).await?;
+    Ok(Updated {
+        object: Written::Tree(object),
+        created: false,
+    })
+}
+
+/// 404 of an object that is not there.
+pub(crate) fn absent(call: &Call) -> Status {
+    Status::not_found(&call.resource().group_resource(), call.name())
+}

@@ -1,0 +1,134 @@
+//! Events as lines of JSON.
+
+use crate::apimachinery::codec::json;
+use crate::apimachinery::status::Status;
+use crate::apimachinery::value::Value;
+use crate::endpoints::respond::partial;
+use crate::endpoints::respond::table::{self, Include};
+use crate::registry::Resource;
+use crate::storage::{Event, EventType, WatchItem};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// What objects are turned into.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    Object,
+    Partial(&'static str),
+    Table(&'static str, Include),
+}
+
+/// Makes the lines of one watch.
+pub struct Frames {
+    resource: Arc<Resource>,
+    form: Form,
+    bookmarks: bool,
+    /// The bookmark that closes the initial state says so.
+    mark_initial_end: bool,
+    columns_sent: bool,
+}
+
+fn line(kind: &str, object: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(object.len() + kind.len() + 24);
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(kind.as_bytes());
+    out.extend_from_slice(b"\",\"object\":");
+    out.extend_from_slice(object);
+    out.extend_from_slice(b"}\n");
+    out
+}
+
+/// An ERROR event.
+pub fn error(status: &Status) -> Vec<u8> {
+    line("ERROR", &json::to_vec(&status.to_value()))
+}
+
+const fn text(t: EventType) -> &'static str {
+    match t {
+        EventType::Added => "ADDED",
+        EventType::Modified => "MODIFIED",
+        EventType::Deleted => "DELETED",
+    }
+}
+
+impl Frames {
+    pub fn new(resource: Arc<Resource>, form: Form, bookmarks: bool, mark_initial_end: bool) -> Self {
+        Self {
+            resource,
+            form,
+            bookmarks,
+            mark_initial_end,
+            columns_sent: false,
+        }
+    }
+
+    /// The line of an item; `None`: this client does not want it.
+    pub fn make(&mut self, item: WatchItem) -> Option<Bytes> {
+        match item {
+            WatchItem::Change(t, event) => Some(self.change(t, &event)),
+            WatchItem::Initial(entry) => Some(match self.form {
+                Form::Object => line("ADDED", &entry.json).into(),
+                _ => self.formed("ADDED", entry.decode()),
+            }),
+            WatchItem::Bookmark { revision, initial_end } => {
+                if !self.bookmarks || (initial_end && !self.mark_initial_end) {
+                    return None;
+                }
+                Some(self.bookmark(&revision.0.to_string(), initial_end))
+            }
+        }
+    }
+
+    fn change(&mut self, t: EventType, event: &Event) -> Bytes {
+        match self.form {
+            Form::Object => event.frames[t as usize]
+                .get_or_init(|| line(text(t), &event.object(t).json).into())
+                .clone(),
+            _ => self.formed(text(t), event.object(t).decode()),
+        }
+    }
+
+    fn bookmark(&mut self, version: &str, initial_end: bool) -> Bytes {
+        let mut object = Value::object();
+        object.set(&["apiVersion"], self.resource.gvk().api_version());
+        object.set(&["kind"], self.resource.kind.as_str());
+        object.set(&["metadata", "resourceVersion"], version);
+        // Members that Go writes even when they are empty stand in bookmarks, too.
+        let bare = object.clone();
+        if self.resource.schema.normalize(&mut object).is_err() {
+            object = bare;
+        }
+        object.set(&["metadata", "resourceVersion"], version);
+        if initial_end {
+            object.set(&["metadata", "annotations", "k8s.io/initial-events-end"], "true");
+        }
+        match (self.form, initial_end) {
+            (Form::Object, _) => line("BOOKMARK", &json::to_vec(&object)).into(),
+            // The mark must be readable even where rows carry no objects.
+            (Form::Table(version, Include::None), true) => {
+                self.formed_as("BOOKMARK", object, Form::Table(version, Include::Metadata))
+            }
+            (form, _) => self.formed_as("BOOKMARK", object, form),
+        }
+    }
+
+    fn formed(&mut self, kind: &str, object: Value) -> Bytes {
+        self.formed_as(kind, object, self.form)
+    }
+
+    fn formed_as(&mut self, kind: &str, object: Value, form: Form) -> Bytes {
+        let value = match form {
+            Form::Object => object,
+            Form::Partial(version) => partial::of(&object, version),
+            Form::Table(version, include) => {
+                let columns = if std::mem::replace(&mut self.columns_sent, true) {
+                    Value::Null
+                } else {
+                    table::columns(&self.resource)
+                };
+                table::of_event(&self.resource, &object, version, include, columns)
+            }
+        };
+        line(kind, &json::to_vec(&value)).into()
+    }
+}

@@ -1,0 +1,217 @@
+//! Method, path and query → [`RequestInfo`].
+
+use super::{RequestInfo, query};
+use http::{Method, Uri};
+use std::fmt;
+
+/// Why a request line says nothing usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResolveError {
+    /// The path holds a bad escape.
+    BadEscape,
+    /// `watch` or `proxy` right after the version with nothing behind it.
+    PrefixVerbWithoutResource,
+}
+
+impl fmt::Display for ResolveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BadEscape => "invalid URL escape",
+            Self::PrefixVerbWithoutResource => "unable to determine kind and namespace from url",
+        })
+    }
+}
+
+impl std::error::Error for ResolveError {}
+
+impl RequestInfo {
+    /// Reads a request line.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub fn resolve(method: &Method, uri: &Uri) -> Result<Self, ResolveError> {
+        let path = query::decode_path(uri.path()).ok_or(ResolveError::BadEscape)?;
+        let raw_query = uri.query().unwrap_or("");
+        let mut info = Self::default();
+        let resource = info.read_path(method, &path)?;
+        info.path = path.into_owned();
+        if resource == Some(PathVerb::FromMethod) {
+            info.read_query(raw_query);
+        }
+        Ok(info)
+    }
+
+    fn read_path(&mut self, method: &Method, path: &str) -> Result<Option<PathVerb>, ResolveError> {
+        let trimmed = path.trim_matches('/');
+        let mut rest = trimmed.split('/');
+        let (first, second, third) = (rest.next(), rest.next(), rest.next());
+        let (Some(prefix @ ("api" | "apis")), Some(second), Some(third)) = (first, second, third) else {
+            self.verb = non_resource_verb(method);
+            return Ok(None);
+        };
+        self.api_prefix = prefix.to_owned();
+        let mut head = Some(third);
+        if prefix == "apis" {
+            head = rest.next();
+            if head.is_none() {
+                self.verb = non_resource_verb(method);
+                return Ok(None);
+            }
+            self.api_group = second.to_owned();
+            self.api_version = third.to_owned();
+        } else {
+            self.api_version = second.to_owned();
+        }
+        self.is_resource = true;
+
+        let mut how = PathVerb::FromMethod;
+        if let Some(special @ ("watch" | "proxy")) = head {
+            head = rest.next();
+            if head.is_none() {
+                return Err(ResolveError::PrefixVerbWithoutResource);
+            }
+            self.verb = special.to_owned();
+            how = PathVerb::FromPath;
+        } else {
+            self.verb = resource_verb(method).to_owned();
+        }
+        self.read_parts(head, rest);
+        if how == PathVerb::FromMethod && self.name.is_empty() && self.verb == "delete" {
+            self.verb = "deletecollection".to_owned();
+        }
+        Ok(Some(how))
+    }
+
+    /// `namespaces/<ns>/<resource>…` loses its first two parts, unless the third is a subresource of namespaces itself.
+    fn read_parts<'a>(&mut self, head: Option<&'a str>, mut rest: impl Iterator<Item = &'a str>) {
+        let Some(first) = head else { return };
+        let mut parts = Vec::with_capacity(3);
+        if first == "namespaces" {
+            let namespace = rest.next();
+            let third = rest.next();
+            self.namespace = namespace.unwrap_or("").to_owned();
+            if third.is_none_or(|t| matches!(t, "status" | "finalize")) {
+                parts.push(first.to_owned());
+                parts.extend(namespace.map(str::to_owned));
+            }
+            parts.extend(third.map(str::to_owned));
+        } else {
+            parts.push(first.to_owned());
+        }
+        parts.extend(rest.map(str::to_owned));
+        let at = |i: usize| parts.get(i).cloned().unwrap_or_default();
+        self.resource = at(0);
+        self.name = at(1);
+        if self.verb != "proxy" {
+            self.subresource = at(2);
+        }
+        self.parts = parts;
+    }
+
+    fn read_query(&mut self, raw: &str) {
+        let collection_read = self.name.is_empty() && self.verb == "get";
+        if collection_read {
+            self.verb = "list".to_owned();
+        }
+        if raw.is_empty() {
+            return;
+        }
+        if collection_read {
+            // An undecodable number spoils the whole of the options: then only `watch` is looked at.
+            let mut decodable = true;
+            let (mut watch, mut limit, mut timeout, mut field) = (None, None, None, None);
+            for (key, value) in query::pairs(raw) {
+                let slot = match &*key {
+                    "watch" => &mut watch,
+                    "limit" => &mut limit,
+                    "timeoutSeconds" => &mut timeout,
+                    "fieldSelector" => &mut field,
+                    _ => continue,
+                };
+                slot.get_or_insert(value);
+            }
+            for number in [limit, timeout].into_iter().flatten() {
+                decodable &= number.parse::<i64>().is_ok();
+            }
+            if watch.is_some_and(|w| !(w.eq_ignore_ascii_case("false") || w == "0")) {
+                self.verb = "watch".to_owned();
+            }
+            if let Some(name) = field.as_deref().filter(|_| decodable).and_then(exact_name) {
+                self.name = name;
+            }
+        }
+        if matches!(self.verb.as_str(), "list" | "watch" | "deletecollection") {
+            self.field_selector = owned_first(raw, "fieldSelector");
+            self.label_selector = owned_first(raw, "labelSelector");
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PathVerb {
+    FromMethod,
+    FromPath,
+}
+
+fn owned_first(raw: &str, key: &str) -> String {
+    query::first_value(raw, key).map(|v| v.into_owned()).unwrap_or_default()
+}
+
+fn non_resource_verb(method: &Method) -> String {
+    match *method {
+        Method::GET => "get".to_owned(),
+        _ => method.as_str().to_ascii_lowercase(),
+    }
+}
+
+fn resource_verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET | Method::HEAD => "get",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "",
+    }
+}
+
+/// The name a field selector pins with `metadata.name=`, where it can be a path segment.
+fn exact_name(selector: &str) -> Option<String> {
+    let mut found = None;
+    for term in split_terms(selector) {
+        if term.is_empty() {
+            continue;
+        }
+        let (key, value) = term.split_once('=')?;
+        if key.ends_with('!') {
+            continue;
+        }
+        if key == "metadata.name" && found.is_none() {
+            found = Some(unescape_value(value.strip_prefix('=').unwrap_or(value))?);
+        }
+    }
+    found.filter(|n| n != "." && n != ".." && !n.contains(['/', '%']))
+}
+
+/// Splits at commas that no backslash escapes.
+fn split_terms(selector: &str) -> impl Iterator<Item = &str> {
+    let mut escaped = false;
+    selector.split(move |c| {
+        let split = c == ',' && !escaped;
+        escaped = c == '\\' && !escaped;
+        split
+    })
+}
+
+fn unescape_value(value: &str) -> Option<String> {
+    let mut out = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => out.push(chars.next().filter(|c| matches!(c, '\\' | ',' | '='))?),
+            ',' | '=' => return None,
+            c => out.push(c),
+        }
+    }
+    Some(out)
+}

@@ -1,0 +1,392 @@
+use super::*;
+use crate::authn::{Anonymous, BearerToken, TokenFile, Union, WithAnonymous};
+use crate::authz::{self, AllowedPaths, PrivilegedGroups};
+use crate::request::{Authenticated, Body, Ending, Request, Response, Warnings};
+use crate::server::respond::{self, Answer};
+use crate::server::{EmptyDelegate, GenericServer, Prepared};
+
+fn config() -> ChainConfig {
+    let tokens = TokenFile::parse("f", "admin,root,u,system:masters\nuser,jane,u").unwrap();
+    let bearer = Arc::new(BearerToken::new(Arc::new(tokens)));
+    let authn = WithAnonymous::new(Arc::new(Union::new(vec![bearer])), Anonymous::new());
+    let authz = authz::Union::new(vec![
+        Arc::new(PrivilegedGroups::masters()),
+        Arc::new(AllowedPaths::public_info()),
+    ]);
+    ChainConfig::new(Telemetry::new(), Lifecycle::new(), Arc::new(authn), Arc::new(authz))
+}
+
+/// A head with `/test` answered by `answer`.
+fn server(config: ChainConfig, answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Prepared {
+    let s = GenericServer::new("head", Arc::new(EmptyDelegate));
+    s.mux().handle("/test", Arc::new(Answer(answer)));
+    s.prepare(config, Duration::ZERO).unwrap()
+}
+
+fn plain(config: ChainConfig) -> Prepared {
+    server(config, |_| Response::new("hi".into()))
+}
+
+async fn send(server: &Prepared, req: http::request::Builder) -> (u16, http::HeaderMap, String) {
+    let response = server.handler.handle(req.body(Body::empty()).unwrap()).await;
+    let (parts, body) = response.into_parts();
+    let body = body.collect(1 << 20).await.unwrap();
+    (
+        parts.status.as_u16(),
+        parts.headers,
+        String::from_utf8(body.to_vec()).unwrap(),
+    )
+}
+
+fn get(uri: &str) -> http::request::Builder {
+    http::Request::get(uri).header("authorization", "Bearer admin")
+}
+
+#[test]
+fn the_order_is_upstreams() {
+    assert_eq!(
+        Chain::new(config(), vec![]).names(),
+        [
+            "audit_init",
+            "panic_recovery",
+            "mux_ready",
+            "received_at",
+            "request_info",
+            "http_log",
+            "cache_control",
+            "wait_group",
+            "deadline",
+            "timeout",
+            "warnings",
+            "authentication",
+            "impersonation",
+            "max_in_flight",
+            "authorization",
+        ]
+    );
+}
+
+#[test]
+fn a_list_with_an_unmet_need_does_not_build() {
+    let mut chain = Chain::new(config(), vec![]);
+    chain.filters.retain(|f| f.name != "request_info");
+    let inner = Arc::new(Answer(|_: &Request| Response::default()));
+    let error = chain.build(inner).err();
+    assert_eq!(
+        error,
+        Some(UnmetNeed {
+            filter: "http_log",
+            fact: Fact::RequestInfo
+        })
+    );
+}
+
+#[tokio::test]
+async fn an_allowed_request_reaches_its_handler_without_its_credentials() {
+    let s = server(config(), |req| {
+        assert!(req.headers().get("authorization").is_none());
+        assert!(req.headers().get("x-remote-extra-foo").is_none());
+        assert_eq!(req.extensions().get::<Authenticated>().unwrap().user().name, "root");
+        Response::new("hi".into())
+    });
+    let (code, headers, body) = send(
+        &s,
+        get("/test")
+            .header("x-remote-extra-foo", "a")
+            .header("audit-id", "mine"),
+    )
+    .await;
+    assert_eq!((code, body.as_str()), (200, "hi"));
+    assert_eq!(headers["audit-id"], "mine");
+    assert_eq!(headers["cache-control"], "no-cache, private");
+    assert!(headers.get("connection").is_none());
+}
+
+#[tokio::test]
+async fn refusals_have_upstreams_bodies() {
+    let s = plain(config());
+    let bad = http::Request::get("/healthz").header("authorization", "Bearer nope");
+    let (code, headers, body) = send(&s, bad).await;
+    assert_eq!(
+        (code, headers["content-type"].as_bytes()),
+        (401, &b"application/json"[..])
+    );
+    assert!(
+        body.contains(r#""message":"Unauthorized""#) && !body.contains("details"),
+        "{body}"
+    );
+    assert!(headers.get("x-content-type-options").is_none() && headers.contains_key("audit-id"));
+
+    let (code, headers, body) = send(&s, http::Request::get("/api/v1/pods")).await;
+    assert_eq!((code, &headers["x-content-type-options"]), (403, &respond::NOSNIFF));
+    assert!(body.contains(r#"pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" at the cluster scope"#), "{body}");
+
+    let (code, _, body) = send(&s, http::Request::get("/healthz")).await;
+    assert_eq!((code, body.as_str()), (200, "ok"));
+    let h2 = http::Request::get("/healthz").version(http::Version::HTTP_2);
+    assert_eq!(send(&s, h2).await.1["connection"], "close");
+}
+
+#[tokio::test]
+async fn unknown_paths_are_503_until_all_paths_are_there() {
+    let mut head = GenericServer::new("head", Arc::new(EmptyDelegate));
+    let installed = head.add_paths_complete_signal("installed");
+    let s = head.prepare(config(), Duration::ZERO).unwrap();
+    let (code, headers, body) = send(&s, get("/nope")).await;
+    assert_eq!((code, headers["retry-after"].as_bytes()), (503, &b"5"[..]));
+    assert!(
+        body.contains("before all known HTTP paths have been installed"),
+        "{body}"
+    );
+    assert_eq!(send(&s, get("/version")).await.0, 200);
+    installed.fire();
+    let (code, headers, body) = send(&s, get("/nope")).await;
+    assert_eq!((code, body.as_str()), (404, "404 page not found\n"));
+    assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
+}
+
+#[tokio::test]
+async fn a_panic_is_a_500() {
+    let s = server(config(), |_| panic!("on purpose"));
+    let (code, headers, body) = send(&s, get("/test")).await;
+    assert_eq!(code, 500);
+    assert_eq!(
+        body,
+        "This request caused apiserver to panic. Look in the logs for details.\n"
+    );
+    assert!(headers.contains_key("audit-id"));
+}
+
+struct Never;
+
+#[async_trait::async_trait]
+impl UnprotectedHandler for Never {
+    async fn serve(&self, _: Request, _: crate::request::Authorized) -> Response {
+        std::future::pending().await
+    }
+}
+
+fn hanging(config: ChainConfig) -> Prepared {
+    let s = GenericServer::new("head", Arc::new(EmptyDelegate));
+    s.mux().handle("/hang", Arc::new(Never));
+    s.mux().handle_prefix("/api/v1/", Arc::new(Never));
+    s.prepare(config, Duration::ZERO).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_takes_too_long_is_504() {
+    let s = hanging(config());
+    let start = tokio::time::Instant::now();
+    let (code, headers, body) = send(&s, get("/hang?timeout=5s")).await;
+    assert_eq!((code, start.elapsed().as_secs()), (504, 5));
+    assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
+    assert!(body.starts_with(r#"{"metadata":{},"status":"Failure","#) && body.ends_with("\"code\":504}\n"));
+    assert_eq!(send(&s, get("/hang?timeout=5h")).await.0, 504);
+    assert_eq!(start.elapsed().as_secs(), 65);
+    let (code, _, body) = send(&s, http::Request::get("/hang?timeout=zz")).await;
+    assert_eq!(code, 400);
+    assert!(body.contains(r#"invalid timeout specified in the request URL - time: invalid duration \"zz\""#));
+    let watch = send(&s, get("/api/v1/pods?watch=1&timeout=zz"));
+    assert!(
+        tokio::time::timeout(Duration::from_secs(3600), watch).await.is_err(),
+        "a watch has no deadline"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_requests_are_429_except_for_masters() {
+    let mut c = config();
+    c.max_requests_in_flight = 1;
+    c.authorizer = Arc::new(authz::AlwaysAllow);
+    let s = hanging(c);
+    let first = send(&s, get("/hang"));
+    let second = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let user = http::Request::get("/version").header("authorization", "Bearer user");
+        let (code, headers, body) = send(&s, user).await;
+        assert_eq!((code, headers["retry-after"].as_bytes()), (429, &b"1"[..]));
+        assert_eq!(body, "Too many requests, please try again later.\n");
+        assert_eq!(send(&s, get("/version")).await.0, 200);
+    };
+    tokio::join!(first, second);
+    let user = http::Request::get("/version").header("authorization", "Bearer user");
+    assert_eq!(send(&s, user).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_draining_server_refuses_new_work_but_tells_its_health() {
+    let s = plain(config());
+    s.lifecycle.shutdown_initiated.fire();
+    s.lifecycle.requests.start_draining();
+    let (code, headers, body) = send(&s, get("/test")).await;
+    assert_eq!((code, headers["retry-after"].as_bytes()), (503, &b"1"[..]));
+    assert!(body.contains("apiserver is shutting down"));
+    assert_eq!(send(&s, get("/livez")).await.0, 200);
+    let (code, _, body) = send(&s, get("/readyz")).await;
+    assert_eq!(code, 500);
+    assert!(body.contains("[-]shutdown failed: reason withheld\n"), "{body}");
+}
+
+#[tokio::test]
+async fn watches_get_to_know_when_to_end() {
+    let s = GenericServer::new("head", Arc::new(EmptyDelegate));
+    let watch = Answer(|req: &Request| {
+        let ending = &req.extensions().get::<Ending>().unwrap().0;
+        Response::new(ending.fired().to_string().into())
+    });
+    s.mux().handle_prefix("/api/v1/", Arc::new(watch));
+    let s = s.prepare(config(), Duration::ZERO).unwrap();
+    assert_eq!(send(&s, get("/api/v1/pods?watch=1")).await.2, "false");
+    s.lifecycle.not_accepting_new_request.fire();
+    assert_eq!(send(&s, get("/api/v1/pods?watch=1")).await.2, "true");
+}
+
+#[tokio::test]
+async fn a_backends_headers_stand_behind_ours_and_an_upgrades_stand_alone() {
+    use crate::request::FromBackend;
+    let answer = |from: Option<FromBackend>| {
+        move |_: &Request| {
+            let mut r = Response::default();
+            r.headers_mut().insert("cache-control", "public".parse().unwrap());
+            r.headers_mut().insert("audit-id", "theirs".parse().unwrap());
+            if let Some(from) = from {
+                r.extensions_mut().insert(from);
+            }
+            r
+        }
+    };
+    for (from, cache, ids) in [
+        (None, &["public"][..], &["ours", "theirs"][..]),
+        (
+            Some(FromBackend::Proxied),
+            &["no-cache, private", "public"],
+            &["ours", "theirs"],
+        ),
+        (Some(FromBackend::Verbatim), &["public"], &["theirs"]),
+    ] {
+        let c = config();
+        let telemetry = c.telemetry.clone();
+        let s = server(c, answer(from));
+        let (_, headers, _) = send(&s, get("/test").header("audit-id", "ours")).await;
+        assert_eq!(headers.get_all("cache-control").iter().collect::<Vec<_>>(), cache);
+        assert_eq!(headers.get_all("audit-id").iter().collect::<Vec<_>>(), ids);
+        let counted = String::from_utf8(telemetry.text())
+            .unwrap()
+            .contains("apiserver_request_total{");
+        assert_eq!(counted, from.is_none());
+    }
+}
+
+#[tokio::test]
+async fn warnings_become_headers() {
+    let s = server(config(), |req| {
+        let w = req.extensions().get::<Warnings>().unwrap();
+        w.add("old");
+        w.add("old");
+        Response::default()
+    });
+    let (_, headers, _) = send(&s, get("/test")).await;
+    assert_eq!(headers.get_all("warning").iter().collect::<Vec<_>>(), ["299 - \"old\""]);
+}
+
+#[tokio::test]
+async fn impersonation_is_refused_not_ignored() {
+    let s = plain(config());
+    assert_eq!(send(&s, get("/test").header("impersonate-user", "x")).await.0, 403);
+    assert_eq!(send(&s, get("/test").header("impersonate-group", "x")).await.0, 400);
+    let user = http::Request::get("/test").header("authorization", "Bearer user");
+    let (code, _, body) = send(&s, user.header("impersonate-user", "x")).await;
+    assert_eq!(code, 403);
+    assert!(body.contains("cannot impersonate-on:user-info:get path"), "{body}");
+}
+
+#[tokio::test]
+async fn answers_name_the_flow_unless_the_request_is_a_long_running_stream() {
+    let mut c = config();
+    c.flow_schemas = Some(Arc::new(crate::flowcontrol::FlowSchemas::new()));
+    let s = plain(c);
+    let name = "x-kubernetes-pf-flowschema-uid";
+    assert!(send(&s, get("/test")).await.1.contains_key(name));
+    assert!(
+        send(&s, http::Request::get("/test")).await.1.contains_key(name),
+        "a 403 has it"
+    );
+    assert!(send(&s, get("/api/v1/pods?watch=1")).await.1.contains_key(name));
+    assert!(
+        !send(&s, get("/api/v1/namespaces/a/pods/b/log"))
+            .await
+            .1
+            .contains_key(name)
+    );
+    let bad = http::Request::get("/test").header("authorization", "Bearer nope");
+    assert!(!send(&s, bad).await.1.contains_key(name), "a 401 has it not");
+}
+
+#[tokio::test]
+async fn the_index_lists_the_whole_chain() {
+    let tail = GenericServer::new("tail", Arc::new(EmptyDelegate));
+    tail.mux()
+        .handle_prefix("/apis/", Arc::new(Answer(|_: &Request| Response::new("tail".into()))));
+    let s = GenericServer::new("head", tail.into_delegate())
+        .prepare(config(), Duration::ZERO)
+        .unwrap();
+    let (code, headers, body) = send(&s, get("/")).await;
+    assert_eq!(
+        (code, headers["content-type"].as_bytes()),
+        (200, &b"application/json"[..])
+    );
+    assert!(
+        body.starts_with("{\n  \"paths\": [\n    \"/apis/\",\n    \"/healthz\",\n"),
+        "{body}"
+    );
+    assert!(body.contains("\"/version\"") && !body.contains("\"/\""));
+    assert_eq!(send(&s, get("/apis/x")).await.2, "tail");
+}
+
+#[tokio::test]
+async fn version_answers_get_in_json_only() {
+    let s = plain(config());
+    let (code, _, body) = send(&s, get("/version/")).await;
+    assert_eq!(code, 200);
+    assert!(body.contains("\"minor\": \"36\""));
+    assert_eq!(send(&s, get("/version/x")).await.0, 404);
+    assert_eq!(send(&s, get("/version").method("POST")).await.0, 405);
+    let (code, _, body) = send(&s, get("/version").header("accept", "application/yaml")).await;
+    assert_eq!(code, 406);
+    assert!(body.contains("Available representations: application/json"));
+}
+
+#[tokio::test]
+async fn answered_requests_are_counted_and_refused_ones_are_not() {
+    let c = config();
+    let telemetry = c.telemetry.clone();
+    let s = plain(c);
+    send(&s, get("/test")).await;
+    send(&s, get("/test")).await;
+    send(&s, get("/nope")).await;
+    send(&s, http::Request::get("/test")).await;
+    let text = String::from_utf8(telemetry.text()).unwrap();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|l| l.starts_with("apiserver_request_total{"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains("subresource=\"/test\"") && lines[0].ends_with(" 2"),
+        "{lines:?}"
+    );
+}
+
+#[tokio::test]
+#[ignore = "prints a figure"]
+async fn what_the_chain_costs() {
+    let s = plain(config());
+    for uri in ["/test", "/api/v1/namespaces/default/configmaps/a"] {
+        let start = std::time::Instant::now();
+        for _ in 0..20_000 {
+            let req = get(uri).body(Body::empty()).unwrap();
+            drop(s.handler.handle(req).await);
+        }
+        eprintln!("{uri}: {:?} per request", start.elapsed() / 20_000);
+    }
+}

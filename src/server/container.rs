@@ -1,0 +1,169 @@
+//! The restful container: web services claim a root path and everything below it, and what is claimed never falls
+//! through (upstream's go-restful behaviour, pinned by facts 1.2 and 1.12). The one exception is the root `/apis`,
+//! which claims `/apis` and `/apis/` only.
+
+use crate::request::UnprotectedHandler;
+use arc_swap::ArcSwap;
+use imbl::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// Everything under one root. The handler answers unknown paths and methods itself, with
+/// [`crate::server::respond::route_not_found`] and [`crate::server::respond::method_not_allowed`].
+#[derive(Clone)]
+pub struct WebService {
+    /// `/api/v1`, `/apis/apps`, `/version`: no slash at the end.
+    pub root: String,
+    /// Who answers.
+    pub handler: Arc<dyn UnprotectedHandler>,
+}
+
+/// The root is taken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DuplicateRoot(pub String);
+
+/// The web services of one server. They come and go while it serves.
+#[derive(Default)]
+pub struct Container {
+    claims: ArcSwap<Claims>,
+    /// Writers take turns; readers never wait.
+    writing: Mutex<()>,
+}
+
+/// A snapshot of who claims what.
+#[derive(Clone, Default)]
+pub struct Claims {
+    roots: HashMap<String, WebService>,
+    deepest: usize,
+}
+
+impl Container {
+    /// A container that claims nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a web service.
+    ///
+    /// # Errors
+    /// [`DuplicateRoot`].
+    pub fn add(&self, ws: WebService) -> Result<(), DuplicateRoot> {
+        self.change(|c| {
+            if c.roots.contains_key(&ws.root) {
+                return Err(DuplicateRoot(ws.root));
+            }
+            c.roots.insert(ws.root.clone(), ws);
+            Ok(())
+        })
+    }
+
+    /// Adds a web service, or swaps the one of that root.
+    pub fn replace(&self, ws: WebService) {
+        self.change(|c| {
+            c.roots.insert(ws.root.clone(), ws);
+        });
+    }
+
+    /// Removes the web service of that root. True where there was one.
+    pub fn remove(&self, root: &str) -> bool {
+        self.change(|c| c.roots.remove(root).is_some())
+    }
+
+    /// Who claims what, now.
+    pub fn claims(&self) -> arc_swap::Guard<Arc<Claims>> {
+        self.claims.load()
+    }
+
+    /// The roots, sorted.
+    pub fn roots(&self) -> Vec<String> {
+        let mut roots: Vec<String> = self.claims.load().roots.keys().cloned().collect();
+        roots.sort();
+        roots
+    }
+
+    fn change<R>(&self, f: impl FnOnce(&mut Claims) -> R) -> R {
+        let _turn = self.writing.lock().expect("changes do not panic");
+        let mut claims = Claims::clone(&self.claims.load());
+        let out = f(&mut claims);
+        claims.deepest = claims.roots.keys().map(|r| segments(r)).max().unwrap_or(0);
+        self.claims.store(Arc::new(claims));
+        out
+    }
+}
+
+impl Claims {
+    /// The web service that claims a decoded path: of several, the one with the longest root.
+    pub fn claimant(&self, path: &str) -> Option<&WebService> {
+        let mut best = None;
+        let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+        for end in ends.take(self.deepest) {
+            if let Some(ws) = self.roots.get(&path[..end])
+                && (ws.root != "/apis" || path.len() == end || &path[end..] == "/")
+            {
+                best = Some(ws);
+            }
+        }
+        best
+    }
+}
+
+fn segments(root: &str) -> usize {
+    root.bytes().filter(|b| *b == b'/').count()
+}
+
+impl fmt::Display for DuplicateRoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a web service with root {} is there already", self.0)
+    }
+}
+
+impl std::error::Error for DuplicateRoot {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Request, Response};
+    use crate::server::respond::Answer;
+
+    fn ws(root: &str) -> WebService {
+        WebService {
+            root: root.into(),
+            handler: Arc::new(Answer(|_: &Request| Response::default())),
+        }
+    }
+
+    #[test]
+    fn claims_are_made_by_whole_segments() {
+        let c = Container::new();
+        for root in ["/apis", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version"] {
+            c.add(ws(root)).unwrap();
+        }
+        for (path, want) in [
+            ("/apis", Some("/apis")),
+            ("/apis/", Some("/apis")),
+            ("/apis//", None),
+            ("//apis", None),
+            ("/apis/nope", None),
+            ("/apis/apps", Some("/apis/apps")),
+            ("/apis/apps/", Some("/apis/apps")),
+            ("/apis/apps/v2", Some("/apis/apps")),
+            ("/apis/apps/v1", Some("/apis/apps/v1")),
+            ("/apis/apps/v1/namespaces/a/deployments/b/scale", Some("/apis/apps/v1")),
+            ("/apis/appsx", None),
+            ("/api/v1/pods", Some("/api/v1")),
+            ("/api/v2", Some("/api")),
+            ("/version/x", Some("/version")),
+            ("/versions", None),
+            ("/", None),
+            ("", None),
+        ] {
+            assert_eq!(c.claims().claimant(path).map(|w| w.root.as_str()), want, "{path}");
+        }
+        assert_eq!(c.add(ws("/api")), Err(DuplicateRoot("/api".into())));
+        assert!(c.remove("/apis/apps/v1"));
+        assert_eq!(
+            c.claims().claimant("/apis/apps/v1").map(|w| w.root.as_str()),
+            Some("/apis/apps")
+        );
+    }
+}

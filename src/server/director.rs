@@ -1,0 +1,48 @@
+//! The director chooses, by the decoded path alone, between the restful container and the path mux.
+
+use super::container::{Claims, Container};
+use super::mux::{DynHandler, PathRecorderMux};
+use super::respond;
+use crate::request::{Authorized, Request, Response, UnprotectedHandler};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// Who gets a path.
+pub enum Choice {
+    /// A web service claims it.
+    WebService(DynHandler),
+    /// Nobody does: the mux, and behind it the delegate.
+    Mux,
+}
+
+/// The decision: a pure function over the claim table.
+pub fn choose(claims: &Claims, path: &str) -> Choice {
+    match claims.claimant(path) {
+        Some(ws) => Choice::WebService(ws.handler.clone()),
+        None => Choice::Mux,
+    }
+}
+
+/// The way into one server, below the filters.
+pub struct Director {
+    container: Arc<Container>,
+    mux: Arc<PathRecorderMux>,
+}
+
+impl Director {
+    /// A director over these two.
+    pub fn new(container: Arc<Container>, mux: Arc<PathRecorderMux>) -> Self {
+        Self { container, mux }
+    }
+}
+
+#[async_trait]
+impl UnprotectedHandler for Director {
+    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+        let choice = choose(&self.container.claims(), respond::path(&req));
+        match choice {
+            Choice::WebService(handler) => handler.serve(req, authorized).await,
+            Choice::Mux => self.mux.serve(req, authorized).await,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The filters of the chain, one thin file each. [`super::chain`] has their order.
+
+pub mod audit_init;
+pub mod authentication;
+pub mod authorization;
+pub mod cache_control;
+pub mod deadline;
+mod hold;
+pub mod http_log;
+pub mod impersonation;
+mod instrument;
+pub mod max_in_flight;
+pub mod mux_ready;
+pub mod panic_recovery;
+pub mod received_at;
+pub mod request_info;
+pub mod timeout;
+pub mod wait_group;
+pub mod warnings;
+
+pub use instrument::labels;
+
+use crate::request::{FromBackend, Request, RequestInfo, Response};
+use http::header::{Entry, HeaderName, HeaderValue};
+use std::sync::Arc;
+
+/// The request info. The builder of the chain has made sure that the filter that leaves it stands outside.
+fn info(req: &Request) -> Arc<RequestInfo> {
+    RequestInfo::of(req).cloned().unwrap_or_default()
+}
+
+/// Health checks, metrics and the server's own requests are answered while the server goes down.
+fn exempt_from_shutdown(req: &Request, info: &RequestInfo) -> bool {
+    ["/readyz", "/livez", "/healthz", "/metrics"]
+        .iter()
+        .any(|p| info.path.starts_with(p))
+        || req
+            .headers()
+            .get(http::header::USER_AGENT)
+            .is_some_and(|ua| ua.as_bytes().starts_with(b"kube-apiserver/"))
+}
+
+/// Sets a header as Go's proxy leaves it: in front of a backend's own of that name, and not at all on an upgrade's
+/// answer.
+fn set_beside_backend(response: &mut Response, name: HeaderName, value: HeaderValue) {
+    if FromBackend::of(response) == Some(FromBackend::Verbatim) {
+        return;
+    }
+    match response.headers_mut().entry(name) {
+        Entry::Vacant(v) => drop(v.insert(value)),
+        Entry::Occupied(mut o) => {
+            let theirs: Vec<HeaderValue> = o.iter().cloned().collect();
+            o.insert(value);
+            for v in theirs {
+                o.append(v);
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Finds out who calls, and removes from the request what said so.
+
+use crate::apimachinery::status::Status;
+use crate::authn::bearer::strip_subprotocol;
+use crate::authn::{Authenticator, Credentials};
+use crate::request::user::ANONYMOUS;
+use crate::request::{Authenticated, Handler, PeerCertificates, Request, Response, Warnings};
+use crate::server::chain::{Fact, Filter, IdentityHeaders};
+use crate::server::respond;
+use crate::telemetry::Telemetry;
+use async_trait::async_trait;
+use http::Version;
+use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use prometheus::IntCounter;
+use std::sync::Arc;
+
+struct Authentication {
+    inner: Arc<dyn Handler>,
+    authenticator: Arc<dyn Authenticator>,
+    remove: IdentityHeaders,
+    success: IntCounter,
+    failure: IntCounter,
+    error: IntCounter,
+    users: IntCounter,
+}
+
+/// The filter. `remove` names headers that a front proxy may use besides the standard ones.
+pub fn filter(authenticator: Arc<dyn Authenticator>, mut remove: IdentityHeaders, telemetry: Telemetry) -> Filter {
+    remove
+        .names
+        .extend(["x-remote-user", "x-remote-uid", "x-remote-group"].map(HeaderName::from_static));
+    remove.prefixes.push("x-remote-extra-".to_owned());
+    let attempts = |result| telemetry.authentication_attempts.with_label_values(&[result]);
+    let (success, failure, error) = (attempts("success"), attempts("failure"), attempts("error"));
+    let users = telemetry.authenticated_user_requests.with_label_values(&["other"]);
+    Filter {
+        name: "authentication",
+        needs: &[Fact::Warnings],
+        leaves: &[Fact::Authenticated],
+        wrap: Box::new(move |inner| {
+            Arc::new(Authentication {
+                inner,
+                authenticator,
+                remove,
+                success,
+                failure,
+                error,
+                users,
+            })
+        }),
+    }
+}
+
+#[async_trait]
+impl Handler for Authentication {
+    async fn handle(&self, mut req: Request) -> Response {
+        let http2 = req.version() == Version::HTTP_2;
+        let (mut parts, body) = req.into_parts();
+        let found = self
+            .authenticator
+            .authenticate(Credentials {
+                headers: &parts.headers,
+                peer: parts.extensions.get::<PeerCertificates>().map(|p| &p.0),
+                warnings: parts.extensions.get::<Warnings>(),
+            })
+            .await;
+        let found = match found {
+            Ok(Some(found)) => {
+                self.success.inc();
+                self.users.inc();
+                found
+            }
+            Ok(None) => {
+                self.failure.inc();
+                return unauthorized(&parts.headers, http2);
+            }
+            Err(reason) => {
+                self.error.inc();
+                tracing::debug!(%reason, "unable to authenticate a request");
+                return unauthorized(&parts.headers, http2);
+            }
+        };
+        self.clean(&mut parts.headers);
+        if found.strip_subprotocol {
+            strip_subprotocol(&mut parts.headers);
+        }
+        let anonymous = found.user.name == ANONYMOUS;
+        parts.extensions.insert(Authenticated::mint(found.user));
+        req = Request::from_parts(parts, body);
+        let mut response = self.inner.handle(req).await;
+        if http2 && anonymous {
+            response.headers_mut().insert(CONNECTION, CLOSE);
+        }
+        response
+    }
+}
+
+/// On HTTP/2 this makes the connection say GOAWAY: who shows no credentials does not get to keep a connection.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+fn unauthorized(headers: &HeaderMap, http2: bool) -> Response {
+    let mut r = respond::status(&Status::unauthorized(), headers);
+    if http2 {
+        r.headers_mut().insert(CONNECTION, CLOSE);
+    }
+    r
+}
+
+impl Authentication {
+    fn clean(&self, headers: &mut HeaderMap) {
+        headers.remove(AUTHORIZATION);
+        for name in &self.remove.names {
+            headers.remove(name);
+        }
+        let prefixed = |name: &HeaderName| self.remove.prefixes.iter().any(|p| name.as_str().starts_with(p));
+        let spoofed: Vec<HeaderName> = headers.keys().filter(|n| prefixed(n)).cloned().collect();
+        for name in spoofed {
+            headers.remove(name);
+        }
+    }
+}

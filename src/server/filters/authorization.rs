@@ -1,0 +1,72 @@
+//! Asks whether the caller may. The one place where a request from outside becomes an authorized one.
+
+use super::instrument::Instrument;
+use crate::authz::{Attributes, Authorizer, Decision, forbidden};
+use crate::request::{Authenticated, Authorized, Handler, Request, Response};
+use crate::server::chain::{Fact, Gate};
+use crate::server::respond::{self, NOSNIFF};
+use crate::telemetry::Telemetry;
+use async_trait::async_trait;
+use http::StatusCode;
+use http::header::X_CONTENT_TYPE_OPTIONS;
+use prometheus::IntCounter;
+use std::sync::Arc;
+
+struct Authorization {
+    inner: Instrument,
+    authorizer: Arc<dyn Authorizer>,
+    allowed: IntCounter,
+    denied: IntCounter,
+    no_opinion: IntCounter,
+    error: IntCounter,
+}
+
+/// The innermost entry of the chain.
+pub fn gate(authorizer: Arc<dyn Authorizer>, telemetry: Telemetry) -> Gate {
+    let attempts = |result| telemetry.authorization_attempts.with_label_values(&[result]);
+    let (allowed, denied) = (attempts("allowed"), attempts("denied"));
+    let (no_opinion, error) = (attempts("no-opinion"), attempts("error"));
+    Gate {
+        name: "authorization",
+        needs: &[Fact::RequestInfo, Fact::ReceivedAt, Fact::Authenticated],
+        wrap: Box::new(move |inner| {
+            Arc::new(Authorization {
+                inner: Instrument::new(inner, telemetry),
+                authorizer,
+                allowed,
+                denied,
+                no_opinion,
+                error,
+            })
+        }),
+    }
+}
+
+#[async_trait]
+impl Handler for Authorization {
+    async fn handle(&self, req: Request) -> Response {
+        let Some(who) = req.extensions().get::<Authenticated>().cloned() else {
+            return respond::internal_error_text(req.uri(), "no user on request.");
+        };
+        let info = super::info(&req);
+        let asked = Attributes::of(who.user(), &info);
+        let verdict = self.authorizer.authorize(&asked).await;
+        if verdict.decision == Decision::Allow {
+            self.allowed.inc();
+            let proof = Authorized::mint(who.user().clone());
+            return self.inner.serve(req, proof, info).await;
+        }
+        if let Some(error) = verdict.error {
+            self.error.inc();
+            return respond::internal_error_text(req.uri(), &error);
+        }
+        match verdict.decision {
+            Decision::Deny => self.denied.inc(),
+            _ => self.no_opinion.inc(),
+        }
+        let mut r = respond::status(&forbidden(&asked, &verdict.reason), req.headers());
+        debug_assert_eq!(r.status(), StatusCode::FORBIDDEN);
+        r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        r
+    }
+}

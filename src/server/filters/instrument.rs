@@ -1,0 +1,149 @@
+//! Counts what handlers answered. It sits behind authorization, as upstream's instrumentation sits in the handlers:
+//! refused requests, unknown paths and proxied answers are not in `apiserver_request_total`.
+
+use super::hold;
+use crate::request::info::first_value;
+use crate::request::{
+    Authorized, FromBackend, ReceivedAt, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
+};
+use crate::telemetry::Telemetry;
+use crate::telemetry::requests::{Labels, Series};
+use http::Method;
+use http::header::CONTENT_TYPE;
+use prometheus::IntGauge;
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(super) struct Instrument {
+    inner: Arc<dyn UnprotectedHandler>,
+    telemetry: Telemetry,
+}
+
+impl Instrument {
+    pub(super) fn new(inner: Arc<dyn UnprotectedHandler>, telemetry: Telemetry) -> Self {
+        Self { inner, telemetry }
+    }
+
+    pub(super) async fn serve(&self, req: Request, proof: Authorized, info: Arc<RequestInfo>) -> Response {
+        let received = req.extensions().get::<ReceivedAt>().copied();
+        let apply = req.method() == Method::PATCH
+            && (req.headers().get(CONTENT_TYPE)).is_some_and(|c| c.as_bytes().starts_with(b"application/apply-patch"));
+        let mut labels = labels(&info, apply);
+        if req
+            .uri()
+            .query()
+            .is_some_and(|q| first_value(q, "dryRun").as_deref() == Some("All"))
+        {
+            labels.dry_run = "All";
+        }
+        let requests = &self.telemetry.requests;
+        let running = info
+            .is_long_running()
+            .then(|| Running::start(requests.longrunning(&labels)));
+        let response = self.inner.serve(req, proof).await;
+        if response.extensions().get::<Uncounted>().is_some() || FromBackend::of(&response).is_some() {
+            return match running {
+                Some(running) => hold::until_sent(response, running),
+                None => response,
+            };
+        }
+        let Some(series) = requests.series(&labels, response.status().as_u16()) else {
+            return response;
+        };
+        let ended = Ended {
+            series,
+            since: received.map_or_else(|| tokio::time::Instant::now().into_std(), |r| r.0),
+            _running: running,
+        };
+        if let (Some(size), Some(body)) = (&ended.series.size, response.body().as_full()) {
+            size.observe(body.len() as f64);
+        }
+        hold::until_sent(response, ended)
+    }
+}
+
+/// Counts a request when its answer ends.
+struct Ended {
+    series: Arc<Series>,
+    since: Instant,
+    _running: Option<Running>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.series.total.inc();
+        let now = tokio::time::Instant::now().into_std();
+        self.series
+            .duration
+            .observe(now.saturating_duration_since(self.since).as_secs_f64());
+    }
+}
+
+struct Running(IntGauge);
+
+impl Running {
+    fn start(gauge: IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// What a request is counted under; `apply` for a patch that is a server-side apply. Upstream's component is
+/// `apiserver` for resources; the aggregator names itself.
+pub fn labels(info: &RequestInfo, apply: bool) -> Labels<'_> {
+    Labels {
+        verb: verb(info, apply),
+        dry_run: "",
+        group: &info.api_group,
+        version: &info.api_version,
+        resource: &info.resource,
+        subresource: if info.is_resource {
+            &info.subresource
+        } else {
+            &info.path
+        },
+        scope: scope(info),
+        component: if info.is_resource { "apiserver" } else { "" },
+    }
+}
+
+fn verb(info: &RequestInfo, apply: bool) -> &'static str {
+    if matches!(
+        info.subresource.as_str(),
+        "log" | "exec" | "attach" | "portforward" | "proxy"
+    ) {
+        return "CONNECT";
+    }
+    match info.verb.as_str() {
+        // Of other paths the verb is the method.
+        "get" | "head" => "GET",
+        "create" | "post" => "POST",
+        "update" | "put" => "PUT",
+        "patch" if apply => "APPLY",
+        "patch" => "PATCH",
+        "delete" => "DELETE",
+        "list" => "LIST",
+        "watch" => "WATCH",
+        "deletecollection" => "DELETECOLLECTION",
+        "proxy" => "CONNECT",
+        _ => "other",
+    }
+}
+
+fn scope(info: &RequestInfo) -> &'static str {
+    if !info.is_resource {
+        ""
+    } else if !info.name.is_empty() || info.verb == "create" {
+        "resource"
+    } else if !info.namespace.is_empty() {
+        "namespace"
+    } else {
+        "cluster"
+    }
+}

@@ -1,0 +1,95 @@
+//! Answers 504 where the deadline passes before the answer begins, and cuts the stream where it passes later.
+//!
+//! The body has neither kind nor apiVersion and is labelled as text, as upstream's is (facts 7.6.1).
+
+use super::instrument;
+use crate::request::body::BoxError;
+use crate::request::{Body, Deadline, Handler, Request, RequestInfo, Response};
+use crate::server::chain::{Fact, Filter};
+use crate::server::respond::{self, TEXT};
+use crate::telemetry::Telemetry;
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::time::{Instant, Sleep};
+
+const BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the \
+                    allotted timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";
+
+struct Timeout {
+    inner: Arc<dyn Handler>,
+    telemetry: Telemetry,
+}
+
+/// The filter.
+pub fn filter(telemetry: Telemetry) -> Filter {
+    Filter {
+        name: "timeout",
+        needs: &[Fact::RequestInfo, Fact::Deadline],
+        leaves: &[],
+        wrap: Box::new(|inner| Arc::new(Timeout { inner, telemetry })),
+    }
+}
+
+#[async_trait]
+impl Handler for Timeout {
+    async fn handle(&self, req: Request) -> Response {
+        let Some(Deadline(deadline)) = req.extensions().get().copied() else {
+            return self.inner.handle(req).await;
+        };
+        let deadline = Instant::from_std(deadline);
+        let info = super::info(&req);
+        let Ok(response) = tokio::time::timeout_at(deadline, self.inner.handle(req)).await else {
+            let labels = instrument::labels(&info, false);
+            self.telemetry.requests.terminated(&labels, 504);
+            return respond::bytes(StatusCode::GATEWAY_TIMEOUT, TEXT, BODY);
+        };
+        // An upgraded connection outlives the deadline; a body that is there already needs none.
+        if response.body().as_full().is_some() || response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return response;
+        }
+        response.map(|body| {
+            Body::stream(Timed {
+                body,
+                sleep: Box::pin(tokio::time::sleep_until(deadline)),
+                on_cut: Some((self.telemetry.clone(), info)),
+            })
+        })
+    }
+}
+
+struct Timed {
+    body: Body,
+    sleep: Pin<Box<Sleep>>,
+    on_cut: Option<(Telemetry, Arc<RequestInfo>)>,
+}
+
+impl http_body::Body for Timed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.sleep.as_mut().poll(cx).is_ready() {
+            if let Some((telemetry, info)) = self.on_cut.take() {
+                telemetry.requests.aborted(&instrument::labels(&info, false));
+            }
+            self.body = Body::empty();
+            return Poll::Ready(Some(Err(
+                "the request's time was over in the middle of its answer".into()
+            )));
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,77 @@
+//! Turns the texts handlers left into `Warning: 299` headers.
+
+use crate::request::{Handler, Request, Response, Warnings};
+use crate::server::chain::{Fact, Filter};
+use async_trait::async_trait;
+use http::header::{HeaderValue, WARNING};
+use std::sync::Arc;
+
+/// All texts together may be that long (characters) before each is cut.
+const TOTAL: usize = 4096;
+/// A cut text.
+const CUT: usize = 256;
+
+struct Recorder(Arc<dyn Handler>);
+
+/// The filter.
+pub fn filter() -> Filter {
+    Filter {
+        name: "warnings",
+        needs: &[],
+        leaves: &[Fact::Warnings],
+        wrap: Box::new(|inner| Arc::new(Recorder(inner))),
+    }
+}
+
+#[async_trait]
+impl Handler for Recorder {
+    async fn handle(&self, mut req: Request) -> Response {
+        let warnings = Warnings::default();
+        req.extensions_mut().insert(warnings.clone());
+        let mut response = self.0.handle(req).await;
+        for header in headers(warnings.take()) {
+            response.headers_mut().append(WARNING, header);
+        }
+        response
+    }
+}
+
+fn headers(texts: Vec<String>) -> Vec<HeaderValue> {
+    let texts: Vec<String> = texts
+        .into_iter()
+        .filter(|t| !t.is_empty() && !t.chars().any(char::is_control))
+        .collect();
+    let length: usize = texts.iter().map(|t| t.chars().count()).sum();
+    let (mut left, cut) = (TOTAL, length > TOTAL);
+    let mut out = Vec::with_capacity(texts.len());
+    for text in texts {
+        let text: String = if cut { text.chars().take(CUT).collect() } else { text };
+        let Some(rest) = left.checked_sub(text.chars().count()) else {
+            break;
+        };
+        left = rest;
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+        out.extend(HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_quoted_and_unprintable_ones_dropped() {
+        let all = ["a \"b\" \\c", "with\nnewline", "ünïcode"].map(str::to_owned).to_vec();
+        let got = headers(all);
+        let want = ["299 - \"a \\\"b\\\" \\\\c\"", "299 - \"ünïcode\""].map(|s| s.as_bytes().to_vec());
+        assert_eq!(got.iter().map(|h| h.as_bytes().to_vec()).collect::<Vec<_>>(), want);
+    }
+
+    #[test]
+    fn too_much_text_is_cut() {
+        let got = headers((0..20).map(|i| format!("{i:02}{}", "x".repeat(998))).collect());
+        assert_eq!(got.len(), 16);
+        assert!(got.iter().all(|h| h.len() == CUT + "299 - \"\"".len()));
+    }
+}

@@ -1,0 +1,247 @@
+//! One API server: a name, a container, a mux, health checks and hooks, and a delegate behind it.
+//!
+//! [`GenericServer`] is being built; then it either becomes a delegate of another ([`GenericServer::into_delegate`]) or
+//! the head of the chain ([`GenericServer::prepare`] → [`Prepared`]).
+
+use super::chain::{Chain, ChainConfig, UnmetNeed};
+use super::container::Container;
+use super::delegate::{Contributions, DelegationTarget};
+use super::director::Director;
+use super::health::{self, HealthCheck};
+use super::lifecycle::{HookContext, Lifecycle, PostStartHook, PreShutdownHook};
+use super::mux::{DynHandler, PathRecorderMux, Registration};
+use super::routes;
+use crate::request::Handler;
+use crate::tasks::{Signal, TaskGroup};
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A server that is being built.
+pub struct GenericServer {
+    name: &'static str,
+    container: Arc<Container>,
+    mux: Arc<PathRecorderMux>,
+    director: DynHandler,
+    delegate: Arc<dyn DelegationTarget>,
+    own: Contributions,
+}
+
+impl GenericServer {
+    /// A server in front of `delegate`, which gets whatever this one does not know.
+    pub fn new(name: &'static str, delegate: Arc<dyn DelegationTarget>) -> Self {
+        let container = Arc::new(Container::new());
+        let mux = Arc::new(PathRecorderMux::new());
+        mux.set_not_found(delegate.unprotected_handler());
+        Self {
+            name,
+            director: Arc::new(Director::new(container.clone(), mux.clone())),
+            container,
+            mux,
+            delegate,
+            own: Contributions::default(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Its web services; they may change later, too.
+    pub fn container(&self) -> &Arc<Container> {
+        &self.container
+    }
+
+    /// Its other paths; they may change later, too.
+    pub fn mux(&self) -> &Arc<PathRecorderMux> {
+        &self.mux
+    }
+
+    /// The way into this server, below the filters.
+    pub fn director(&self) -> DynHandler {
+        self.director.clone()
+    }
+
+    /// What stands behind this server.
+    pub fn delegate(&self) -> &Arc<dyn DelegationTarget> {
+        &self.delegate
+    }
+
+    /// Adds a check.
+    pub fn add_health_check(&mut self, check: HealthCheck) {
+        self.own.health_checks.push(check);
+    }
+
+    /// Adds work to be done once the gateway serves; it is the check `poststarthook/<name>` until it returns, and its
+    /// error ends the process.
+    pub fn add_post_start_hook<F>(
+        &mut self,
+        name: impl Into<String>,
+        run: impl FnOnce(HookContext) -> F + Send + Sync + 'static,
+    ) where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        self.own.post_start_hooks.push(PostStartHook::new(name, run));
+    }
+
+    /// Adds work to be done when shutdown begins.
+    pub fn add_pre_shutdown_hook(&mut self, name: impl Into<String>, run: impl Future<Output = ()> + Send + 'static) {
+        self.own.pre_shutdown_hooks.push(PreShutdownHook::new(name, run));
+    }
+
+    /// A signal without which not all paths are installed: until it fires, unknown paths are 503.
+    pub fn add_paths_complete_signal(&mut self, name: &'static str) -> Signal {
+        let signal = Signal::new(name);
+        self.own.paths_complete.push(signal.clone());
+        signal
+    }
+
+    /// Ends the building; another server will stand in front.
+    pub fn into_delegate(self) -> Arc<dyn DelegationTarget> {
+        Arc::new(Delegate {
+            paths: Paths {
+                container: self.container,
+                mux: self.mux,
+                delegate: self.delegate.clone(),
+            },
+            director: self.director,
+            delegate: self.delegate,
+            own: Mutex::new(Some(self.own)),
+        })
+    }
+
+    /// Ends the building; this server is the head: it installs index, version, health and metrics, and the chain goes
+    /// in front of it.
+    ///
+    /// # Errors
+    /// [`UnmetNeed`], when somebody changed the chain's list.
+    pub fn prepare(self, config: ChainConfig, livez_grace: Duration) -> Result<Prepared, UnmetNeed> {
+        let mut all = Contributions {
+            health_checks: vec![HealthCheck::ping(), routes::log_check()],
+            ..Contributions::default()
+        };
+        let mut delegates = self.delegate.take_contributions();
+        let mut own = self.own;
+        all.health_checks.append(&mut delegates.health_checks);
+        all.health_checks.append(&mut own.health_checks);
+        all.append(delegates);
+        all.append(own);
+        let hooks = all.post_start_hooks.iter().map(PostStartHook::check);
+        all.health_checks.extend(hooks);
+        let lifecycle = config.lifecycle.clone();
+        let telemetry = config.telemetry.clone();
+        all.health_checks.push(lifecycle.shutdown_check());
+
+        self.container.replace(routes::version());
+        let paths = Arc::new(Paths {
+            container: self.container.clone(),
+            mux: self.mux.clone(),
+            delegate: self.delegate.clone(),
+        });
+        let grace_until = (!livez_grace.is_zero()).then(|| Instant::now() + livez_grace);
+        let mut installed = health::routes(&all.health_checks, &telemetry, grace_until, &lifecycle.has_been_ready);
+        let index = routes::index(move || paths.all());
+        installed.push(Registration::exact("/", false, index.clone()));
+        installed.push(Registration::exact("/index.html", false, index));
+        installed.push(Registration::exact(
+            "/metrics",
+            true,
+            routes::metrics(telemetry.clone()),
+        ));
+        installed.push(Registration::exact("/metrics/slis", true, routes::slis(telemetry)));
+        self.mux.change_all(installed, &[]);
+
+        let handler = Chain::new(config, all.paths_complete.clone()).build(self.director.clone())?;
+        Ok(Prepared {
+            name: self.name,
+            handler,
+            director: self.director,
+            lifecycle,
+            paths_complete: all.paths_complete,
+            post_start_hooks: all.post_start_hooks,
+            pre_shutdown_hooks: all.pre_shutdown_hooks,
+        })
+    }
+}
+
+/// The head of the chain, ready to serve.
+pub struct Prepared {
+    /// Its name.
+    pub name: &'static str,
+    /// The whole chain: give it to the listener.
+    pub handler: Arc<dyn Handler>,
+    /// The way in below the filters, for the gateway's calls to itself.
+    pub director: DynHandler,
+    /// The signals.
+    pub lifecycle: Lifecycle,
+    /// When all have fired, unknown paths are 404.
+    pub paths_complete: Vec<Signal>,
+    /// To be run by [`Prepared::start_hooks`].
+    pub post_start_hooks: Vec<PostStartHook>,
+    /// For [`Lifecycle::shut_down`].
+    pub pre_shutdown_hooks: Vec<PreShutdownHook>,
+}
+
+impl Prepared {
+    /// Runs the post-start hooks, all at once. `fatal` gets the first error; the process should end then.
+    pub fn start_hooks(&mut self, tasks: &TaskGroup, fatal: &tokio::sync::mpsc::Sender<String>) {
+        for hook in self.post_start_hooks.drain(..) {
+            let cx = HookContext {
+                tasks: tasks.clone(),
+                stop: self.lifecycle.shutdown_initiated.clone(),
+            };
+            let fatal = fatal.clone();
+            tasks.spawn(format!("poststarthook/{}", hook.name()), async move {
+                if let Err(error) = hook.run(cx).await {
+                    // A full queue holds an error already.
+                    let _ = fatal.try_send(error);
+                }
+            });
+        }
+    }
+}
+
+/// The listed paths of a server and those behind it.
+struct Paths {
+    container: Arc<Container>,
+    mux: Arc<PathRecorderMux>,
+    delegate: Arc<dyn DelegationTarget>,
+}
+
+impl Paths {
+    fn all(&self) -> Vec<String> {
+        let mut all = self.container.roots();
+        all.append(&mut self.mux.listed_paths());
+        all.append(&mut self.delegate.listed_paths());
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// A finished server behind another.
+struct Delegate {
+    paths: Paths,
+    director: DynHandler,
+    delegate: Arc<dyn DelegationTarget>,
+    own: Mutex<Option<Contributions>>,
+}
+
+impl DelegationTarget for Delegate {
+    fn unprotected_handler(&self) -> DynHandler {
+        self.director.clone()
+    }
+
+    fn listed_paths(&self) -> Vec<String> {
+        self.paths.all()
+    }
+
+    fn take_contributions(&self) -> Contributions {
+        let mut all = self.delegate.take_contributions();
+        let own = self.own.lock().expect("no code panics while holding this lock").take();
+        all.append(own.unwrap_or_default());
+        all
+    }
+}

@@ -1,0 +1,334 @@
+//! `/healthz`, `/livez`, `/readyz` and their single checks (upstream's `k8s.io/apiserver/pkg/server/healthz`).
+
+use super::mux::{DynHandler, Registration};
+use super::respond::{self, Answer, NOSNIFF, TEXT};
+use crate::request::info::pairs;
+use crate::request::{Request, Response};
+use crate::tasks::Signal;
+use crate::telemetry::Telemetry;
+use http::StatusCode;
+use http::header::X_CONTENT_TYPE_OPTIONS;
+use prometheus::{IntCounter, IntGauge};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Which of the three endpoints a check belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoints {
+    healthz: bool,
+    livez: bool,
+    readyz: bool,
+}
+
+impl Endpoints {
+    /// All three.
+    pub const ALL: Self = Self::of(true, true, true);
+    /// `/readyz` only.
+    pub const READYZ: Self = Self::of(false, false, true);
+    /// `/healthz` and `/livez`.
+    pub const HEALTHZ_LIVEZ: Self = Self::of(true, true, false);
+    /// `/healthz` and `/readyz`.
+    pub const HEALTHZ_READYZ: Self = Self::of(true, false, true);
+
+    const fn of(healthz: bool, livez: bool, readyz: bool) -> Self {
+        Self { healthz, livez, readyz }
+    }
+}
+
+/// A named check: cheap, never waiting; what needs waiting for is found out elsewhere and looked at here.
+#[derive(Clone)]
+pub struct HealthCheck {
+    name: String,
+    group: Option<&'static str>,
+    on: Endpoints,
+    /// Failing counts as passing on `/livez` for that long after the start.
+    graced: bool,
+    check: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+impl HealthCheck {
+    /// A check on the given endpoints; the error is for the log and for the single check's answer.
+    pub fn new(
+        name: impl Into<String>,
+        on: Endpoints,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            group: None,
+            on,
+            graced: false,
+            check: Arc::new(check),
+        }
+    }
+
+    /// Lets `?exclude=<group>` exclude it, too.
+    pub fn in_group(mut self, group: &'static str) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// Lets it fail on `/livez` during the grace period.
+    pub fn with_livez_grace(mut self) -> Self {
+        self.graced = true;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Always passes.
+    pub fn ping() -> Self {
+        Self::new("ping", Endpoints::ALL, || Ok(()))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Healthz,
+    Livez,
+    Readyz,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Healthz => "healthz",
+            Self::Livez => "livez",
+            Self::Readyz => "readyz",
+        }
+    }
+
+    fn has(self, on: Endpoints) -> bool {
+        match self {
+            Self::Healthz => on.healthz,
+            Self::Livez => on.livez,
+            Self::Readyz => on.readyz,
+        }
+    }
+}
+
+/// A check on one endpoint, with its counters.
+struct Probe {
+    check: HealthCheck,
+    graced_until: Option<Instant>,
+    gauge: IntGauge,
+    success: IntCounter,
+    error: IntCounter,
+}
+
+impl Probe {
+    fn run(&self) -> Result<(), String> {
+        let mut result = (self.check.check)();
+        if result.is_err() && self.graced_until.is_some_and(|until| Instant::now() < until) {
+            result = Ok(());
+        }
+        match &result {
+            Ok(()) => {
+                self.gauge.set(1);
+                self.success.inc();
+            }
+            Err(_) => {
+                self.gauge.set(0);
+                self.error.inc();
+            }
+        }
+        result
+    }
+}
+
+/// The mux entries of all three endpoints. `livez_grace_until` is for checks made with
+/// [`HealthCheck::with_livez_grace`]; `has_been_ready` fires when `/readyz` passes for the first time.
+pub fn routes(
+    checks: &[HealthCheck],
+    telemetry: &Telemetry,
+    livez_grace_until: Option<Instant>,
+    has_been_ready: &Signal,
+) -> Vec<Registration> {
+    let mut out = Vec::new();
+    for kind in [Kind::Healthz, Kind::Livez, Kind::Readyz] {
+        let type_ = kind.name();
+        let probes: Arc<[Probe]> = checks
+            .iter()
+            .filter(|c| kind.has(c.on))
+            .map(|c| Probe {
+                check: c.clone(),
+                graced_until: livez_grace_until.filter(|_| c.graced && kind == Kind::Livez),
+                gauge: telemetry.healthcheck.with_label_values(&[c.name(), type_]),
+                success: telemetry
+                    .healthchecks_total
+                    .with_label_values(&[c.name(), type_, "success"]),
+                error: telemetry
+                    .healthchecks_total
+                    .with_label_values(&[c.name(), type_, "error"]),
+            })
+            .collect();
+        let mut add = |path: String, handler: DynHandler| {
+            out.push(Registration::exact(path, true, handler));
+        };
+        for i in 0..probes.len() {
+            let probes = probes.clone();
+            let path = format!("/{type_}/{}", probes[i].check.name);
+            add(path, Arc::new(Answer(move |_: &Request| single(&probes[i]))));
+        }
+        let ready = has_been_ready.clone();
+        let handler = Answer(move |req: &Request| {
+            let response = overall(kind, &probes, req.uri().query().unwrap_or(""));
+            if kind == Kind::Readyz && response.status().is_success() {
+                ready.fire();
+            }
+            response
+        });
+        add(format!("/{type_}"), Arc::new(handler));
+    }
+    out
+}
+
+fn single(probe: &Probe) -> Response {
+    match probe.run() {
+        Ok(()) => respond::bytes(StatusCode::OK, TEXT, "ok"),
+        Err(reason) => respond::error_text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &format!("internal server error: {reason}"),
+        ),
+    }
+}
+
+fn overall(kind: Kind, probes: &[Probe], query: &str) -> Response {
+    let mut verbose = false;
+    let mut excluded: BTreeSet<String> = BTreeSet::new();
+    for (key, value) in pairs(query) {
+        match &*key {
+            "verbose" => verbose = true,
+            "exclude" => drop(excluded.insert(value.into_owned())),
+            _ => {}
+        }
+    }
+    let mut unmatched = excluded.clone();
+    let mut lines = String::new();
+    let mut failed: Vec<&str> = Vec::new();
+    for p in probes {
+        let name = p.check.name.as_str();
+        // Writing to a String cannot fail.
+        if excluded.contains(name) {
+            unmatched.remove(name);
+            let _ = writeln!(lines, "[+]{name} excluded: ok");
+        } else if let Some(group) = p.check.group.filter(|g| excluded.contains(*g)) {
+            unmatched.remove(group);
+            let _ = writeln!(lines, "[+]{name} excluded with {group}: ok");
+        } else if let Err(reason) = p.run() {
+            tracing::debug!(endpoint = kind.name(), check = name, reason, "health check failed");
+            failed.push(name);
+            let _ = writeln!(lines, "[-]{name} failed: reason withheld");
+        } else {
+            let _ = writeln!(lines, "[+]{name} ok");
+        }
+    }
+    if !unmatched.is_empty() {
+        let names: Vec<String> = unmatched.iter().map(|n| format!("{n:?}")).collect();
+        let _ = writeln!(
+            lines,
+            "warn: some health checks cannot be excluded: no matches for {}",
+            names.join(",")
+        );
+    }
+    if !failed.is_empty() {
+        tracing::info!(endpoint = kind.name(), checks = failed.join(","), "health check failed");
+        return respond::error_text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &format!("{lines}{} check failed", kind.name()),
+        );
+    }
+    let body = if verbose {
+        format!("{lines}{} check passed\n", kind.name())
+    } else {
+        "ok".to_owned()
+    };
+    let mut r = respond::bytes(StatusCode::OK, TEXT, body);
+    r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    r
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Authorized, Body, UserInfo};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    async fn get(routes: &[Registration], uri: &str) -> Option<(u16, String)> {
+        let req = http::Request::get(uri).body(Body::empty()).unwrap();
+        let route = routes.iter().find(|r| r.path == req.uri().path())?;
+        let proof = Authorized::mint(Arc::new(UserInfo::anonymous()));
+        let r = route.handler.serve(req, proof).await;
+        let code = r.status().as_u16();
+        let body = r.into_body().collect(1 << 20).await.unwrap();
+        Some((code, String::from_utf8(body.to_vec()).unwrap()))
+    }
+
+    #[tokio::test]
+    async fn bodies_are_upstreams() {
+        let bad = Arc::new(AtomicBool::new(false));
+        let checks = [
+            HealthCheck::ping(),
+            HealthCheck::new("etcd", Endpoints::ALL, {
+                let bad = bad.clone();
+                move || {
+                    if bad.load(Ordering::Relaxed) {
+                        Err("no".into())
+                    } else {
+                        Ok(())
+                    }
+                }
+            })
+            .in_group("storage"),
+            HealthCheck::new("shutdown", Endpoints::READYZ, || Ok(())),
+        ];
+        let r = routes(&checks, &Telemetry::new(), None, &Signal::new("ready"));
+        assert_eq!(get(&r, "/livez").await, Some((200, "ok".into())));
+        assert_eq!(get(&r, "/livez/etcd").await, Some((200, "ok".into())));
+        assert_eq!(get(&r, "/livez/shutdown").await, None);
+        assert_eq!(
+            get(&r, "/readyz?verbose&exclude=etcd").await,
+            Some((
+                200,
+                "[+]ping ok\n[+]etcd excluded: ok\n[+]shutdown ok\nreadyz check passed\n".into()
+            ))
+        );
+        assert_eq!(
+            get(&r, "/healthz?verbose=1&exclude=storage&exclude=b&exclude=a").await,
+            Some((
+                200,
+                "[+]ping ok\n[+]etcd excluded with storage: ok\nwarn: some health checks cannot be excluded: no \
+                 matches for \"a\",\"b\"\nhealthz check passed\n"
+                    .into()
+            ))
+        );
+        bad.store(true, Ordering::Relaxed);
+        assert_eq!(
+            get(&r, "/livez").await,
+            Some((
+                500,
+                "[+]ping ok\n[-]etcd failed: reason withheld\nlivez check failed\n".into()
+            ))
+        );
+        assert_eq!(
+            get(&r, "/livez/etcd").await,
+            Some((500, "internal server error: no\n".into()))
+        );
+        assert_eq!(get(&r, "/livez?exclude=etcd").await, Some((200, "ok".into())));
+    }
+
+    #[tokio::test]
+    async fn a_hook_that_runs_is_alive_during_the_grace_period() {
+        let checks =
+            [HealthCheck::new("poststarthook/x", Endpoints::ALL, || Err("not finished".into())).with_livez_grace()];
+        let until = Some(Instant::now() + std::time::Duration::from_secs(60));
+        let r = routes(&checks, &Telemetry::new(), until, &Signal::new("ready"));
+        assert_eq!(get(&r, "/livez").await.unwrap().0, 200);
+        assert_eq!(get(&r, "/readyz").await.unwrap().0, 500);
+    }
+}

@@ -1,0 +1,289 @@
+//! The path-recorder mux: exact paths first, then the best prefix, then whoever is next in the delegation
+//! (upstream's `k8s.io/apiserver/pkg/server/mux/pathrecorder.go`). No cleaning of paths, no look at the method.
+//!
+//! A lookup reads one snapshot and costs a hash per path segment; a change shares all but a few nodes with the snapshot
+//! before it. Neither grows with the number of paths.
+
+use super::delegate::NotFound;
+use crate::request::{Authorized, Request, Response, UnprotectedHandler};
+use crate::server::respond;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use imbl::{HashMap, OrdSet};
+use std::sync::{Arc, Mutex};
+
+/// A handler below the filter chain.
+pub type DynHandler = Arc<dyn UnprotectedHandler>;
+
+/// The mux of one server. Paths come and go while it serves.
+pub struct PathRecorderMux {
+    routes: ArcSwap<Routes>,
+    /// Writers take turns; readers never wait.
+    writing: Mutex<()>,
+}
+
+#[derive(Clone)]
+struct Routes {
+    exact: HashMap<Arc<str>, DynHandler>,
+    prefixes: HashMap<Arc<str>, DynHandler>,
+    /// How many prefixes have one slash, two, and so on: a path with thousands of them costs no more lookups than the
+    /// deepest prefix has.
+    depths: Vec<usize>,
+    listed: OrdSet<Arc<str>>,
+    not_found: DynHandler,
+}
+
+impl PathRecorderMux {
+    /// A mux that knows no path.
+    pub fn new() -> Self {
+        Self {
+            routes: ArcSwap::from_pointee(Routes {
+                exact: HashMap::new(),
+                prefixes: HashMap::new(),
+                depths: Vec::new(),
+                listed: OrdSet::new(),
+                not_found: Arc::new(NotFound),
+            }),
+            writing: Mutex::new(()),
+        }
+    }
+
+    /// Who answers the paths nobody registered.
+    pub fn set_not_found(&self, handler: DynHandler) {
+        self.change(|r| r.not_found = handler);
+    }
+
+    /// Registers a path, and lists it.
+    pub fn handle(&self, path: impl Into<String>, handler: DynHandler) {
+        self.change(|r| r.insert(Registration::exact(path, true, handler)));
+    }
+
+    /// Registers a path without listing it.
+    pub fn unlisted_handle(&self, path: impl Into<String>, handler: DynHandler) {
+        self.change(|r| r.insert(Registration::exact(path, false, handler)));
+    }
+
+    /// Registers everything below `prefix`, to which a slash is added where none ends it, and lists it.
+    pub fn handle_prefix(&self, prefix: impl Into<String>, handler: DynHandler) {
+        self.change(|r| r.insert(Registration::prefix(prefix, true, handler)));
+    }
+
+    /// Registers everything below `prefix`, to which a slash is added where none ends it, without listing it.
+    pub fn unlisted_handle_prefix(&self, prefix: impl Into<String>, handler: DynHandler) {
+        self.change(|r| r.insert(Registration::prefix(prefix, false, handler)));
+    }
+
+    /// Forgets a path, and the prefix of that spelling.
+    pub fn unregister(&self, path: &str) {
+        self.change(|r| r.remove(path));
+    }
+
+    /// Applies several changes as one swap: no request sees half of them.
+    pub fn change_all(&self, add: impl IntoIterator<Item = Registration>, remove: &[&str]) {
+        self.change(|r| {
+            for path in remove {
+                r.remove(path);
+            }
+            for registration in add {
+                r.insert(registration);
+            }
+        });
+    }
+
+    /// The listed paths, sorted.
+    pub fn listed_paths(&self) -> Vec<String> {
+        self.routes.load().listed.iter().map(|p| p.to_string()).collect()
+    }
+
+    /// Who answers this path; `None` leaves it to the next in the delegation.
+    pub fn lookup(&self, path: &str) -> Option<DynHandler> {
+        self.routes.load().find(path).cloned()
+    }
+
+    fn change(&self, f: impl FnOnce(&mut Routes)) {
+        let _turn = self.writing.lock().expect("changes do not panic");
+        let mut routes = Routes::clone(&self.routes.load());
+        f(&mut routes);
+        self.routes.store(Arc::new(routes));
+    }
+}
+
+/// One path of [`PathRecorderMux::change_all`].
+pub struct Registration {
+    /// The path; ends in a slash for a prefix.
+    pub path: String,
+    /// Everything below it, too (and not the spelling itself without the slash).
+    pub prefix: bool,
+    /// Whether `/` shows it.
+    pub listed: bool,
+    /// Who answers.
+    pub handler: DynHandler,
+}
+
+impl Registration {
+    /// One path.
+    pub fn exact(path: impl Into<String>, listed: bool, handler: DynHandler) -> Self {
+        Self {
+            path: path.into(),
+            prefix: false,
+            listed,
+            handler,
+        }
+    }
+
+    /// Everything below a path that ends in a slash.
+    pub fn prefix(path: impl Into<String>, listed: bool, handler: DynHandler) -> Self {
+        Self {
+            path: path.into(),
+            prefix: true,
+            listed,
+            handler,
+        }
+    }
+}
+
+impl Default for PathRecorderMux {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Routes {
+    fn insert(&mut self, registration: Registration) {
+        let mut path = registration.path;
+        if registration.prefix && !path.ends_with('/') {
+            path.push('/');
+        }
+        let path: Arc<str> = path.into();
+        if registration.listed {
+            self.listed.insert(path.clone());
+        }
+        if !registration.prefix {
+            self.exact.insert(path, registration.handler);
+            return;
+        }
+        let depth = slashes(&path);
+        if self.prefixes.insert(path, registration.handler).is_none() {
+            if self.depths.len() < depth {
+                self.depths.resize(depth, 0);
+            }
+            self.depths[depth - 1] += 1;
+        }
+    }
+
+    fn remove(&mut self, path: &str) {
+        self.exact.remove(path);
+        self.listed.remove(path);
+        if self.prefixes.remove(path).is_some() {
+            self.depths[slashes(path) - 1] -= 1;
+            while self.depths.last() == Some(&0) {
+                self.depths.pop();
+            }
+        }
+    }
+
+    /// Upstream tries the prefixes with most slashes first, longer before shorter: among the prefixes of one path
+    /// that order is simply longest first.
+    fn find(&self, path: &str) -> Option<&DynHandler> {
+        if let Some(h) = self.exact.get(path) {
+            return Some(h);
+        }
+        let mut best = None;
+        for (nth, (at, _)) in path.match_indices('/').enumerate() {
+            if nth >= self.depths.len() {
+                break;
+            }
+            if let Some(h) = self.prefixes.get(&path[..=at]) {
+                best = Some(h);
+            }
+        }
+        best
+    }
+}
+
+fn slashes(s: &str) -> usize {
+    s.bytes().filter(|b| *b == b'/').count()
+}
+
+#[async_trait]
+impl UnprotectedHandler for PathRecorderMux {
+    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+        let handler = {
+            let routes = self.routes.load();
+            routes.find(respond::path(&req)).unwrap_or(&routes.not_found).clone()
+        };
+        handler.serve(req, authorized).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn named(name: &'static str) -> DynHandler {
+        Arc::new(respond::Answer(move |_: &Request| Response::new(name.into())))
+    }
+
+    fn answer(mux: &PathRecorderMux, path: &str) -> Option<DynHandler> {
+        mux.lookup(path)
+    }
+
+    #[test]
+    fn exact_beats_prefix_and_the_longest_prefix_wins() {
+        let mux = PathRecorderMux::new();
+        let (a, b, c) = (named("a"), named("b"), named("c"));
+        mux.handle("/apis/g/v", a.clone());
+        mux.unlisted_handle_prefix("/apis/g/", b.clone());
+        mux.handle_prefix("/apis/g/v/", c.clone());
+        for (path, want) in [
+            ("/apis/g/v", Some(&a)),
+            ("/apis/g/v/", Some(&c)),
+            ("/apis/g/v/x/y", Some(&c)),
+            ("/apis/g/vv", Some(&b)),
+            ("/apis/g/", Some(&b)),
+            ("/apis/g", None),
+            ("//apis/g/v", None),
+            ("/apis", None),
+        ] {
+            let got = answer(&mux, path);
+            assert_eq!(
+                got.as_ref().map(Arc::as_ptr).map(<*const dyn UnprotectedHandler>::addr),
+                want.map(Arc::as_ptr).map(<*const dyn UnprotectedHandler>::addr),
+                "{path}"
+            );
+        }
+        assert_eq!(mux.listed_paths(), ["/apis/g/v", "/apis/g/v/"]);
+    }
+
+    #[test]
+    fn an_unregistered_path_falls_through_again() {
+        let mux = PathRecorderMux::new();
+        mux.handle("/a", named("a"));
+        mux.unlisted_handle_prefix("/a/", named("b"));
+        mux.unregister("/a");
+        mux.unregister("/a/");
+        assert!(mux.lookup("/a").is_none() && mux.lookup("/a/b").is_none());
+        assert!(mux.listed_paths().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn the_lookup_restates_upstreams_linear_search(prefixes in proptest::collection::vec("/([a-b]/){0,3}", 0..6), path in "/[a-b/]{0,8}") {
+            let mux = PathRecorderMux::new();
+            let handlers: Vec<_> = prefixes.iter().map(|p| (p.clone(), named("x"))).collect();
+            for (p, h) in &handlers {
+                mux.handle_prefix(p.clone(), h.clone());
+            }
+            let mut sorted: Vec<&String> = prefixes.iter().collect();
+            sorted.sort_by_key(|p| std::cmp::Reverse((slashes(p), p.len(), (*p).clone())));
+            let want = sorted.into_iter().find(|p| path.starts_with(p.as_str()));
+            let got = mux.lookup(&path);
+            prop_assert_eq!(got.is_some(), want.is_some());
+            if let (Some(got), Some(want)) = (got, want) {
+                let last = handlers.iter().rev().find(|(p, _)| p == want).unwrap();
+                prop_assert!(Arc::ptr_eq(&got, &last.1));
+            }
+        }
+    }
+}

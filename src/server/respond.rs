@@ -1,0 +1,216 @@
+//! Answers that no serializer makes: Go's `http.Error` texts, and Status objects of the chain and the container.
+
+mod proto;
+
+use crate::apimachinery::codec::{json, yaml};
+use crate::apimachinery::status::Status;
+use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler};
+use async_trait::async_trait;
+use http::StatusCode;
+use http::header::{
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS,
+};
+
+/// Go's type of a plain text.
+pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+/// JSON.
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The value of `X-Content-Type-Options`.
+pub const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
+/// An answer of one content type.
+pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Body>) -> Response {
+    let mut r = Response::new(body.into());
+    *r.status_mut() = code;
+    r.headers_mut().insert(CONTENT_TYPE, content_type);
+    r
+}
+
+/// What Go's `http.Error` writes: the text, a newline, and `nosniff`.
+pub fn error_text(code: StatusCode, text: &str) -> Response {
+    let mut r = bytes(code, TEXT, format!("{text}\n"));
+    r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    r
+}
+
+/// Go's `http.NotFound`.
+pub fn not_found_text() -> Response {
+    let mut r = bytes(StatusCode::NOT_FOUND, TEXT, "404 page not found\n");
+    r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    r
+}
+
+/// `Internal Server Error: "<uri>": <error>`, as upstream's `responsewriters.InternalError`.
+pub fn internal_error_text(uri: &http::Uri, error: &str) -> Response {
+    let text = format!("Internal Server Error: {:?}: {error}", request_uri(uri));
+    error_text(StatusCode::INTERNAL_SERVER_ERROR, &html_escape(&text))
+}
+
+/// The path and query, as the request line had them.
+pub fn request_uri(uri: &http::Uri) -> &str {
+    uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
+}
+
+/// A Status in the type the client accepts: `headers` are those of the request. What is not acceptable is answered in
+/// JSON all the same, indented.
+pub fn status(status: &Status, headers: &HeaderMap) -> Response {
+    let (content_type, body) = encode(status, headers);
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut r = bytes(code, content_type, body);
+    if status.retry_after() > 0 {
+        r.headers_mut().insert(RETRY_AFTER, status.retry_after().into());
+    }
+    r
+}
+
+fn encode(status: &Status, headers: &HeaderMap) -> (HeaderValue, Vec<u8>) {
+    match negotiate(headers) {
+        Some(Media::Protobuf) => (HeaderValue::from_static(PROTOBUF), proto::status(status)),
+        Some(Media::Yaml) => (HeaderValue::from_static(YAML), yaml::to_vec(&status.to_value())),
+        Some(Media::Json) if !is_human(headers) => (JSON, line(json::to_vec(&status.to_value()))),
+        _ => (JSON, line(json::to_vec_pretty(&status.to_value()))),
+    }
+}
+
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+enum Media {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// The first clause of the first Accept header that names a plain media type; `None` where there is none. Errors need
+/// no more: the order in which clients name what they accept is the order in which they prefer it.
+fn negotiate(headers: &HeaderMap) -> Option<Media> {
+    let accept = headers.get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
+    if accept.trim().is_empty() {
+        return Some(Media::Json);
+    }
+    accept.split(',').find_map(|clause| {
+        let mut parts = clause.split(';').map(str::trim);
+        let media = match parts.next().unwrap_or("") {
+            "application/json" | "application/*" | "*/*" | "*" => Media::Json,
+            YAML => Media::Yaml,
+            PROTOBUF => Media::Protobuf,
+            _ => return None,
+        };
+        let transformed = parts.any(|p| p.starts_with("as=") || p.starts_with("stream="));
+        (!transformed).then_some(media)
+    })
+}
+
+fn line(mut body: Vec<u8>) -> Vec<u8> {
+    body.push(b'\n');
+    body
+}
+
+/// Upstream indents for terminals and browsers.
+fn is_human(headers: &HeaderMap) -> bool {
+    headers.get(USER_AGENT).is_some_and(|ua| {
+        let ua = ua.as_bytes();
+        ua.starts_with(b"curl") || ua.starts_with(b"Wget") || ua.starts_with(b"Mozilla/5.0")
+    })
+}
+
+/// The container's 404: the group is known here, the path in it is not.
+pub fn route_not_found(headers: &HeaderMap) -> Response {
+    let mut s = Status::new(404, "NotFound", "the server could not find the requested resource");
+    s.details_mut();
+    status(&s, headers)
+}
+
+/// The container's 405.
+pub fn method_not_allowed(headers: &HeaderMap) -> Response {
+    let mut s = Status::new(
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+    );
+    s.details_mut();
+    status(&s, headers)
+}
+
+/// The container's 406; `available` are the media types the route has.
+pub fn not_acceptable(available: &str, headers: &HeaderMap) -> Response {
+    let mut s = Status::new(
+        406,
+        "NotAcceptable",
+        format!("406: Not Acceptable\n\nAvailable representations: {available}"),
+    );
+    s.details_mut();
+    status(&s, headers)
+}
+
+/// `&`, `<` and `>` as upstream writes them in texts that hold a client's words.
+pub fn html_escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The decoded path of a request.
+pub fn path(req: &Request) -> &str {
+    RequestInfo::of(req).map_or_else(|| req.uri().path(), |i| &i.path)
+}
+
+/// A header whose value is made of text; values that no header can hold are left out.
+pub fn set_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(v) = HeaderValue::from_str(value) {
+        headers.insert(name, v);
+    }
+}
+
+/// A handler that computes its answer at once.
+pub struct Answer<F>(pub F);
+
+#[async_trait]
+impl<F> UnprotectedHandler for Answer<F>
+where
+    F: Fn(&Request) -> Response + Send + Sync + 'static,
+{
+    async fn serve(&self, req: Request, _: Authorized) -> Response {
+        (self.0)(&req)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content_type(accept: &str) -> (Vec<u8>, Vec<u8>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().expect("a header value"));
+        let (t, body) = encode(&Status::unauthorized(), &headers);
+        (t.as_bytes().to_vec(), body)
+    }
+
+    #[test]
+    fn errors_come_in_the_type_the_client_accepts() {
+        for (accept, want) in [
+            ("", "application/json"),
+            ("application/yaml", "application/yaml"),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml",
+                "application/yaml",
+            ),
+            (
+                "application/vnd.kubernetes.protobuf, */*",
+                "application/vnd.kubernetes.protobuf",
+            ),
+            ("text/html", "application/json"),
+        ] {
+            let (got, body) = content_type(accept);
+            assert_eq!(got, want.as_bytes(), "{accept}");
+            assert_eq!(body.starts_with(b"{\n  "), accept == "text/html", "{accept}");
+        }
+    }
+}

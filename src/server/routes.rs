@@ -1,0 +1,101 @@
+//! What the head of the chain serves itself: index, version, metrics. (Health is in [`super::health`].)
+
+use super::container::WebService;
+use super::health::{Endpoints, HealthCheck};
+use super::mux::DynHandler;
+use super::respond::{self, Answer, JSON};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+use crate::request::Request;
+use crate::telemetry::process::{GIT_VERSION, platform};
+use crate::telemetry::{TEXT_FORMAT, Telemetry};
+use http::header::{ACCEPT, HeaderValue};
+use http::{Method, StatusCode};
+use std::sync::Arc;
+
+/// `/`: the listed paths of the whole chain, indented.
+pub fn index(paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHandler {
+    Arc::new(Answer(move |_: &Request| {
+        let paths: Vec<Value> = paths().into_iter().map(Value::from).collect();
+        let body = json::to_vec_pretty(&crate::json!({"paths": paths}));
+        respond::bytes(StatusCode::OK, JSON, body)
+    }))
+}
+
+/// `/metrics`.
+pub fn metrics(telemetry: Telemetry) -> DynHandler {
+    exposition(move || telemetry.text())
+}
+
+/// `/metrics/slis`.
+pub fn slis(telemetry: Telemetry) -> DynHandler {
+    exposition(move || telemetry.slis_text())
+}
+
+fn exposition(text: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> DynHandler {
+    Arc::new(Answer(move |_: &Request| {
+        respond::bytes(StatusCode::OK, HeaderValue::from_static(TEXT_FORMAT), text())
+    }))
+}
+
+/// The web service `/version`: JSON only, GET only.
+pub fn version() -> WebService {
+    let body: bytes::Bytes = version_document().into();
+    WebService {
+        root: "/version".to_owned(),
+        handler: Arc::new(Answer(move |req: &Request| {
+            if !matches!(respond::path(req), "/version" | "/version/") {
+                return respond::route_not_found(req.headers());
+            }
+            if req.method() != Method::GET {
+                return respond::method_not_allowed(req.headers());
+            }
+            if !takes_json(req) {
+                return respond::not_acceptable("application/json", req.headers());
+            }
+            respond::bytes(StatusCode::OK, JSON, body.clone())
+        })),
+    }
+}
+
+/// go-restful compares bare media types.
+fn takes_json(req: &Request) -> bool {
+    let accept = req.headers().get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
+    accept.is_empty()
+        || accept.split(',').any(|clause| {
+            let media = clause.split(';').next().unwrap_or("").trim();
+            matches!(media, "" | "*/*" | "application/json")
+        })
+}
+
+/// `version.Info`, with upstream's release and ours behind the plus sign; indented, in Go's order of fields.
+fn version_document() -> String {
+    let fields = [
+        ("major", "1"),
+        ("minor", "36"),
+        ("emulationMajor", "1"),
+        ("emulationMinor", "36"),
+        ("minCompatibilityMajor", "1"),
+        ("minCompatibilityMinor", "35"),
+        ("gitVersion", GIT_VERSION),
+        ("gitCommit", option_env!("TORANA_GIT_COMMIT").unwrap_or("unknown")),
+        (
+            "gitTreeState",
+            option_env!("TORANA_GIT_TREE_STATE").unwrap_or("unknown"),
+        ),
+        (
+            "buildDate",
+            option_env!("TORANA_BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z"),
+        ),
+        ("goVersion", "none"),
+        ("compiler", "rustc"),
+        ("platform", platform()),
+    ];
+    let lines: Vec<String> = fields.iter().map(|(k, v)| format!("  \"{k}\": \"{v}\"")).collect();
+    format!("{{\n{}\n}}", lines.join(",\n"))
+}
+
+/// The check `log`: logging here never blocks on a flush, so it cannot fall behind the way upstream's may.
+pub fn log_check() -> HealthCheck {
+    HealthCheck::new("log", Endpoints::ALL, || Ok(()))
+}

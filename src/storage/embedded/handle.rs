@@ -1,0 +1,61 @@
+//! A resource as the registry sees it: reads go to its cacher, writes to the committer.
+
+use super::committer::Action;
+use super::{ResourceStore, Shared};
+use crate::storage::{
+    Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
+};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// A resource as the registry sees it.
+pub(super) struct Handle {
+    pub resource: Arc<ResourceStore>,
+    pub shared: Arc<Shared>,
+}
+
+// === impl Handle ===
+
+#[async_trait]
+impl Storage for Handle {
+    async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        self.resource.cacher.get(key, min).await
+    }
+
+    async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
+        self.resource.cacher.list(options).await
+    }
+
+    async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        self.resource.cacher.watch(options).await
+    }
+
+    async fn put(
+        &self,
+        key: &str,
+        when: Precondition,
+        draft: Draft,
+        ttl_seconds: Option<u64>,
+    ) -> Result<Arc<Entry>, Error> {
+        let action = Action::Put {
+            when,
+            draft,
+            ttl: ttl_seconds,
+        };
+        self.shared.write(&self.resource, key, action).await
+    }
+
+    async fn delete(&self, key: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
+        self.shared
+            .write(&self.resource, key, Action::Delete { unchanged })
+            .await
+    }
+
+    fn revision(&self) -> Revision {
+        self.shared.progress.applied()
+    }
+
+    fn count(&self) -> usize {
+        self.resource.cacher.count()
+    }
+}

@@ -1,0 +1,9 @@
+//! Everything asynchronous that outlives a call: owned task groups, one-shot signals, coalescing work queues.
+
+mod group;
+mod queue;
+mod signal;
+
+pub use group::{Stragglers, TaskGroup};
+pub use queue::{Backoff, WorkQueue};
+pub use signal::Signal;

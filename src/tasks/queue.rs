@@ -1,0 +1,340 @@
+//! The work queue of controllers, after client-go's `util/workqueue`: an item waits at most once, is never worked on
+//! twice at the same time, and comes back later and later while it fails.
+//!
+//! Its length is bounded by the number of distinct items, which is the number of objects the controller watches.
+
+use crate::telemetry::QueueMetrics;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Per-item exponential backoff.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    /// Delay after the first failure.
+    pub base: Duration,
+    /// The longest delay.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// client-go's default for controllers: 5 ms to 1000 s.
+    pub const CONTROLLER: Self = Self {
+        base: Duration::from_millis(5),
+        max: Duration::from_secs(1000),
+    };
+
+    /// The delay after `failures` earlier failures.
+    pub fn delay(&self, failures: u32) -> Duration {
+        1u32.checked_shl(failures)
+            .and_then(|factor| self.base.checked_mul(factor))
+            .map_or(self.max, |d| d.min(self.max))
+    }
+}
+
+/// A coalescing queue. Clones are the same queue.
+pub struct WorkQueue<T>(Arc<Inner<T>>);
+
+struct Inner<T> {
+    backoff: Backoff,
+    metrics: QueueMetrics,
+    state: Mutex<State<T>>,
+    changed: Notify,
+}
+
+struct State<T> {
+    ready: VecDeque<T>,
+    /// Waiting in `ready`, or added again while being worked on; with the time it was added.
+    dirty: HashMap<T, Instant>,
+    working: HashMap<T, Instant>,
+    later: BinaryHeap<Reverse<(Instant, u64)>>,
+    delayed: HashMap<u64, T>,
+    /// The entry of `later` that counts for an item: the earliest.
+    due: HashMap<T, (Instant, u64)>,
+    failures: HashMap<T, u32>,
+    next_id: u64,
+    closed: bool,
+}
+
+impl<T: Clone + Eq + Hash> WorkQueue<T> {
+    /// An empty queue. `metrics` from [`crate::telemetry::Telemetry::queue`].
+    pub fn new(backoff: Backoff, metrics: QueueMetrics) -> Self {
+        Self(Arc::new(Inner {
+            backoff,
+            metrics,
+            state: Mutex::new(State {
+                ready: VecDeque::new(),
+                dirty: HashMap::new(),
+                working: HashMap::new(),
+                later: BinaryHeap::new(),
+                delayed: HashMap::new(),
+                due: HashMap::new(),
+                failures: HashMap::new(),
+                next_id: 0,
+                closed: false,
+            }),
+            changed: Notify::new(),
+        }))
+    }
+
+    /// Adds an item, unless it waits already. One that is being worked on is handed out again after [`Self::done`].
+    pub fn add(&self, item: T) {
+        self.lock().add(&self.0.metrics, item);
+        self.0.changed.notify_one();
+    }
+
+    /// Adds an item after a while; an earlier time for the same item wins.
+    pub fn add_after(&self, item: T, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(item);
+        }
+        let mut s = self.lock();
+        if s.closed {
+            return;
+        }
+        let at = Instant::now() + delay;
+        if s.due.get(&item).is_some_and(|(earlier, _)| *earlier <= at) {
+            return;
+        }
+        let id = s.next_id;
+        s.next_id += 1;
+        if let Some((_, old)) = s.due.insert(item.clone(), (at, id)) {
+            s.delayed.remove(&old);
+        }
+        s.delayed.insert(id, item);
+        s.later.push(Reverse((at, id)));
+        drop(s);
+        self.0.changed.notify_one();
+    }
+
+    /// Adds an item that failed, after its backoff.
+    pub fn add_rate_limited(&self, item: T) {
+        let failures = {
+            let mut s = self.lock();
+            let n = s.failures.entry(item.clone()).or_insert(0);
+            let before = *n;
+            *n = n.saturating_add(1);
+            before
+        };
+        self.0.metrics.retries.inc();
+        self.add_after(item, self.0.backoff.delay(failures));
+    }
+
+    /// Forgets the failures of an item.
+    pub fn forget(&self, item: &T) {
+        self.lock().failures.remove(item);
+    }
+
+    /// How often an item failed since it was last forgotten.
+    pub fn failures(&self, item: &T) -> u32 {
+        self.lock().failures.get(item).copied().unwrap_or(0)
+    }
+
+    /// The next item; `None` when the queue was shut down and is empty. Each item must be given back with
+    /// [`Self::done`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: an item is only taken in the poll that returns it.
+    pub async fn next(&self) -> Option<T> {
+        loop {
+            // Registered before the state is looked at, so that no wake-up is lost in between.
+            let changed = self.0.changed.notified();
+            let wait_until = {
+                let mut s = self.lock();
+                let wait_until = s.promote(&self.0.metrics);
+                if let Some(item) = s.take(&self.0.metrics) {
+                    let more = !s.ready.is_empty();
+                    drop(s);
+                    if more {
+                        self.0.changed.notify_one();
+                    }
+                    return Some(item);
+                }
+                if s.closed {
+                    drop(s);
+                    self.0.changed.notify_one();
+                    return None;
+                }
+                wait_until
+            };
+            match wait_until {
+                // Whichever comes first only leads to another look at the state.
+                Some(at) => tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep_until(at) => {}
+                },
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Gives an item back.
+    pub fn done(&self, item: &T) {
+        let mut s = self.lock();
+        if let Some(since) = s.working.remove(item) {
+            self.0.metrics.work_duration.observe(since.elapsed().as_secs_f64());
+        }
+        if s.dirty.contains_key(item) {
+            s.ready.push_back(item.clone());
+            drop(s);
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Items that wait now (delayed ones not counted).
+    pub fn len(&self) -> usize {
+        self.lock().ready.len()
+    }
+
+    /// Whether nothing waits now.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes nothing more in; [`Self::next`] hands out what waits, then ends.
+    pub fn shut_down(&self) {
+        let mut s = self.lock();
+        s.closed = true;
+        s.later.clear();
+        s.delayed.clear();
+        s.due.clear();
+        drop(s);
+        self.0.changed.notify_waiters();
+        self.0.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.0.state.lock().expect("no code panics while holding this lock")
+    }
+}
+
+impl<T: Clone + Eq + Hash> State<T> {
+    fn add(&mut self, metrics: &QueueMetrics, item: T) {
+        if self.closed || self.dirty.contains_key(&item) {
+            return;
+        }
+        metrics.adds.inc();
+        self.dirty.insert(item.clone(), Instant::now());
+        if !self.working.contains_key(&item) {
+            self.ready.push_back(item);
+        }
+        metrics.depth.set(self.ready.len() as i64);
+    }
+
+    /// Moves what is due to the ready list; the time of the next one that is not.
+    fn promote(&mut self, metrics: &QueueMetrics) -> Option<Instant> {
+        let now = Instant::now();
+        while let Some(Reverse((at, id))) = self.later.peek().copied() {
+            if at > now && self.delayed.contains_key(&id) {
+                return Some(at);
+            }
+            self.later.pop();
+            if let Some(item) = self.delayed.remove(&id) {
+                self.due.remove(&item);
+                self.add(metrics, item);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, metrics: &QueueMetrics) -> Option<T> {
+        let item = self.ready.pop_front()?;
+        let now = Instant::now();
+        if let Some(added) = self.dirty.remove(&item) {
+            metrics.queue_duration.observe((now - added).as_secs_f64());
+        }
+        self.working.insert(item.clone(), now);
+        metrics.depth.set(self.ready.len() as i64);
+        Some(item)
+    }
+}
+
+impl<T> Clone for WorkQueue<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::Telemetry;
+
+    fn queue() -> WorkQueue<&'static str> {
+        let backoff = Backoff {
+            base: Duration::from_secs(1),
+            max: Duration::from_secs(30),
+        };
+        WorkQueue::new(backoff, Telemetry::new().queue("q"))
+    }
+
+    #[tokio::test]
+    async fn an_item_waits_once_and_is_worked_on_by_one() {
+        let q = queue();
+        q.add("a");
+        q.add("a");
+        assert_eq!(q.next().await, Some("a"));
+        q.add("a");
+        assert!(q.is_empty());
+        q.done(&"a");
+        assert_eq!(q.next().await, Some("a"));
+        q.done(&"a");
+        q.shut_down();
+        assert_eq!(q.next().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_item_comes_back_later_and_later() {
+        let q = queue();
+        let start = Instant::now();
+        for (n, due) in [1u64, 3, 7, 15].into_iter().enumerate() {
+            q.add_rate_limited("a");
+            assert_eq!(q.failures(&"a") as usize, n + 1);
+            assert_eq!(q.next().await, Some("a"));
+            q.done(&"a");
+            assert_eq!(start.elapsed().as_secs(), due);
+        }
+        q.forget(&"a");
+        assert_eq!(q.failures(&"a"), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earlier_of_two_delays_wins() {
+        let q = queue();
+        let start = Instant::now();
+        q.add_after("a", Duration::from_secs(9));
+        q.add_after("a", Duration::from_secs(2));
+        q.add_after("a", Duration::from_secs(5));
+        assert_eq!(q.next().await, Some("a"));
+        assert_eq!(start.elapsed().as_secs(), 2);
+        q.done(&"a");
+        q.shut_down();
+        assert_eq!(q.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn shutting_down_wakes_every_worker() {
+        let q = queue();
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let q = q.clone();
+                tokio::spawn(async move { q.next().await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        q.shut_down();
+        for w in workers {
+            assert_eq!(w.await.unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn the_delay_is_capped() {
+        assert_eq!(Backoff::CONTROLLER.delay(0), Duration::from_millis(5));
+        assert_eq!(Backoff::CONTROLLER.delay(40), Duration::from_secs(1000));
+    }
+}

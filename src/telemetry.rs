@@ -1,0 +1,243 @@
+//! Metrics with upstream's names. One [`Telemetry`] per gateway, passed down; nothing here is process-wide.
+//!
+//! Rooms register families of their own through [`Telemetry::registry`]. The request path takes no lock:
+//! [`requests::RequestMetrics`] keeps its series in a snapshot.
+
+pub mod process;
+mod queue;
+pub mod requests;
+
+pub use queue::QueueMetrics;
+
+use prometheus::{CounterVec, Encoder, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+use std::sync::Arc;
+
+/// The metrics of one gateway. Clones are the same metrics.
+#[derive(Clone)]
+pub struct Telemetry(Arc<Families>);
+
+/// The families every gateway has.
+pub struct Families {
+    registry: Registry,
+    slis: Registry,
+    /// Requests: counts, durations, sizes, terminations.
+    pub requests: requests::RequestMetrics,
+    /// `apiserver_current_inflight_requests{request_kind}`.
+    pub inflight: IntGaugeVec,
+    /// `apiserver_tls_handshake_errors_total`.
+    pub tls_handshake_errors: IntCounter,
+    /// `aggregator_unavailable_apiservice{name}`: 1 where unavailable.
+    pub unavailable_apiservice: IntGaugeVec,
+    /// `aggregator_unavailable_apiservice_total{name,reason}`.
+    pub unavailable_apiservice_total: IntCounterVec,
+    /// `apiserver_storage_objects{resource}`.
+    pub storage_objects: IntGaugeVec,
+    /// `apiserver_storage_size_bytes{storage_cluster_id}`.
+    pub storage_size_bytes: IntGaugeVec,
+    /// `authentication_attempts{result}`: success, failure or error.
+    pub authentication_attempts: IntCounterVec,
+    /// `authenticated_user_requests{username}`.
+    pub authenticated_user_requests: IntCounterVec,
+    /// `authorization_attempts_total{result}`: allowed, denied, no-opinion or error.
+    pub authorization_attempts: IntCounterVec,
+    /// `kubernetes_healthcheck{name,type}`, served at `/metrics/slis`.
+    pub healthcheck: IntGaugeVec,
+    /// `kubernetes_healthchecks_total{name,type,status}`, served at `/metrics/slis`.
+    pub healthchecks_total: IntCounterVec,
+    queues: queue::QueueFamilies,
+}
+
+impl Telemetry {
+    /// Fresh metrics, all zero.
+    pub fn new() -> Self {
+        let r = Registry::new();
+        let slis = Registry::new();
+        let families = Families {
+            requests: requests::RequestMetrics::new(&r),
+            inflight: int_gauges(
+                &r,
+                "apiserver_current_inflight_requests",
+                "Requests being served, by kind.",
+                &["request_kind"],
+            ),
+            tls_handshake_errors: counters(
+                &r,
+                "apiserver_tls_handshake_errors_total",
+                "Connections that failed in the TLS handshake.",
+                &[],
+            )
+            .with_label_values::<&str>(&[]),
+            unavailable_apiservice: int_gauges(
+                &r,
+                "aggregator_unavailable_apiservice",
+                "APIServices that are unavailable, by name.",
+                &["name"],
+            ),
+            unavailable_apiservice_total: counters(
+                &r,
+                "aggregator_unavailable_apiservice_total",
+                "How often an APIService became unavailable, by name and reason.",
+                &["name", "reason"],
+            ),
+            storage_objects: int_gauges(
+                &r,
+                "apiserver_storage_objects",
+                "Stored objects, by resource.",
+                &["resource"],
+            ),
+            storage_size_bytes: int_gauges(
+                &r,
+                "apiserver_storage_size_bytes",
+                "Size of the store's files.",
+                &["storage_cluster_id"],
+            ),
+            authentication_attempts: counters(
+                &r,
+                "authentication_attempts",
+                "Authentications, by result.",
+                &["result"],
+            ),
+            authenticated_user_requests: counters(
+                &r,
+                "authenticated_user_requests",
+                "Authenticated requests, by kind of user name.",
+                &["username"],
+            ),
+            authorization_attempts: counters(
+                &r,
+                "authorization_attempts_total",
+                "Authorizations, by result.",
+                &["result"],
+            ),
+            healthcheck: int_gauges(
+                &slis,
+                "kubernetes_healthcheck",
+                "1 where the check passed when it last ran.",
+                &["name", "type"],
+            ),
+            healthchecks_total: counters(
+                &slis,
+                "kubernetes_healthchecks_total",
+                "Results of health checks.",
+                &["name", "type", "status"],
+            ),
+            queues: queue::QueueFamilies::new(&r),
+            slis,
+            registry: r,
+        };
+        process::register(&families.registry);
+        for kind in ["readOnly", "mutating"] {
+            families.inflight.with_label_values(&[kind]).set(0);
+        }
+        Self(Arc::new(families))
+    }
+
+    /// Where rooms register families of their own.
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// Handles for the work queue of that name.
+    pub fn queue(&self, name: &str) -> QueueMetrics {
+        self.0.queues.of(name)
+    }
+
+    /// Everything in the text exposition format.
+    pub fn text(&self) -> Vec<u8> {
+        render(&self.0.registry)
+    }
+
+    /// The service level indicators in the text exposition format.
+    pub fn slis_text(&self) -> Vec<u8> {
+        render(&self.0.slis)
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::ops::Deref for Telemetry {
+    type Target = Families;
+    fn deref(&self) -> &Families {
+        &self.0
+    }
+}
+
+/// The content type of [`Telemetry::text`].
+pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+fn render(registry: &Registry) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 << 10);
+    if let Err(error) = prometheus::TextEncoder::new().encode(&registry.gather(), &mut out) {
+        tracing::warn!("metrics could not be written: {error}");
+    }
+    out
+}
+
+const VALID: &str = "the name and labels are literals, well-formed and registered once per registry";
+
+/// Registers a family of counters.
+pub fn counters(r: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    let family = IntCounterVec::new(Opts::new(name, help), labels).expect(VALID);
+    r.register(Box::new(family.clone())).expect(VALID);
+    family
+}
+
+/// Registers a family of floating-point counters.
+pub fn float_counters(r: &Registry, name: &str, help: &str, labels: &[&str]) -> CounterVec {
+    let family = CounterVec::new(Opts::new(name, help), labels).expect(VALID);
+    r.register(Box::new(family.clone())).expect(VALID);
+    family
+}
+
+/// Registers a family of gauges.
+pub fn int_gauges(r: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    let family = IntGaugeVec::new(Opts::new(name, help), labels).expect(VALID);
+    r.register(Box::new(family.clone())).expect(VALID);
+    family
+}
+
+/// Registers a family of floating-point gauges.
+pub fn gauges(r: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+    let family = GaugeVec::new(Opts::new(name, help), labels).expect(VALID);
+    r.register(Box::new(family.clone())).expect(VALID);
+    family
+}
+
+/// Registers a family of histograms.
+pub fn histograms(r: &Registry, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+    let opts = prometheus::HistogramOpts::new(name, help).buckets(buckets.to_vec());
+    let family = HistogramVec::new(opts, labels).expect(VALID);
+    r.register(Box::new(family.clone())).expect(VALID);
+    family
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_gateways_in_one_process_count_apart() {
+        let (a, b) = (Telemetry::new(), Telemetry::new());
+        a.tls_handshake_errors.inc();
+        let text = |t: &Telemetry| String::from_utf8(t.text()).unwrap();
+        assert!(text(&a).contains("apiserver_tls_handshake_errors_total 1"));
+        assert!(text(&b).contains("apiserver_tls_handshake_errors_total 0"));
+    }
+
+    #[test]
+    fn the_process_is_described() {
+        let text = String::from_utf8(Telemetry::new().text()).unwrap();
+        for name in [
+            "process_start_time_seconds",
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+        ] {
+            assert!(text.contains(&format!("\n{name} ")), "{name} missing in {text}");
+        }
+        assert!(text.contains("kubernetes_build_info{"));
+    }
+}

@@ -1,0 +1,117 @@
+//! The `process_*` families, read from `/proc` when scraped, and `kubernetes_build_info`.
+
+use super::int_gauges;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{Gauge, Registry};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The release whose behaviour is followed, and ours behind the plus sign.
+pub const GIT_VERSION: &str = concat!("v1.36.2+torana-", env!("CARGO_PKG_VERSION"));
+
+/// Clock ticks per second of `/proc/<pid>/stat`: Linux shows user space 100 on every architecture.
+const TICKS_PER_SECOND: f64 = 100.0;
+const PAGE: f64 = 4096.0;
+
+pub(super) fn register(r: &Registry) {
+    int_gauges(
+        r,
+        "kubernetes_build_info",
+        "Constant 1, labelled with the build.",
+        &["major", "minor", "git_version", "platform"],
+    )
+    .with_label_values(&["1", "36", GIT_VERSION, platform()])
+    .set(1);
+    if let Err(error) = r.register(Box::new(Process::new())) {
+        tracing::warn!("process metrics are not available: {error}");
+    }
+}
+
+/// `linux/amd64` and the like, in Go's words.
+pub fn platform() -> &'static str {
+    match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("linux", "x86_64") => "linux/amd64",
+        ("linux", "aarch64") => "linux/arm64",
+        ("macos", "x86_64") => "darwin/amd64",
+        ("macos", "aarch64") => "darwin/arm64",
+        (os, _) => os,
+    }
+}
+
+struct Process {
+    cpu: Gauge,
+    start: Gauge,
+    resident: Gauge,
+    virtual_: Gauge,
+    open_fds: Gauge,
+}
+
+impl Process {
+    fn new() -> Self {
+        let gauge = |name: &str, help: &str| Gauge::new(name, help).expect("the name is a well-formed literal");
+        let me = Self {
+            cpu: gauge("process_cpu_seconds_total", "User and system CPU seconds spent."),
+            start: gauge(
+                "process_start_time_seconds",
+                "Start of the process since the epoch in seconds.",
+            ),
+            resident: gauge("process_resident_memory_bytes", "Resident memory in bytes."),
+            virtual_: gauge("process_virtual_memory_bytes", "Virtual memory in bytes."),
+            open_fds: gauge("process_open_fds", "Open file descriptors."),
+        };
+        me.start.set(started().unwrap_or_else(now));
+        me
+    }
+
+    fn all(&self) -> [&Gauge; 5] {
+        [&self.cpu, &self.start, &self.resident, &self.virtual_, &self.open_fds]
+    }
+
+    fn read(&self) {
+        if let Some(stat) = stat() {
+            let at = |i: usize| stat.get(i).copied().unwrap_or(0.0);
+            self.cpu.set((at(11) + at(12)) / TICKS_PER_SECOND);
+            self.virtual_.set(at(20));
+            self.resident.set(at(21) * PAGE);
+        }
+        if let Ok(fds) = std::fs::read_dir("/proc/self/fd") {
+            self.open_fds.set(fds.count() as f64);
+        }
+    }
+}
+
+impl Collector for Process {
+    fn desc(&self) -> Vec<&Desc> {
+        self.all().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.read();
+        self.all().into_iter().flat_map(Collector::collect).collect()
+    }
+}
+
+/// The fields of `/proc/self/stat` behind the command name: state is number 0 (and reads as 0).
+fn stat() -> Option<Vec<f64>> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(|f| f.parse().unwrap_or(0.0)).collect())
+}
+
+fn started() -> Option<f64> {
+    let ticks = stat()?.get(19).copied()?;
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let boot: f64 = text
+        .lines()
+        .find_map(|l| l.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()?;
+    Some(boot + ticks / TICKS_PER_SECOND)
+}
+
+fn now() -> f64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0.0, |d| d.as_secs_f64())
+}

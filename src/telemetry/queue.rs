@@ -1,0 +1,67 @@
+//! The `workqueue_*` families.
+
+use super::{counters, histograms, int_gauges};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+/// Handles of one work queue.
+#[derive(Clone)]
+pub struct QueueMetrics {
+    /// Items that wait.
+    pub depth: IntGauge,
+    /// Items added.
+    pub adds: IntCounter,
+    /// Items added again after a failure.
+    pub retries: IntCounter,
+    /// Seconds from added to handed out.
+    pub queue_duration: Histogram,
+    /// Seconds from handed out to done.
+    pub work_duration: Histogram,
+}
+
+pub(super) struct QueueFamilies {
+    depth: IntGaugeVec,
+    adds: IntCounterVec,
+    retries: IntCounterVec,
+    queue_duration: HistogramVec,
+    work_duration: HistogramVec,
+}
+
+impl QueueFamilies {
+    pub(super) fn new(r: &Registry) -> Self {
+        let buckets: Vec<f64> = (0..10).map(|i| 1e-8 * 10f64.powi(i)).collect();
+        Self {
+            depth: int_gauges(r, "workqueue_depth", "Items that wait, by queue.", &["name"]),
+            adds: counters(r, "workqueue_adds_total", "Items added, by queue.", &["name"]),
+            retries: counters(
+                r,
+                "workqueue_retries_total",
+                "Items added again after a failure, by queue.",
+                &["name"],
+            ),
+            queue_duration: histograms(
+                r,
+                "workqueue_queue_duration_seconds",
+                "Seconds an item waited before it was worked on.",
+                &["name"],
+                &buckets,
+            ),
+            work_duration: histograms(
+                r,
+                "workqueue_work_duration_seconds",
+                "Seconds an item was worked on.",
+                &["name"],
+                &buckets,
+            ),
+        }
+    }
+
+    pub(super) fn of(&self, name: &str) -> QueueMetrics {
+        QueueMetrics {
+            depth: self.depth.with_label_values(&[name]),
+            adds: self.adds.with_label_values(&[name]),
+            retries: self.retries.with_label_values(&[name]),
+            queue_duration: self.queue_duration.with_label_values(&[name]),
+            work_duration: self.work_duration.with_label_values(&[name]),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The families of the request path. A request finds its counters by one hash over borrowed labels in a snapshot;
+//! only a combination that was never seen takes a lock.
+
+use super::{counters, histograms, int_gauges};
+use arc_swap::ArcSwap;
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex};
+
+/// Upstream's buckets of `apiserver_request_duration_seconds`.
+const DURATION: [f64; 23] = [
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0,
+];
+
+/// More label combinations than this are not counted one by one: whoever makes names up must not fill the memory.
+const MAX_SERIES: usize = 20_000;
+
+/// What a request is counted under.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Labels<'a> {
+    /// `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`, `DELETECOLLECTION`, `CONNECT`, `other`.
+    pub verb: &'static str,
+    /// `All` for dry runs, else empty.
+    pub dry_run: &'static str,
+    /// API group.
+    pub group: &'a str,
+    /// API version.
+    pub version: &'a str,
+    /// Resource.
+    pub resource: &'a str,
+    /// Subresource; the path of a non-resource request.
+    pub subresource: &'a str,
+    /// `resource`, `namespace`, `cluster` or empty.
+    pub scope: &'static str,
+    /// `apiserver`, `aggregator` or empty.
+    pub component: &'static str,
+}
+
+/// The request families and the cache of their series.
+pub struct RequestMetrics {
+    total: IntCounterVec,
+    duration: HistogramVec,
+    sizes: HistogramVec,
+    longrunning: IntGaugeVec,
+    terminations: IntCounterVec,
+    aborts: IntCounterVec,
+    hasher: RandomState,
+    known: ArcSwap<HashMap<u64, Vec<Arc<Series>>>>,
+    adding: Mutex<usize>,
+}
+
+/// The counters of one label combination and one status code.
+pub struct Series {
+    key: OwnedLabels,
+    code: u16,
+    /// `apiserver_request_total`.
+    pub total: IntCounter,
+    /// `apiserver_request_duration_seconds`.
+    pub duration: Histogram,
+    /// `apiserver_response_sizes`, of GET and LIST.
+    pub size: Option<Histogram>,
+}
+
+#[derive(PartialEq, Eq)]
+struct OwnedLabels {
+    verb: &'static str,
+    dry_run: &'static str,
+    group: String,
+    version: String,
+    resource: String,
+    subresource: String,
+    scope: &'static str,
+    component: &'static str,
+}
+
+impl RequestMetrics {
+    pub(super) fn new(r: &Registry) -> Self {
+        const L: [&str; 8] = [
+            "verb",
+            "dry_run",
+            "group",
+            "version",
+            "resource",
+            "subresource",
+            "scope",
+            "component",
+        ];
+        const NO_DRY_RUN: [&str; 7] = [
+            "verb",
+            "group",
+            "version",
+            "resource",
+            "subresource",
+            "scope",
+            "component",
+        ];
+        let with_code = |l: &[&'static str]| -> Vec<&'static str> { l.iter().copied().chain(["code"]).collect() };
+        let sizes: Vec<f64> = (0..7).map(|i| 1000.0 * 10f64.powi(i)).collect();
+        Self {
+            total: counters(r, "apiserver_request_total", "Answered requests.", &with_code(&L)),
+            duration: histograms(
+                r,
+                "apiserver_request_duration_seconds",
+                "Seconds from a request's arrival to the end of its answer.",
+                &L,
+                &DURATION,
+            ),
+            sizes: histograms(
+                r,
+                "apiserver_response_sizes",
+                "Bytes of the answers to GET and LIST.",
+                &NO_DRY_RUN,
+                &sizes,
+            ),
+            longrunning: int_gauges(
+                r,
+                "apiserver_longrunning_requests",
+                "Long-running requests being served.",
+                &NO_DRY_RUN,
+            ),
+            terminations: counters(
+                r,
+                "apiserver_request_terminations_total",
+                "Requests the server ended in self-defence.",
+                &with_code(&NO_DRY_RUN),
+            ),
+            aborts: counters(
+                r,
+                "apiserver_request_aborts_total",
+                "Requests whose answer was cut off.",
+                &["verb", "group", "version", "resource", "subresource", "scope"],
+            ),
+            hasher: RandomState::new(),
+            known: ArcSwap::default(),
+            adding: Mutex::new(0),
+        }
+    }
+
+    /// The counters for an answer. `None` beyond the limit of combinations.
+    pub fn series(&self, labels: &Labels<'_>, code: u16) -> Option<Arc<Series>> {
+        let hash = self.hasher.hash_one((labels, code));
+        let find = |map: &HashMap<u64, Vec<Arc<Series>>>| {
+            let found = map.get(&hash)?.iter().find(|s| s.code == code && s.key.is(labels))?;
+            Some(found.clone())
+        };
+        if let Some(s) = find(&self.known.load()) {
+            return Some(s);
+        }
+        let mut count = self.adding.lock().expect("no code panics while holding this lock");
+        let known = self.known.load_full();
+        if let Some(s) = find(&known) {
+            return Some(s);
+        }
+        if *count >= MAX_SERIES {
+            return None;
+        }
+        *count += 1;
+        let series = Arc::new(self.make(labels, code));
+        let mut map = HashMap::clone(&known);
+        map.entry(hash).or_default().push(series.clone());
+        self.known.store(Arc::new(map));
+        Some(series)
+    }
+
+    fn make(&self, l: &Labels<'_>, code: u16) -> Series {
+        let code_text = code.to_string();
+        let all = [
+            l.verb,
+            l.dry_run,
+            l.group,
+            l.version,
+            l.resource,
+            l.subresource,
+            l.scope,
+            l.component,
+        ];
+        let mut with_code = all.to_vec();
+        with_code.push(&code_text);
+        Series {
+            key: OwnedLabels {
+                verb: l.verb,
+                dry_run: l.dry_run,
+                group: l.group.to_owned(),
+                version: l.version.to_owned(),
+                resource: l.resource.to_owned(),
+                subresource: l.subresource.to_owned(),
+                scope: l.scope,
+                component: l.component,
+            },
+            code,
+            total: self.total.with_label_values(&with_code),
+            duration: self.duration.with_label_values(&all),
+            size: matches!(l.verb, "GET" | "LIST").then(|| self.sizes.with_label_values(&without_dry_run(l))),
+        }
+    }
+
+    /// The gauge of long-running requests of that kind.
+    pub fn longrunning(&self, l: &Labels<'_>) -> prometheus::IntGauge {
+        self.longrunning.with_label_values(&without_dry_run(l))
+    }
+
+    /// Counts a request that ended before its handler did: overload, time-out, an unavailable backend.
+    pub fn terminated(&self, l: &Labels<'_>, code: u16) {
+        let code = code.to_string();
+        let mut values = without_dry_run(l).to_vec();
+        values.push(&code);
+        self.terminations.with_label_values(&values).inc();
+    }
+
+    /// Counts an answer that was cut off.
+    pub fn aborted(&self, l: &Labels<'_>) {
+        self.aborts
+            .with_label_values(&[l.verb, l.group, l.version, l.resource, l.subresource, l.scope])
+            .inc();
+    }
+}
+
+fn without_dry_run<'a>(l: &Labels<'a>) -> [&'a str; 7] {
+    [
+        l.verb,
+        l.group,
+        l.version,
+        l.resource,
+        l.subresource,
+        l.scope,
+        l.component,
+    ]
+}
+
+impl OwnedLabels {
+    fn is(&self, l: &Labels<'_>) -> bool {
+        self.verb == l.verb
+            && self.dry_run == l.dry_run
+            && self.group == l.group
+            && self.version == l.version
+            && self.resource == l.resource
+            && self.subresource == l.subresource
+            && self.scope == l.scope
+            && self.component == l.component
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_labels_meet_the_same_counters() {
+        let r = Registry::new();
+        let m = RequestMetrics::new(&r);
+        let l = |resource| Labels {
+            verb: "GET",
+            resource,
+            ..Default::default()
+        };
+        m.series(&l("pods"), 200).unwrap().total.inc();
+        m.series(&l("pods"), 200).unwrap().total.inc();
+        m.series(&l("pods"), 404).unwrap().total.inc();
+        m.series(&l("nodes"), 200).unwrap().total.inc();
+        assert_eq!(m.series(&l("pods"), 200).unwrap().total.get(), 2);
+        assert_eq!(m.known.load().values().map(Vec::len).sum::<usize>(), 3);
+    }
+}
