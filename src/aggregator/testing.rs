@@ -44,8 +44,11 @@ pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
+/// A group that outlives the handlers of a test, as the gateway's does; the test's runtime ends its tasks.
 pub fn tasks() -> TaskGroup {
-    TaskGroup::new("test")
+    let group = TaskGroup::new("test");
+    std::mem::forget(group.clone());
+    group
 }
 
 pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {

@@ -32,6 +32,8 @@ pub(super) struct Host {
     tls: Arc<ClientTls>,
     tasks: TaskGroup,
     state: Mutex<State>,
+    /// Streams that the backend allowed on its last connection: what a new one gets until its settings arrive.
+    expected_streams: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -83,6 +85,7 @@ impl Host {
             tls,
             tasks,
             state: Mutex::default(),
+            expected_streams: AtomicUsize::new(100),
         }
     }
 
@@ -171,6 +174,7 @@ impl Host {
             .keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
+            .initial_max_send_streams(self.expected_streams.load(Ordering::Relaxed))
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADER_LIST)
@@ -190,12 +194,15 @@ impl Host {
             s.alone = false;
             s.http2.push(shared);
         }
-        let told = mine.clone();
+        let (told, here) = (mine.clone(), host.clone());
         let watched = std::future::poll_fn(move |cx| {
             let polled = Pin::new(&mut connection).poll(cx);
-            if let Some(told) = told.upgrade() {
-                told.most_streams
-                    .store(connection.current_max_send_streams(), Ordering::Relaxed);
+            let allowed = connection.current_max_send_streams();
+            if let Some(told) = told.upgrade()
+                && told.most_streams.swap(allowed, Ordering::Relaxed) != allowed
+                && let Some(here) = here.upgrade()
+            {
+                here.expected_streams.store(allowed, Ordering::Relaxed);
             }
             polled
         });
