@@ -32,6 +32,9 @@ pub mod flowcontrol;
 /// The aggregator: other API servers behind this one's address.
 pub mod aggregator;
 
+/// API groups beyond the built-in ones: kinds described by a JSON schema.
+pub mod extensions;
+
 // ── verb → admission → registry → storage ──
 /// What may change or refuse a write.
 pub mod admission;
@@ -42,7 +45,7 @@ pub mod registry;
 /// Where objects live: one trait, an object is its bytes.
 pub mod storage;
 
-/// Reading the gateway's own objects from inside.
+/// Talking to an API server as a client: this one, from inside, or another over TLS.
 pub mod client;
 
 // ── foundations: no room above is visible from here ──
