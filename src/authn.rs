@@ -16,7 +16,7 @@ pub use bearer::{BearerToken, TokenAuthenticator, WebSocketToken};
 pub use request_header::{RequestHeader, RequestHeaderNames};
 pub use token_file::TokenFile;
 pub use union::{Union, WithAnonymous};
-pub use x509::{CaPool, ClientCaSource, FixedCa, X509};
+pub use x509::X509;
 
 use crate::request::user::{AUTHENTICATED, UNAUTHENTICATED};
 use crate::request::{UserInfo, Warnings};

@@ -1,9 +1,9 @@
 //! Identity stated in headers by a front proxy, which is trusted only behind a client certificate of its own CA
 //! (upstream's `request/headerrequest`).
 
-use super::x509::{ClientCaSource, common_name, verify_chain};
+use super::x509::{common_name, verify_chain};
 use super::{Authenticator, Credentials, Identified, Refused, add_authenticated};
-use crate::request::UserInfo;
+use crate::request::{ClientCaSource, UserInfo};
 use async_trait::async_trait;
 use http::header::{HeaderMap, HeaderName};
 use std::borrow::Cow;
@@ -62,13 +62,9 @@ impl Authenticator for RequestHeader {
         let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
             return Ok(None);
         };
-        // Most certificates are those of users. Without a name in the headers there is nothing to refuse for.
-        let Some(name) = first_value(from.headers, &self.names.username) else {
-            return Ok(None);
-        };
         let ca = self.ca.current();
         self.trusted.get_or_compute(chain, &ca, |now: SystemTime| {
-            verify_chain(chain, &ca.roots, now)
+            verify_chain(chain, ca.roots(), now)
                 .map_err(|e| Refused(format!("front-proxy certificate is not trusted: {}", e.0)))?;
             let cn = common_name(&chain[0]);
             if self.allowed_names.is_empty() || self.allowed_names.contains(&cn) {
@@ -79,6 +75,9 @@ impl Authenticator for RequestHeader {
                 )))
             }
         })?;
+        let Some(name) = first_value(from.headers, &self.names.username) else {
+            return Ok(None);
+        };
         Ok(Some(Identified::new(Arc::new(self.user(name, from.headers)))))
     }
 }
@@ -121,8 +120,8 @@ pub fn unescape_key(key: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::x509::X509;
     use super::super::x509::tests::{ask, ca};
-    use super::super::x509::{FixedCa, X509};
     use super::*;
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
@@ -136,7 +135,7 @@ mod tests {
     #[tokio::test]
     async fn a_trusted_proxy_names_the_user() {
         let ca = ca("front-proxy");
-        let source = Arc::new(FixedCa(ca.pool.clone()));
+        let source = ca.pool();
         let a = RequestHeader::new(source, vec!["aggregator".into()], RequestHeaderNames::standard());
         let h = headers(&[
             ("X-Remote-User", "jane"),
@@ -161,12 +160,8 @@ mod tests {
     async fn headers_from_elsewhere_are_not_believed() {
         let (front, users) = (ca("front-proxy"), ca("users"));
         let a = super::super::Union::new(vec![
-            Arc::new(RequestHeader::new(
-                Arc::new(FixedCa(front.pool.clone())),
-                vec![],
-                RequestHeaderNames::standard(),
-            )),
-            Arc::new(X509::new(Arc::new(FixedCa(users.pool.clone())))),
+            Arc::new(RequestHeader::new(front.pool(), vec![], RequestHeaderNames::standard())),
+            Arc::new(X509::new(users.pool())),
         ]);
         let h = headers(&[("X-Remote-User", "root"), ("X-Remote-Group", "system:masters")]);
         let user = ask(&a, &users.client("jane", &[]), &h).await.unwrap().unwrap();

@@ -4,7 +4,7 @@
 mod memo;
 
 use super::{Authenticator, Credentials, Identified, Refused, add_authenticated};
-use crate::request::UserInfo;
+use crate::request::{ClientCaSource, UserInfo};
 use async_trait::async_trait;
 use memo::Memo;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
@@ -20,45 +20,6 @@ pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The attribute of a subject that holds a user's uid.
 const UID: &str = "1.3.6.1.4.1.57683.2";
-
-/// Trusted issuers.
-#[derive(Clone, Debug, Default)]
-pub struct CaPool {
-    /// Trust anchors.
-    pub roots: Vec<TrustAnchor<'static>>,
-}
-
-impl CaPool {
-    /// From certificates; those that cannot be issuers are an error.
-    ///
-    /// # Errors
-    /// What is wrong with which certificate.
-    pub fn from_certificates(certificates: &[CertificateDer<'_>]) -> Result<Self, String> {
-        let roots = certificates.iter().enumerate().map(|(i, c)| {
-            webpki::anchor_from_trusted_cert(c)
-                .map(|a| a.to_owned())
-                .map_err(|e| format!("certificate {} of the bundle cannot be a CA: {e}", i + 1))
-        });
-        Ok(Self {
-            roots: roots.collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-/// Trusted issuers that may be replaced while the server runs. A replacement is another `Arc`.
-pub trait ClientCaSource: Send + Sync + 'static {
-    /// Those of this moment.
-    fn current(&self) -> Arc<CaPool>;
-}
-
-/// Issuers that do not change.
-pub struct FixedCa(pub Arc<CaPool>);
-
-impl ClientCaSource for FixedCa {
-    fn current(&self) -> Arc<CaPool> {
-        self.0.clone()
-    }
-}
 
 /// Why a chain is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +73,7 @@ impl Authenticator for X509 {
         };
         let ca = self.ca.current();
         let user = self.memo.get_or_compute(chain, &ca, |now| {
-            verify_chain(chain, &ca.roots, now)
+            verify_chain(chain, ca.roots(), now)
                 .map_err(|e| Refused(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0)))?;
             user_of(&chain[0])
         });

@@ -30,23 +30,26 @@ impl Authorizer for PrivilegedGroups {
     }
 }
 
-/// Everybody may `get` these paths, as the role `system:public-info-viewer` says upstream: its bindings reach both
-/// authenticated and unauthenticated callers. A trailing `*` stands for anything.
+/// Paths that everybody may see. A trailing `*` stands for anything.
 pub struct AllowedPaths {
     exact: Vec<String>,
     prefixes: Vec<String>,
+    /// `None`: any verb.
+    verb: Option<&'static str>,
     reason: &'static str,
 }
 
 impl AllowedPaths {
-    /// The paths of `system:public-info-viewer`.
+    /// Everybody may `get` the paths of the role `system:public-info-viewer`: its binding reaches authenticated and
+    /// unauthenticated callers.
     pub fn public_info() -> Self {
         let mut me = Self::new(["/healthz", "/livez", "/readyz", "/version", "/version/"]);
+        me.verb = Some("get");
         me.reason = "allowed to everybody: public information";
         me
     }
 
-    /// Any paths.
+    /// Any paths, with any verb: `--authorization-always-allow-paths` of extension servers.
     pub fn new(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let (mut exact, mut prefixes) = (Vec::new(), Vec::new());
         for path in paths {
@@ -59,6 +62,7 @@ impl AllowedPaths {
         Self {
             exact,
             prefixes,
+            verb: None,
             reason: "",
         }
     }
@@ -68,7 +72,7 @@ impl AllowedPaths {
 impl Authorizer for AllowedPaths {
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
         if !asked.is_resource
-            && asked.verb == "get"
+            && self.verb.is_none_or(|v| v == asked.verb)
             && (self.exact.iter().any(|p| p == asked.path) || self.prefixes.iter().any(|p| asked.path.starts_with(p)))
         {
             Verdict::allow(self.reason)

@@ -6,9 +6,9 @@
 
 use super::filters;
 use super::lifecycle::Lifecycle;
-use crate::authn::Authenticator;
+use crate::authn::{Authenticator, RequestHeaderNames};
 use crate::authz::Authorizer;
-use crate::flowcontrol::MaxInFlight;
+use crate::flowcontrol::{FlowSchemas, MaxInFlight};
 use crate::request::{Handler, UnprotectedHandler};
 use crate::tasks::Signal;
 use crate::telemetry::Telemetry;
@@ -36,6 +36,9 @@ pub enum Fact {
     Authenticated,
 }
 
+/// Puts a filter around what stands inside of it.
+pub type Wrap<Inner> = Box<dyn FnOnce(Arc<Inner>) -> Arc<dyn Handler> + Send>;
+
 /// One entry of the list.
 pub struct Filter {
     /// Its name.
@@ -45,7 +48,7 @@ pub struct Filter {
     /// What it leaves.
     pub leaves: &'static [Fact],
     /// Puts it around the rest of the chain.
-    pub wrap: Box<dyn FnOnce(Arc<dyn Handler>) -> Arc<dyn Handler> + Send>,
+    pub wrap: Wrap<dyn Handler>,
 }
 
 /// The innermost entry: from handlers to unprotected handlers.
@@ -55,7 +58,7 @@ pub struct Gate {
     /// What it needs.
     pub needs: &'static [Fact],
     /// Puts it in front of the director.
-    pub wrap: Box<dyn FnOnce(Arc<dyn UnprotectedHandler>) -> Arc<dyn Handler> + Send>,
+    pub wrap: Wrap<dyn UnprotectedHandler>,
 }
 
 /// What the default chain is made of.
@@ -76,6 +79,8 @@ pub struct ChainConfig {
     pub max_requests_in_flight: usize,
     /// `--max-mutating-requests-inflight`; 0 is no limit.
     pub max_mutating_requests_in_flight: usize,
+    /// Whose uids answers name; `None` where the server has no such objects.
+    pub flow_schemas: Option<Arc<FlowSchemas>>,
 }
 
 /// Headers by which a front proxy names the caller; they never travel on.
@@ -85,6 +90,16 @@ pub struct IdentityHeaders {
     pub names: Vec<HeaderName>,
     /// Prefixes, lower-case.
     pub prefixes: Vec<String>,
+}
+
+impl From<&RequestHeaderNames> for IdentityHeaders {
+    fn from(names: &RequestHeaderNames) -> Self {
+        let all = [&names.username, &names.uid, &names.group];
+        Self {
+            names: all.into_iter().flatten().cloned().collect(),
+            prefixes: names.extra_prefix.clone(),
+        }
+    }
 }
 
 impl ChainConfig {
@@ -104,6 +119,7 @@ impl ChainConfig {
             request_timeout: Duration::from_secs(60),
             max_requests_in_flight: 400,
             max_mutating_requests_in_flight: 200,
+            flow_schemas: None,
         }
     }
 }
@@ -146,7 +162,7 @@ impl Chain {
             filters::warnings::filter(),
             filters::authentication::filter(c.authenticator, c.identity_headers, c.telemetry.clone()),
             filters::impersonation::filter(),
-            filters::max_in_flight::filter(limits, c.telemetry.clone()),
+            filters::max_in_flight::filter(limits, c.flow_schemas, c.telemetry.clone()),
         ];
         Self {
             filters,

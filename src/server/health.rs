@@ -4,6 +4,7 @@ use super::mux::{DynHandler, Registration};
 use super::respond::{self, Answer, NOSNIFF, TEXT};
 use crate::request::info::pairs;
 use crate::request::{Request, Response};
+use crate::tasks::Signal;
 use crate::telemetry::Telemetry;
 use http::StatusCode;
 use http::header::X_CONTENT_TYPE_OPTIONS;
@@ -141,8 +142,13 @@ impl Probe {
 }
 
 /// The mux entries of all three endpoints. `livez_grace_until` is for checks made with
-/// [`HealthCheck::with_livez_grace`].
-pub fn routes(checks: &[HealthCheck], telemetry: &Telemetry, livez_grace_until: Option<Instant>) -> Vec<Registration> {
+/// [`HealthCheck::with_livez_grace`]; `has_been_ready` fires when `/readyz` passes for the first time.
+pub fn routes(
+    checks: &[HealthCheck],
+    telemetry: &Telemetry,
+    livez_grace_until: Option<Instant>,
+    has_been_ready: &Signal,
+) -> Vec<Registration> {
     let mut out = Vec::new();
     for kind in [Kind::Healthz, Kind::Livez, Kind::Readyz] {
         let type_ = kind.name();
@@ -162,19 +168,21 @@ pub fn routes(checks: &[HealthCheck], telemetry: &Telemetry, livez_grace_until: 
             })
             .collect();
         let mut add = |path: String, handler: DynHandler| {
-            out.push(Registration {
-                path,
-                prefix: false,
-                listed: true,
-                handler,
-            });
+            out.push(Registration::exact(path, true, handler));
         };
         for i in 0..probes.len() {
             let probes = probes.clone();
             let path = format!("/{type_}/{}", probes[i].check.name);
             add(path, Arc::new(Answer(move |_: &Request| single(&probes[i]))));
         }
-        let handler = Answer(move |req: &Request| overall(kind, &probes, req.uri().query().unwrap_or("")));
+        let ready = has_been_ready.clone();
+        let handler = Answer(move |req: &Request| {
+            let response = overall(kind, &probes, req.uri().query().unwrap_or(""));
+            if kind == Kind::Readyz && response.status().is_success() {
+                ready.fire();
+            }
+            response
+        });
         add(format!("/{type_}"), Arc::new(handler));
     }
     out
@@ -279,7 +287,7 @@ mod tests {
             .in_group("storage"),
             HealthCheck::new("shutdown", Endpoints::READYZ, || Ok(())),
         ];
-        let r = routes(&checks, &Telemetry::new(), None);
+        let r = routes(&checks, &Telemetry::new(), None, &Signal::new("ready"));
         assert_eq!(get(&r, "/livez").await, Some((200, "ok".into())));
         assert_eq!(get(&r, "/livez/etcd").await, Some((200, "ok".into())));
         assert_eq!(get(&r, "/livez/shutdown").await, None);
@@ -319,7 +327,7 @@ mod tests {
         let checks =
             [HealthCheck::new("poststarthook/x", Endpoints::ALL, || Err("not finished".into())).with_livez_grace()];
         let until = Some(Instant::now() + std::time::Duration::from_secs(60));
-        let r = routes(&checks, &Telemetry::new(), until);
+        let r = routes(&checks, &Telemetry::new(), until, &Signal::new("ready"));
         assert_eq!(get(&r, "/livez").await.unwrap().0, 200);
         assert_eq!(get(&r, "/readyz").await.unwrap().0, 500);
     }

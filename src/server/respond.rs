@@ -1,6 +1,8 @@
 //! Answers that no serializer makes: Go's `http.Error` texts, and Status objects of the chain and the container.
 
-use crate::apimachinery::codec::json;
+mod proto;
+
+use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::status::Status;
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler};
 use async_trait::async_trait;
@@ -62,23 +64,46 @@ pub fn status(status: &Status, headers: &HeaderMap) -> Response {
 }
 
 fn encode(status: &Status, headers: &HeaderMap) -> (HeaderValue, Vec<u8>) {
-    let accept = headers.get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
-    let value = status.to_value();
-    let mut body = if accepts_json(accept) && !is_human(headers) {
-        json::to_vec(&value)
-    } else {
-        json::to_vec_pretty(&value)
-    };
-    body.push(b'\n');
-    (JSON, body)
+    match negotiate(headers) {
+        Some(Media::Protobuf) => (HeaderValue::from_static(PROTOBUF), proto::status(status)),
+        Some(Media::Yaml) => (HeaderValue::from_static(YAML), yaml::to_vec(&status.to_value())),
+        Some(Media::Json) if !is_human(headers) => (JSON, line(json::to_vec(&status.to_value()))),
+        _ => (JSON, line(json::to_vec_pretty(&status.to_value()))),
+    }
 }
 
-fn accepts_json(accept: &str) -> bool {
-    accept.trim().is_empty()
-        || accept.split(',').any(|clause| {
-            let media = clause.split(';').next().unwrap_or("").trim();
-            matches!(media, "application/json" | "application/*" | "*/*" | "*")
-        })
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+enum Media {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// The first clause of the first Accept header that names a plain media type; `None` where there is none. Errors need
+/// no more: the order in which clients name what they accept is the order in which they prefer it.
+fn negotiate(headers: &HeaderMap) -> Option<Media> {
+    let accept = headers.get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
+    if accept.trim().is_empty() {
+        return Some(Media::Json);
+    }
+    accept.split(',').find_map(|clause| {
+        let mut parts = clause.split(';').map(str::trim);
+        let media = match parts.next().unwrap_or("") {
+            "application/json" | "application/*" | "*/*" | "*" => Media::Json,
+            YAML => Media::Yaml,
+            PROTOBUF => Media::Protobuf,
+            _ => return None,
+        };
+        let transformed = parts.any(|p| p.starts_with("as=") || p.starts_with("stream="));
+        (!transformed).then_some(media)
+    })
+}
+
+fn line(mut body: Vec<u8>) -> Vec<u8> {
+    body.push(b'\n');
+    body
 }
 
 /// Upstream indents for terminals and browsers.
@@ -154,5 +179,38 @@ where
 {
     async fn serve(&self, req: Request, _: Authorized) -> Response {
         (self.0)(&req)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content_type(accept: &str) -> (Vec<u8>, Vec<u8>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().expect("a header value"));
+        let (t, body) = encode(&Status::unauthorized(), &headers);
+        (t.as_bytes().to_vec(), body)
+    }
+
+    #[test]
+    fn errors_come_in_the_type_the_client_accepts() {
+        for (accept, want) in [
+            ("", "application/json"),
+            ("application/yaml", "application/yaml"),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml",
+                "application/yaml",
+            ),
+            (
+                "application/vnd.kubernetes.protobuf, */*",
+                "application/vnd.kubernetes.protobuf",
+            ),
+            ("text/html", "application/json"),
+        ] {
+            let (got, body) = content_type(accept);
+            assert_eq!(got, want.as_bytes(), "{accept}");
+            assert_eq!(body.starts_with(b"{\n  "), accept == "text/html", "{accept}");
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! The key is the chain's allocation, which lives as long as its connection; a weak reference held with the value
 //! keeps the address from being used again. Entries of closed connections are swept when a shard grows.
 
-use super::{CaPool, CertificateDer, not_after};
+use super::{CertificateDer, not_after};
+use crate::request::TrustAnchors;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
@@ -25,7 +26,7 @@ struct Shard<T> {
 struct Known<T> {
     /// Keeps the address taken; never upgraded.
     chain: Weak<Chain>,
-    ca: Arc<CaPool>,
+    ca: Arc<dyn TrustAnchors>,
     from: SystemTime,
     until: SystemTime,
     value: T,
@@ -43,12 +44,17 @@ impl<T: Clone> Memo<T> {
         }
     }
 
-    pub fn get_or_compute(&self, chain: &Arc<Chain>, ca: &Arc<CaPool>, compute: impl FnOnce(SystemTime) -> T) -> T {
+    pub fn get_or_compute(
+        &self,
+        chain: &Arc<Chain>,
+        ca: &Arc<dyn TrustAnchors>,
+        compute: impl FnOnce(SystemTime) -> T,
+    ) -> T {
         let now = SystemTime::now();
         let key = Arc::as_ptr(chain).addr();
         let shard = &self.shards[(key >> 6) % SHARDS];
         if let Some(k) = lock(shard).known.get(&key)
-            && Arc::ptr_eq(&k.ca, ca)
+            && Arc::as_ptr(&k.ca).addr() == Arc::as_ptr(ca).addr()
             && (k.from..k.until).contains(&now)
         {
             return k.value.clone();

@@ -1,10 +1,27 @@
 use super::*;
+use crate::request::TrustAnchors;
 use http::HeaderMap;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
+struct Anchors(Vec<TrustAnchor<'static>>);
+
+impl TrustAnchors for Anchors {
+    fn roots(&self) -> &[TrustAnchor<'static>] {
+        &self.0
+    }
+}
+
+struct Source(arc_swap::ArcSwap<Anchors>);
+
+impl ClientCaSource for Source {
+    fn current(&self) -> Arc<dyn TrustAnchors> {
+        self.0.load_full()
+    }
+}
+
 pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
-    pub pool: Arc<CaPool>,
+    pool: Arc<Anchors>,
 }
 
 pub fn ca(name: &str) -> Ca {
@@ -13,14 +30,18 @@ pub fn ca(name: &str) -> Ca {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
     let cert = params.self_signed(&key).unwrap();
-    let pool = CaPool::from_certificates(&[cert.der().clone()]).unwrap();
+    let root = webpki::anchor_from_trusted_cert(cert.der()).unwrap().to_owned();
     Ca {
         issuer: Issuer::new(params, key),
-        pool: Arc::new(pool),
+        pool: Arc::new(Anchors(vec![root])),
     }
 }
 
 impl Ca {
+    pub fn pool(&self) -> Arc<dyn ClientCaSource> {
+        Arc::new(Source(arc_swap::ArcSwap::new(self.pool.clone())))
+    }
+
     pub fn sign(&self, change: impl FnOnce(&mut CertificateParams)) -> Arc<Vec<CertificateDer<'static>>> {
         let mut params = CertificateParams::default();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -55,7 +76,7 @@ pub async fn ask(
 #[tokio::test]
 async fn the_subject_names_user_and_groups() {
     let ca = ca("ca");
-    let a = X509::new(Arc::new(FixedCa(ca.pool.clone())));
+    let a = X509::new(ca.pool());
     let chain = ca.client("jane", &["dev"]);
     let user = ask(&a, &chain, &HeaderMap::new()).await.unwrap().unwrap();
     assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", ""));
@@ -69,7 +90,7 @@ async fn the_subject_names_user_and_groups() {
 #[tokio::test]
 async fn the_uid_comes_from_its_own_attribute() {
     let ca = ca("ca");
-    let a = X509::new(Arc::new(FixedCa(ca.pool.clone())));
+    let a = X509::new(ca.pool());
     let chain = ca.sign(|p| {
         p.distinguished_name.push(DnType::CommonName, "jane");
         let uid = DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]);
@@ -81,7 +102,7 @@ async fn the_uid_comes_from_its_own_attribute() {
 #[tokio::test]
 async fn what_does_not_verify_is_refused_and_no_name_is_nobody() {
     let (ours, theirs) = (ca("ca"), ca("ca"));
-    let a = X509::new(Arc::new(FixedCa(ours.pool.clone())));
+    let a = X509::new(ours.pool());
     let h = HeaderMap::new();
     assert!(ask(&a, &theirs.client("jane", &[]), &h).await.is_err());
     let server_only = ours.sign(|p| {
@@ -104,18 +125,10 @@ async fn what_does_not_verify_is_refused_and_no_name_is_nobody() {
     assert!(ask(&a, &nameless, &h).await.unwrap().is_none());
 }
 
-struct Swapped(arc_swap::ArcSwap<CaPool>);
-
-impl ClientCaSource for Swapped {
-    fn current(&self) -> Arc<CaPool> {
-        self.0.load_full()
-    }
-}
-
 #[tokio::test]
 async fn replacing_the_ca_judges_open_connections_anew() {
     let (old, new) = (ca("ca"), ca("ca"));
-    let source = Arc::new(Swapped(arc_swap::ArcSwap::new(old.pool.clone())));
+    let source = Arc::new(Source(arc_swap::ArcSwap::new(old.pool.clone())));
     let a = X509::new(source.clone());
     let chain = old.client("jane", &[]);
     let h = HeaderMap::new();

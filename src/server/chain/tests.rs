@@ -242,6 +242,42 @@ async fn watches_get_to_know_when_to_end() {
 }
 
 #[tokio::test]
+async fn a_backends_headers_stand_behind_ours_and_an_upgrades_stand_alone() {
+    use crate::request::FromBackend;
+    let answer = |from: Option<FromBackend>| {
+        move |_: &Request| {
+            let mut r = Response::default();
+            r.headers_mut().insert("cache-control", "public".parse().unwrap());
+            r.headers_mut().insert("audit-id", "theirs".parse().unwrap());
+            if let Some(from) = from {
+                r.extensions_mut().insert(from);
+            }
+            r
+        }
+    };
+    for (from, cache, ids) in [
+        (None, &["public"][..], &["ours", "theirs"][..]),
+        (
+            Some(FromBackend::Proxied),
+            &["no-cache, private", "public"],
+            &["ours", "theirs"],
+        ),
+        (Some(FromBackend::Verbatim), &["public"], &["theirs"]),
+    ] {
+        let c = config();
+        let telemetry = c.telemetry.clone();
+        let s = server(c, answer(from));
+        let (_, headers, _) = send(&s, get("/test").header("audit-id", "ours")).await;
+        assert_eq!(headers.get_all("cache-control").iter().collect::<Vec<_>>(), cache);
+        assert_eq!(headers.get_all("audit-id").iter().collect::<Vec<_>>(), ids);
+        let counted = String::from_utf8(telemetry.text())
+            .unwrap()
+            .contains("apiserver_request_total{");
+        assert_eq!(counted, from.is_none());
+    }
+}
+
+#[tokio::test]
 async fn warnings_become_headers() {
     let s = server(config(), |req| {
         let w = req.extensions().get::<Warnings>().unwrap();
@@ -262,6 +298,28 @@ async fn impersonation_is_refused_not_ignored() {
     let (code, _, body) = send(&s, user.header("impersonate-user", "x")).await;
     assert_eq!(code, 403);
     assert!(body.contains("cannot impersonate-on:user-info:get path"), "{body}");
+}
+
+#[tokio::test]
+async fn answers_name_the_flow_unless_the_request_is_a_long_running_stream() {
+    let mut c = config();
+    c.flow_schemas = Some(Arc::new(crate::flowcontrol::FlowSchemas::new()));
+    let s = plain(c);
+    let name = "x-kubernetes-pf-flowschema-uid";
+    assert!(send(&s, get("/test")).await.1.contains_key(name));
+    assert!(
+        send(&s, http::Request::get("/test")).await.1.contains_key(name),
+        "a 403 has it"
+    );
+    assert!(send(&s, get("/api/v1/pods?watch=1")).await.1.contains_key(name));
+    assert!(
+        !send(&s, get("/api/v1/namespaces/a/pods/b/log"))
+            .await
+            .1
+            .contains_key(name)
+    );
+    let bad = http::Request::get("/test").header("authorization", "Bearer nope");
+    assert!(!send(&s, bad).await.1.contains_key(name), "a 401 has it not");
 }
 
 #[tokio::test]
@@ -299,6 +357,29 @@ async fn version_answers_get_in_json_only() {
 }
 
 #[tokio::test]
+async fn a_stream_is_in_flight_until_its_end_and_its_bytes_are_counted() {
+    use http_body_util::StreamBody;
+    let c = config();
+    let telemetry = c.telemetry.clone();
+    let s = server(c, |_| {
+        let frames = ["ab", "cde"].map(|t| Ok::<_, std::io::Error>(http_body::Frame::data(bytes::Bytes::from(t))));
+        Response::new(Body::stream(StreamBody::new(futures_util::stream::iter(frames))))
+    });
+    let response = s.handler.handle(get("/test").body(Body::empty()).unwrap()).await;
+    assert_eq!(s.lifecycle.requests.len(), 1);
+    assert_eq!(telemetry.inflight.with_label_values(&["readOnly"]).get(), 1);
+    assert_eq!(response.into_body().collect(100).await.unwrap(), "abcde");
+    assert_eq!(s.lifecycle.requests.len(), 0);
+    assert_eq!(telemetry.inflight.with_label_values(&["readOnly"]).get(), 0);
+    let text = String::from_utf8(telemetry.text()).unwrap();
+    let sum = text
+        .lines()
+        .find(|l| l.starts_with("apiserver_response_sizes_sum"))
+        .unwrap();
+    assert!(sum.ends_with(" 5"), "{sum}");
+}
+
+#[tokio::test]
 async fn answered_requests_are_counted_and_refused_ones_are_not() {
     let c = config();
     let telemetry = c.telemetry.clone();
@@ -317,4 +398,18 @@ async fn answered_requests_are_counted_and_refused_ones_are_not() {
         lines[0].contains("subresource=\"/test\"") && lines[0].ends_with(" 2"),
         "{lines:?}"
     );
+}
+
+#[tokio::test]
+#[ignore = "prints a figure"]
+async fn what_the_chain_costs() {
+    let s = plain(config());
+    for uri in ["/test", "/api/v1/namespaces/default/configmaps/a"] {
+        let start = std::time::Instant::now();
+        for _ in 0..20_000 {
+            let req = get(uri).body(Body::empty()).unwrap();
+            drop(s.handler.handle(req).await);
+        }
+        eprintln!("{uri}: {:?} per request", start.elapsed() / 20_000);
+    }
 }

@@ -3,7 +3,7 @@
 use crate::request::{AuditId, Handler, Request, Response};
 use crate::server::chain::{Fact, Filter};
 use async_trait::async_trait;
-use http::header::{Entry, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,17 +62,7 @@ impl Handler for AuditInit {
         };
         req.extensions_mut().insert(AuditId(id));
         let mut response = self.inner.handle(req).await;
-        // A backend's own Audit-Id stays, behind ours, as upstream's proxy adds headers to those that are set.
-        match response.headers_mut().entry(AUDIT_ID) {
-            Entry::Vacant(v) => drop(v.insert(header)),
-            Entry::Occupied(mut o) => {
-                let theirs: Vec<HeaderValue> = o.iter().cloned().collect();
-                o.insert(header);
-                for v in theirs {
-                    o.append(v);
-                }
-            }
-        }
+        super::set_beside_backend(&mut response, AUDIT_ID, header);
         response
     }
 }

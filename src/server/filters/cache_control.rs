@@ -1,6 +1,7 @@
-//! `Cache-Control: no-cache, private` on every answer whose handler does not say otherwise.
+//! `Cache-Control: no-cache, private` on every answer whose handler does not say otherwise; beside what a backend
+//! says, as upstream has it (facts 3.4.2).
 
-use crate::request::{Handler, Request, Response};
+use crate::request::{FromBackend, Handler, Request, Response};
 use crate::server::chain::Filter;
 use async_trait::async_trait;
 use http::header::{CACHE_CONTROL, HeaderValue};
@@ -25,7 +26,9 @@ pub fn filter() -> Filter {
 impl Handler for CacheControl {
     async fn handle(&self, req: Request) -> Response {
         let mut response = self.0.handle(req).await;
-        response.headers_mut().entry(CACHE_CONTROL).or_insert(NO_CACHE);
+        if FromBackend::of(&response).is_some() || !response.headers().contains_key(CACHE_CONTROL) {
+            super::set_beside_backend(&mut response, CACHE_CONTROL, NO_CACHE);
+        }
         response
     }
 }

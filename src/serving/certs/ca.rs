@@ -1,6 +1,7 @@
 //! CA bundles.
 
 use super::source::{CertError, Reload, Seen, read};
+use crate::request::{ClientCaSource, TrustAnchors};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use rustls::DistinguishedName;
@@ -105,6 +106,18 @@ impl DynamicCa {
     /// Counts replacements.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+}
+
+impl TrustAnchors for CaPool {
+    fn roots(&self) -> &[TrustAnchor<'static>] {
+        &self.roots
+    }
+}
+
+impl ClientCaSource for DynamicCa {
+    fn current(&self) -> Arc<dyn TrustAnchors> {
+        self.current.load_full()
     }
 }
 

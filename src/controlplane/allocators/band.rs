@@ -1,0 +1,175 @@
+//! Numbers out of a range, taken at random from its upper band first, so that the lower band stays free for people who
+//! choose numbers themselves.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// Numbers `0..size`, each free or owned.
+#[derive(Debug)]
+pub struct Band {
+    size: u64,
+    offset: u64,
+    taken: Mutex<HashMap<u64, Box<str>>>,
+}
+
+/// Why a number was not given.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub enum Refused {
+    /// It is owned, or nothing is left.
+    Taken,
+    /// It is outside the range.
+    OutOfRange,
+}
+
+impl Band {
+    /// All of `0..size`, none taken; numbers from `offset` on are given first.
+    pub fn new(size: u64, offset: u64) -> Self {
+        Self {
+            size,
+            offset: offset.min(size),
+            taken: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// How many there are.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Takes this number.
+    ///
+    /// # Errors
+    /// [`Refused`], also where the same owner has it already.
+    pub fn take(&self, n: u64, owner: &str) -> Result<(), Refused> {
+        if n >= self.size {
+            return Err(Refused::OutOfRange);
+        }
+        let mut taken = self.lock();
+        if taken.contains_key(&n) {
+            return Err(Refused::Taken);
+        }
+        taken.insert(n, owner.into());
+        Ok(())
+    }
+
+    /// Takes any number.
+    ///
+    /// # Errors
+    /// [`Refused::Taken`] where none is left.
+    pub fn take_any(&self, owner: &str, random: u64) -> Result<u64, Refused> {
+        let mut taken = self.lock();
+        if taken.len() as u64 >= self.size {
+            return Err(Refused::Taken);
+        }
+        for (start, end) in [(self.offset, self.size), (0, self.offset)] {
+            let len = end - start;
+            if len == 0 {
+                continue;
+            }
+            // Some number among the first `taken + 1` of a scan is free, unless the band itself is full.
+            let tries = len.min(taken.len() as u64 + 1);
+            let first = random % len;
+            if let Some(n) = (0..tries)
+                .map(|i| start + (first + i) % len)
+                .find(|n| !taken.contains_key(n))
+            {
+                taken.insert(n, owner.into());
+                return Ok(n);
+            }
+        }
+        Err(Refused::Taken)
+    }
+
+    /// Gives a number back, where this owner has it.
+    pub fn give_back(&self, n: u64, owner: &str) {
+        let mut taken = self.lock();
+        if taken.get(&n).is_some_and(|o| **o == *owner) {
+            taken.remove(&n);
+        }
+    }
+
+    /// True where the number is owned.
+    pub fn is_taken(&self, n: u64) -> bool {
+        self.lock().contains_key(&n)
+    }
+
+    /// How many are owned.
+    pub fn taken(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Box<str>>> {
+        self.taken.lock().expect("no code panics while holding this lock")
+    }
+}
+
+/// Where upstream begins to give from: `clamp(size / divisor, 16, most)`, and 0 for small ranges.
+pub fn band_offset(size: u64, divisor: u64, most: u64) -> u64 {
+    if size <= 16 {
+        0
+    } else {
+        (size / divisor).clamp(16, most).min(size)
+    }
+}
+
+/// 64 random bits.
+pub fn random() -> u64 {
+    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+    // The version and variant bits are fixed; folding the halves leaves none that is.
+    high ^ low.rotate_left(32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_upper_band_is_given_first() {
+        let b = Band::new(256, 16);
+        for _ in 0..240 {
+            assert!(b.take_any("o", random()).unwrap() >= 16);
+        }
+        assert!(b.take_any("o", random()).unwrap() < 16);
+    }
+
+    #[test]
+    fn the_offsets_are_upstreams() {
+        assert_eq!(band_offset(2768, 32, 128), 86);
+        assert_eq!(band_offset(254, 16, 256), 16);
+        assert_eq!(band_offset(65534, 16, 256), 256);
+        assert_eq!(band_offset(14, 16, 256), 0);
+    }
+
+    #[test]
+    fn only_the_owner_gives_back() {
+        let b = Band::new(4, 0);
+        b.take(1, "a").unwrap();
+        b.give_back(1, "b");
+        assert_eq!(b.take(1, "b"), Err(Refused::Taken));
+        b.give_back(1, "a");
+        assert_eq!(b.take(1, "b"), Ok(()));
+        assert_eq!(b.take(4, "b"), Err(Refused::OutOfRange));
+    }
+
+    proptest! {
+        #[test]
+        fn no_number_is_given_twice_and_a_full_range_refuses(
+            size in 1u64..200, offset in 0u64..40, seeds in proptest::collection::vec(any::<u64>(), 200)
+        ) {
+            let b = Band::new(size, offset);
+            let mut seen = HashSet::new();
+            for s in &seeds {
+                match b.take_any("o", *s) {
+                    Ok(n) => prop_assert!(n < size && seen.insert(n)),
+                    Err(_) => prop_assert_eq!(seen.len() as u64, size),
+                }
+            }
+            for n in seen {
+                b.give_back(n, "o");
+            }
+            prop_assert_eq!(b.taken(), 0);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Cluster IPs out of one service range.
+
+use super::band::{Band, Refused, band_offset, random};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An IP family, as `spec.ipFamilies` names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// `IPv4`
+    V4,
+    /// `IPv6`
+    V6,
+}
+
+/// A service range and what of it is taken.
+#[derive(Debug)]
+pub struct IpRange {
+    base: u128,
+    family: Family,
+    bits: u8,
+    band: Band,
+}
+
+/// Why an address was not given; the texts are upstream's.
+#[derive(Debug, PartialEq, Eq)]
+pub enum IpError {
+    /// Outside the range, or its network or broadcast address.
+    NotInRange,
+    /// Owned by another Service.
+    Taken,
+    /// None is left.
+    Full,
+}
+
+impl fmt::Display for IpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotInRange => "the provided network does not match the current range",
+            Self::Taken => "provided IP is already allocated",
+            Self::Full => "range is full",
+        })
+    }
+}
+
+impl Family {
+    /// The family of an address.
+    pub fn of(ip: IpAddr) -> Self {
+        if ip.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
+    /// The family with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "IPv4" => Some(Self::V4),
+            "IPv6" => Some(Self::V6),
+            _ => None,
+        }
+    }
+
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::V4 => Self::V6,
+            Self::V6 => Self::V4,
+        }
+    }
+}
+
+impl IpRange {
+    /// The range of a CIDR. `None` where it has no usable address.
+    pub fn new(network: IpAddr, bits: u8) -> Option<Self> {
+        let (family, width) = match network {
+            IpAddr::V4(_) => (Family::V4, 32u32),
+            IpAddr::V6(_) => (Family::V6, 128),
+        };
+        let host = width.checked_sub(u32::from(bits))?;
+        let mask = if host >= 128 { u128::MAX } else { (1u128 << host) - 1 };
+        let base = number(network) & !mask;
+        // The network address is never given; IPv4 keeps the broadcast address, too. Of large ranges upstream uses the
+        // first 2^64 addresses.
+        let all = if host >= 64 { u64::MAX } else { 1u64 << host };
+        let usable = all.saturating_sub(if family == Family::V4 { 2 } else { 1 });
+        (usable > 0).then(|| Self {
+            base,
+            family,
+            bits,
+            band: Band::new(usable, band_offset(usable, 16, 256)),
+        })
+    }
+
+    /// Parses `10.0.0.0/24`.
+    pub fn parse(cidr: &str) -> Option<Self> {
+        let (ip, bits) = crate::apimachinery::validation::net::parse_cidr(cidr)?;
+        Self::new(ip, bits)
+    }
+
+    /// The family.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// The address behind the network address: where the server's own Service lives.
+    pub fn first(&self) -> IpAddr {
+        self.address(0)
+    }
+
+    /// The network address; a dry run gives it as a stand-in.
+    pub fn network(&self) -> IpAddr {
+        self.from_number(self.base)
+    }
+
+    /// Takes this address.
+    ///
+    /// # Errors
+    /// [`IpError`]
+    pub fn take(&self, ip: IpAddr, owner: &str) -> Result<(), IpError> {
+        let n = self.index(ip).ok_or(IpError::NotInRange)?;
+        self.band.take(n, owner).map_err(|e| match e {
+            Refused::Taken => IpError::Taken,
+            Refused::OutOfRange => IpError::NotInRange,
+        })
+    }
+
+    /// Takes any address.
+    ///
+    /// # Errors
+    /// [`IpError::Full`]
+    pub fn take_any(&self, owner: &str) -> Result<IpAddr, IpError> {
+        self.band
+            .take_any(owner, random())
+            .map(|n| self.address(n))
+            .map_err(|_| IpError::Full)
+    }
+
+    /// Gives an address back, where this owner has it.
+    pub fn give_back(&self, ip: IpAddr, owner: &str) {
+        if let Some(n) = self.index(ip) {
+            self.band.give_back(n, owner);
+        }
+    }
+
+    /// True where an address could be taken from here, were it free.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        self.index(ip).is_some()
+    }
+
+    /// How many are taken.
+    pub fn taken(&self) -> usize {
+        self.band.taken()
+    }
+
+    fn index(&self, ip: IpAddr) -> Option<u64> {
+        if Family::of(ip) != self.family {
+            return None;
+        }
+        let n = u64::try_from(number(ip).checked_sub(self.base)?).ok()?.checked_sub(1)?;
+        (n < self.band.size()).then_some(n)
+    }
+
+    fn address(&self, n: u64) -> IpAddr {
+        self.from_number(self.base + 1 + u128::from(n))
+    }
+
+    fn from_number(&self, n: u128) -> IpAddr {
+        match self.family {
+            Family::V4 => IpAddr::V4(Ipv4Addr::from(u32::try_from(n).unwrap_or(u32::MAX))),
+            Family::V6 => IpAddr::V6(Ipv6Addr::from(n)),
+        }
+    }
+}
+
+impl fmt::Display for IpRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network(), self.bits)
+    }
+}
+
+fn number(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_and_broadcast_addresses_are_not_in_the_range() {
+        let r = IpRange::parse("10.0.0.0/24").unwrap();
+        assert_eq!(r.first().to_string(), "10.0.0.1");
+        for bad in ["10.0.0.0", "10.0.0.255", "10.0.1.1", "::1"] {
+            assert_eq!(r.take(bad.parse().unwrap(), "o"), Err(IpError::NotInRange), "{bad}");
+        }
+        assert_eq!(r.take("10.0.0.254".parse().unwrap(), "o"), Ok(()));
+        assert_eq!(r.take("10.0.0.254".parse().unwrap(), "p"), Err(IpError::Taken));
+        assert_eq!(r.to_string(), "10.0.0.0/24");
+    }
+
+    #[test]
+    fn every_address_of_a_small_range_is_given_once() {
+        let r = IpRange::parse("192.168.1.8/29").unwrap();
+        let mut all: Vec<IpAddr> = (0..6).map(|_| r.take_any("o").unwrap()).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 6);
+        assert_eq!(r.take_any("o"), Err(IpError::Full));
+        r.give_back(all[0], "o");
+        assert_eq!(r.take_any("o"), Ok(all[0]));
+    }
+
+    #[test]
+    fn large_ipv6_ranges_work() {
+        let r = IpRange::parse("fd00::/48").unwrap();
+        let ip = r.take_any("o").unwrap();
+        assert!(r.contains(ip) && ip != r.network());
+    }
+}

@@ -1,0 +1,31 @@
+//! How kinds print as tables: headings and cells, as upstream's printers make them.
+
+pub(super) mod cells;
+pub(super) mod core;
+pub(super) mod others;
+pub(super) mod text;
+
+use crate::apimachinery::value::Value;
+use crate::registry::resource::{Column, Columns};
+use std::sync::Arc;
+
+/// A heading: name, type, priority, description.
+pub(super) type Heading = (&'static str, &'static str, i64, &'static str);
+
+/// A table of these headings; the column `Name` has the format `name`.
+pub(super) fn table(headings: &[Heading], cells: fn(&Value) -> Vec<Value>) -> Columns {
+    let columns: Vec<Column> = headings
+        .iter()
+        .map(|(name, kind, priority, description)| Column {
+            name,
+            kind,
+            format: if *name == "Name" { "name" } else { "" },
+            description,
+            priority: *priority,
+        })
+        .collect();
+    Columns {
+        columns: columns.into(),
+        cells: Arc::new(cells),
+    }
+}

@@ -1,0 +1,250 @@
+//! Tables of the other groups.
+
+use super::cells::{age, condition, first_three, name, none_if_empty};
+use super::text::*;
+use super::{Heading, table};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::strings;
+use crate::registry::resource::Columns;
+
+const N: Heading = ("Name", "string", 0, NAME);
+const A: Heading = ("Age", "string", 0, AGE);
+
+/// Name and creation time: kinds whose printer upstream leaves to the generic one.
+pub(crate) fn created_at() -> Columns {
+    table(&[N, ("Created At", "date", 0, AGE)], |o| {
+        vec![name(o), o.at(&["metadata", "creationTimestamp"]).clone()]
+    })
+}
+
+pub(crate) fn leases() -> Columns {
+    table(&[N, ("Holder", "string", 0, LEASE_HOLDER), A], |o| {
+        vec![name(o), o.str_at(&["spec", "holderIdentity"]).into(), age(o)]
+    })
+}
+
+pub(crate) fn endpoint_slices() -> Columns {
+    let headings = [
+        N,
+        ("AddressType", "string", 0, ""),
+        ("Ports", "string", 0, ""),
+        ("Endpoints", "string", 0, ""),
+        A,
+    ];
+    table(&headings, |o| {
+        let ports: Vec<String> = o
+            .get("ports")
+            .items()
+            .iter()
+            .map(|p| match (p.get("port"), p.get("name").as_str()) {
+                (Value::Int(n), _) => n.to_string(),
+                (_, Some(name)) => name.to_owned(),
+                _ => "*".to_owned(),
+            })
+            .collect();
+        let addresses: Vec<String> = o
+            .get("endpoints")
+            .items()
+            .iter()
+            .flat_map(|e| strings(e.get("addresses")))
+            .map(str::to_owned)
+            .collect();
+        vec![
+            name(o),
+            o.str_at(&["addressType"]).into(),
+            first_three(&ports, "<unset>").into(),
+            first_three(&addresses, "<unset>").into(),
+            age(o),
+        ]
+    })
+}
+
+fn binding(headings: &[Heading]) -> Columns {
+    table(headings, |o| {
+        let of = |kind: &str| {
+            let all: Vec<String> = o
+                .get("subjects")
+                .items()
+                .iter()
+                .filter(|s| s.str_at(&["kind"]) == kind)
+                .map(|s| match kind {
+                    "ServiceAccount" => format!("{}/{}", s.str_at(&["namespace"]), s.str_at(&["name"])),
+                    _ => s.str_at(&["name"]).to_owned(),
+                })
+                .collect();
+            all.join(", ")
+        };
+        let role = format!("{}/{}", o.str_at(&["roleRef", "kind"]), o.str_at(&["roleRef", "name"]));
+        vec![
+            name(o),
+            role.into(),
+            age(o),
+            of("User").into(),
+            of("Group").into(),
+            of("ServiceAccount").into(),
+        ]
+    })
+}
+
+pub(crate) fn cluster_role_bindings() -> Columns {
+    binding(&[
+        N,
+        ("Role", "string", 0, CRB_ROLE),
+        A,
+        ("Users", "string", 1, CRB_USERS),
+        ("Groups", "string", 1, CRB_GROUPS),
+        ("ServiceAccounts", "string", 1, CRB_ACCOUNTS),
+    ])
+}
+
+pub(crate) fn role_bindings() -> Columns {
+    binding(&[
+        N,
+        ("Role", "string", 0, ""),
+        A,
+        ("Users", "string", 1, "Users in the roleBinding"),
+        ("Groups", "string", 1, "Groups in the roleBinding"),
+        ("ServiceAccounts", "string", 1, "ServiceAccounts in the roleBinding"),
+    ])
+}
+
+pub(crate) fn api_services() -> Columns {
+    let headings = [
+        N,
+        ("Service", "string", 0, APISERVICE_SERVICE),
+        ("Available", "string", 0, APISERVICE_AVAILABLE),
+        A,
+    ];
+    table(&headings, |o| {
+        let service = o.at(&["spec", "service"]);
+        let service = if service.is_null() {
+            "Local".to_owned()
+        } else {
+            format!("{}/{}", service.str_at(&["namespace"]), service.str_at(&["name"]))
+        };
+        let available = match condition(o, "Available") {
+            None => "Unknown".to_owned(),
+            Some(c) => match (c.str_at(&["status"]), c.str_at(&["reason"])) {
+                ("True", _) => "True".to_owned(),
+                (status, "") => status.to_owned(),
+                (status, reason) => format!("{status} ({reason})"),
+            },
+        };
+        vec![name(o), service.into(), available.into(), age(o)]
+    })
+}
+
+pub(crate) fn webhooks() -> Columns {
+    table(&[N, ("Webhooks", "integer", 0, WEBHOOKS), A], |o| {
+        vec![name(o), (o.get("webhooks").items().len() as i64).into(), age(o)]
+    })
+}
+
+fn param_kind(o: &Value) -> Value {
+    let kind = o.at(&["spec", "paramKind"]);
+    if kind.is_null() {
+        return "<unset>".into();
+    }
+    format!("{}/{}", kind.str_at(&["apiVersion"]), kind.str_at(&["kind"])).into()
+}
+
+pub(crate) fn validating_policies() -> Columns {
+    let headings = [
+        N,
+        ("Validations", "integer", 0, VAP_VALIDATIONS),
+        ("ParamKind", "string", 0, POLICY_PARAM_KIND),
+        A,
+    ];
+    table(&headings, |o| {
+        let count = o.at(&["spec", "validations"]).items().len() as i64;
+        vec![name(o), count.into(), param_kind(o), age(o)]
+    })
+}
+
+pub(crate) fn mutating_policies() -> Columns {
+    let headings = [
+        N,
+        ("Mutations", "integer", 0, MAP_MUTATIONS),
+        ("ParamKind", "string", 0, POLICY_PARAM_KIND),
+        A,
+    ];
+    table(&headings, |o| {
+        let count = o.at(&["spec", "mutations"]).items().len() as i64;
+        vec![name(o), count.into(), param_kind(o), age(o)]
+    })
+}
+
+pub(crate) fn policy_bindings() -> Columns {
+    let headings = [
+        N,
+        ("PolicyName", "string", 0, BINDING_POLICY),
+        ("ParamRef", "string", 0, BINDING_PARAM),
+        A,
+    ];
+    table(&headings, |o| {
+        let param = o.at(&["spec", "paramRef"]);
+        let cell = if param.is_null() {
+            "<unset>".to_owned()
+        } else {
+            match (param.str_at(&["namespace"]), param.str_at(&["name"])) {
+                (_, "") => crate::apimachinery::codec::json::to_string(param.get("selector")),
+                ("", n) => format!("*/{n}"),
+                (ns, n) => format!("{ns}/{n}"),
+            }
+        };
+        vec![name(o), o.str_at(&["spec", "policyName"]).into(), cell.into(), age(o)]
+    })
+}
+
+pub(crate) fn flow_schemas() -> Columns {
+    let headings = [
+        N,
+        ("PriorityLevel", "string", 0, ""),
+        ("MatchingPrecedence", "string", 0, ""),
+        ("DistinguisherMethod", "string", 0, ""),
+        A,
+        ("MissingPL", "string", 0, ""),
+    ];
+    table(&headings, |o| {
+        let spec = o.get("spec");
+        let dangling = condition(o, "Dangling").map_or("?", |c| c.str_at(&["status"]));
+        vec![
+            name(o),
+            spec.str_at(&["priorityLevelConfiguration", "name"]).into(),
+            spec.get("matchingPrecedence").clone(),
+            none_if_empty(spec.str_at(&["distinguisherMethod", "type"]).to_owned()).into(),
+            age(o),
+            dangling.into(),
+        ]
+    })
+}
+
+pub(crate) fn priority_levels() -> Columns {
+    let headings = [
+        N,
+        ("Type", "string", 0, ""),
+        ("NominalConcurrencyShares", "string", 0, ""),
+        ("Queues", "string", 0, ""),
+        ("HandSize", "string", 0, ""),
+        ("QueueLengthLimit", "string", 0, ""),
+        A,
+    ];
+    table(&headings, |o| {
+        let spec = o.get("spec");
+        let or_none = |v: &Value| if v.is_null() { Value::from("<none>") } else { v.clone() };
+        let queuing = spec.at(&["limited", "limitResponse", "queuing"]);
+        let shares = match spec.at(&["limited", "nominalConcurrencyShares"]) {
+            Value::Null => spec.at(&["exempt", "nominalConcurrencyShares"]),
+            v => v,
+        };
+        vec![
+            name(o),
+            spec.str_at(&["type"]).into(),
+            or_none(shares),
+            or_none(queuing.get("queues")),
+            or_none(queuing.get("handSize")),
+            or_none(queuing.get("queueLengthLimit")),
+            age(o),
+        ]
+    })
+}

@@ -1,0 +1,71 @@
+//! Defaults of webhook configurations and admission policies.
+
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+
+fn rules(v: &mut Value, path: &[&str]) {
+    for rule in elements_mut(v, path) {
+        if rule.str_at(&["scope"]).is_empty() {
+            rule.set(&["scope"], "*");
+        }
+    }
+}
+
+fn selectors(v: &mut Value) {
+    set_default(v, &["namespaceSelector"], Value::object());
+    set_default(v, &["objectSelector"], Value::object());
+}
+
+pub(crate) fn webhooks(v: &mut Value, mutating: bool) {
+    for hook in elements_mut(v, &["webhooks"]) {
+        set_default_str(hook, &["failurePolicy"], "Fail");
+        set_default_str(hook, &["matchPolicy"], "Equivalent");
+        selectors(hook);
+        set_default(hook, &["timeoutSeconds"], 10i64);
+        if mutating {
+            set_default_str(hook, &["reinvocationPolicy"], "Never");
+        }
+        if !hook.at(&["clientConfig", "service"]).is_null() {
+            set_default(hook, &["clientConfig", "service", "port"], 443i64);
+        }
+        rules(hook, &["rules"]);
+    }
+}
+
+fn match_resources(v: &mut Value) {
+    set_default_str(v, &["matchPolicy"], "Equivalent");
+    selectors(v);
+    rules(v, &["resourceRules"]);
+    rules(v, &["excludeResourceRules"]);
+}
+
+pub(crate) fn policy(v: &mut Value) {
+    set_default_str(v, &["spec", "failurePolicy"], "Fail");
+    if let Some(m) = v.at_mut(&["spec", "matchConstraints"]).filter(|m| !m.is_null()) {
+        match_resources(m);
+    }
+}
+
+pub(crate) fn binding(v: &mut Value) {
+    if let Some(m) = v.at_mut(&["spec", "matchResources"]).filter(|m| !m.is_null()) {
+        match_resources(m);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_webhook_fails_closed_within_ten_seconds() {
+        let mut v = json!({"webhooks": [{"name": "w", "clientConfig": {"service": {"name": "s", "namespace": "n"}}, "rules": [{"apiGroups": [""]}]}]});
+        webhooks(&mut v, false);
+        assert_eq!(
+            v.at(&["webhooks"]),
+            &json!([{"name": "w", "clientConfig": {"service": {"name": "s", "namespace": "n", "port": 443}}, "failurePolicy": "Fail",
+                     "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}, "timeoutSeconds": 10,
+                     "rules": [{"apiGroups": [""], "scope": "*"}]}])
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Small words that defaults, strategies and validation share.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation;
+use crate::apimachinery::value::{Str, Value};
+
+/// Adds one `Invalid` per message.
+pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl Into<Value>, messages: Vec<String>) {
+    if messages.is_empty() {
+        return;
+    }
+    let value = value.into();
+    out.extend(messages.into_iter().map(|m| FieldError::invalid(path, value.clone(), m)));
+}
+
+/// The strings of an array; others are left out.
+pub(super) fn strings(v: &Value) -> Vec<&str> {
+    v.items().iter().filter_map(Value::as_str).collect()
+}
+
+/// The string at the end of `path`, for a selectable field or a table cell.
+pub(super) fn text(v: &Value, path: &[&str]) -> Str {
+    Str::new(v.str_at(path))
+}
+
+/// Sets `key` of an object unless something is there.
+pub(super) fn set_default(object: &mut Value, path: &[&str], value: impl Into<Value>) {
+    if object.at(path).is_null() {
+        object.set(path, value);
+    }
+}
+
+/// As [`set_default`], where `""` counts as nothing too: Go's strings without a pointer.
+pub(super) fn set_default_str(object: &mut Value, path: &[&str], value: &str) {
+    if object.str_at(path).is_empty() && !matches!(object.at(path), Value::Int(_) | Value::Object(_)) {
+        object.set(path, value);
+    }
+}
+
+/// The elements of the array at `path`, to be changed; none where there is none.
+pub(super) fn elements_mut<'a>(object: &'a mut Value, path: &[&str]) -> impl Iterator<Item = &'a mut Value> {
+    object
+        .at_mut(path)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flat_map(|a| a.iter_mut())
+}
+
+/// Makes the member `key` of `new` what it is in `old`, absent included.
+pub(super) fn restore(new: &mut Value, old: &Value, path: &[&str]) {
+    let was = old.at(path);
+    if was.is_null() {
+        new.unset(path);
+    } else {
+        new.set(path, was.clone());
+    }
+}
+
+/// True where both are equal, absent and empty being one: Go's semantic equality of what `omitempty` leaves out.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    a == b || (a.is_empty_value() && b.is_empty_value() && !matches!((a, b), (Value::Bool(_), _) | (_, Value::Bool(_))))
+}
+
+/// The string at `path` is one of `supported`: else `Required` where empty, `NotSupported` otherwise.
+pub(super) fn required_choice(out: &mut ErrorList, object: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
+    match object.str_at(&[key]) {
+        "" => out.push(FieldError::required(&path.child(key), "")),
+        other if !supported.contains(&other) => {
+            out.push(FieldError::not_supported(&path.child(key), other, supported));
+        }
+        _ => {}
+    }
+}
+
+/// As [`required_choice`], but absence is fine.
+pub(super) fn optional_choice(out: &mut ErrorList, object: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
+    if let Some(other) = object.get(key).as_str()
+        && !supported.contains(&other)
+    {
+        out.push(FieldError::not_supported(&path.child(key), other, supported));
+    }
+}
+
+/// A `metav1.LabelSelector`, as `ValidateLabelSelector` checks it.
+pub(super) fn label_selector(out: &mut ErrorList, selector: &Value, path: &FieldPath) {
+    if selector.is_null() {
+        return;
+    }
+    validation::meta::validate_labels(selector.get("matchLabels"), &path.child("matchLabels"), out);
+    for (i, e) in selector.get("matchExpressions").items().iter().enumerate() {
+        let at = path.child("matchExpressions").index(i);
+        let values = e.get("values").items();
+        match e.str_at(&["operator"]) {
+            "In" | "NotIn" if values.is_empty() => out.push(FieldError::required(
+                &at.child("values"),
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            )),
+            "In" | "NotIn" => {}
+            "Exists" | "DoesNotExist" => {
+                if !values.is_empty() {
+                    out.push(FieldError::forbidden(
+                        &at.child("values"),
+                        "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                    ));
+                }
+            }
+            other => out.push(FieldError::invalid(
+                &at.child("operator"),
+                other,
+                "not a valid selector operator",
+            )),
+        }
+        let key = e.str_at(&["key"]);
+        invalid_each(out, &at.child("key"), key, validation::qualified_name(key));
+        for (k, v) in values.iter().enumerate() {
+            let v = v.as_str().unwrap_or("");
+            invalid_each(out, &at.child("values").index(k), v, validation::label_value(v));
+        }
+    }
+}
+
+/// Addresses no workload can be reached at: `ValidateNonSpecialIP`.
+pub(super) fn non_special_ip(out: &mut ErrorList, path: &FieldPath, text: &str) {
+    let Some(ip) = validation::parse_ip(text) else {
+        out.push(FieldError::invalid(path, text, "must be a valid IP address"));
+        return;
+    };
+    let (link_local, link_local_multicast) = match ip {
+        std::net::IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
+        std::net::IpAddr::V6(v6) => {
+            let s = v6.segments();
+            (s[0] & 0xffc0 == 0xfe80, s[0] & 0xff0f == 0xff02)
+        }
+    };
+    let why = if ip.is_unspecified() {
+        format!("may not be unspecified ({text})")
+    } else if ip.is_loopback() {
+        "may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned()
+    } else if link_local {
+        "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned()
+    } else if link_local_multicast {
+        "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned()
+    } else {
+        return;
+    };
+    out.push(FieldError::invalid(path, text, why));
+}
+
+/// Upstream's lists say supported protocols in this order.
+pub(super) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
+/// What a field that may not change is told.
+pub(super) const IMMUTABLE: &str = "field is immutable";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_addresses_are_told_apart() {
+        let p = FieldPath::new("ip");
+        let why = |s: &str| {
+            let mut out = Vec::new();
+            non_special_ip(&mut out, &p, s);
+            out.first().map(|e: &FieldError| e.detail.clone()).unwrap_or_default()
+        };
+        assert_eq!(why("10.0.0.1"), "");
+        assert_eq!(why("2001:db8::1"), "");
+        assert_eq!(why("0.0.0.0"), "may not be unspecified (0.0.0.0)");
+        assert!(why("::1").contains("loopback") && why("fe80::1").contains("link-local range"));
+        assert!(why("224.0.0.9").contains("multicast") && why("ff02::1").contains("multicast"));
+        assert_eq!(why("x"), "must be a valid IP address");
+    }
+}

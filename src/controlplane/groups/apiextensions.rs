@@ -1,0 +1,27 @@
+//! apiextensions.k8s.io/v1.
+
+use crate::controlplane::columns::others as columns;
+use crate::controlplane::strategies::crd::CustomResourceDefinition;
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: "apiextensions.k8s.io",
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows() -> Vec<Resource> {
+    vec![
+        V1.kind("customresourcedefinitions", "CustomResourceDefinition")
+            .short(&["crd", "crds"])
+            .category("api-extensions")
+            .stored_at("apiextensions.k8s.io/customresourcedefinitions")
+            .hashed_as("v1beta1")
+            .strategy(CustomResourceDefinition)
+            .columns(columns::created_at())
+            .conditional_update()
+            .status()
+            .done(),
+    ]
+}

@@ -1,0 +1,25 @@
+//! apiregistration.k8s.io/v1: the row the aggregator serves.
+
+use crate::controlplane::columns::others as columns;
+use crate::controlplane::strategies::apiservice::ApiService;
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: "apiregistration.k8s.io",
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows() -> Vec<Resource> {
+    vec![
+        V1.kind("apiservices", "APIService")
+            .category("api-extensions")
+            .stored_at("apiregistration.k8s.io/apiservices")
+            .strategy(ApiService)
+            .columns(columns::api_services())
+            .conditional_update()
+            .status()
+            .done(),
+    ]
+}

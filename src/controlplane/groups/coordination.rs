@@ -1,0 +1,24 @@
+//! coordination.k8s.io/v1.
+
+use crate::controlplane::columns::others as columns;
+use crate::controlplane::strategies::lease;
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: "coordination.k8s.io",
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows() -> Vec<Resource> {
+    vec![
+        V1.kind("leases", "Lease")
+            .namespaced()
+            .strategy(lease::Lease)
+            .columns(columns::leases())
+            .conditional_update()
+            .create_on_update()
+            .done(),
+    ]
+}

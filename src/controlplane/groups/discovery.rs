@@ -1,0 +1,22 @@
+//! discovery.k8s.io/v1.
+
+use crate::controlplane::columns::others as columns;
+use crate::controlplane::strategies::endpoints;
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: "discovery.k8s.io",
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows() -> Vec<Resource> {
+    vec![
+        V1.kind("endpointslices", "EndpointSlice")
+            .namespaced()
+            .strategy(endpoints::EndpointSlice)
+            .columns(columns::endpoint_slices())
+            .done(),
+    ]
+}

@@ -1,0 +1,39 @@
+//! rbac.authorization.k8s.io/v1.
+
+use crate::controlplane::columns::others as columns;
+use crate::controlplane::strategies::rbac::{GROUP, Role, RoleBinding};
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: GROUP,
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows() -> Vec<Resource> {
+    vec![
+        V1.kind("clusterrolebindings", "ClusterRoleBinding")
+            .strategy(RoleBinding { namespaced: false })
+            .columns(columns::cluster_role_bindings())
+            .create_on_update()
+            .done(),
+        V1.kind("clusterroles", "ClusterRole")
+            .strategy(Role { namespaced: false })
+            .columns(columns::created_at())
+            .create_on_update()
+            .done(),
+        V1.kind("rolebindings", "RoleBinding")
+            .namespaced()
+            .strategy(RoleBinding { namespaced: true })
+            .columns(columns::role_bindings())
+            .create_on_update()
+            .done(),
+        V1.kind("roles", "Role")
+            .namespaced()
+            .strategy(Role { namespaced: true })
+            .columns(columns::created_at())
+            .create_on_update()
+            .done(),
+    ]
+}

@@ -1,0 +1,117 @@
+//! The schema of built-in kinds: the generated table, seen through the registry's eyes.
+
+use crate::api::TypeDef;
+use crate::api::apply_schema::ApplyType;
+use crate::api::decode;
+use crate::api::patch_schema::PatchType;
+use crate::apimachinery::apply::managed::{self, Writer};
+use crate::apimachinery::apply::{self, ApplyRequest, FieldSet};
+use crate::apimachinery::patch::strategic;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::registry::schema::{ManagerInfo, Schema};
+
+/// A definition of the schema table as a kind's schema.
+#[derive(Clone, Copy)]
+pub struct BuiltinSchema(pub &'static TypeDef);
+
+fn writer<'a>(who: &ManagerInfo<'a>) -> Writer<'a> {
+    Writer {
+        manager: who.manager,
+        subresource: who.subresource,
+        api_version: who.api_version,
+        now: who.now,
+    }
+}
+
+fn field_set(reset: &[&str]) -> FieldSet {
+    let paths: Vec<Vec<&str>> = reset.iter().map(|p| p.split('.').collect()).collect();
+    let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
+    managed::reset_fields(&paths)
+}
+
+impl Schema for BuiltinSchema {
+    fn normalize(&self, object: &mut Value) -> Result<Vec<String>> {
+        decode::normalize(self.0, object).map_err(|e| {
+            let (version, kind) = self.0.gvks.first().map_or(("", self.0.go_name()), |(_, v, k)| (*v, *k));
+            Status::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {e}"
+            ))
+        })
+    }
+
+    fn strategic_merge(&self, object: &Value, patch: &Value) -> Option<Result<Value>> {
+        let mut merged = object.clone();
+        let patch = patch.as_object().cloned().unwrap_or_default();
+        Some(strategic::apply(&mut merged, patch, PatchType::Def(self.0)).map(|()| merged))
+    }
+
+    fn manage_update(
+        &self,
+        live: Option<&Value>,
+        new: &mut Value,
+        who: &ManagerInfo<'_>,
+        reset: &[&str],
+    ) -> Result<()> {
+        managed::update_managed_fields(ApplyType::Root(self.0), live, new, &writer(who), &field_set(reset));
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        live: Option<&Value>,
+        patch: Value,
+        who: &ManagerInfo<'_>,
+        force: bool,
+        reset: &[&str],
+    ) -> Result<Value> {
+        let request = ApplyRequest {
+            writer: writer(who),
+            force,
+            reset: &field_set(reset),
+        };
+        apply::apply(ApplyType::Root(self.0), live, &patch, &request).map(|a| a.object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn of(kind: &str) -> BuiltinSchema {
+        BuiltinSchema(crate::api::by_gvk("", "v1", kind).unwrap())
+    }
+
+    #[test]
+    fn a_wrong_type_is_refused_in_upstreams_words() {
+        let mut v = json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"a": 1}});
+        assert_eq!(
+            of("ConfigMap").normalize(&mut v).unwrap_err().message,
+            "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+        );
+    }
+
+    #[test]
+    fn writers_own_what_they_set_and_no_more() {
+        let mut v = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}, "data": {"k": "v"}});
+        let who = ManagerInfo {
+            manager: "m",
+            subresource: "",
+            now: "2024-01-01T00:00:00Z",
+            api_version: "v1",
+        };
+        of("ConfigMap").manage_update(None, &mut v, &who, &[]).unwrap();
+        let entry = &v.at(&["metadata", "managedFields"]).items()[0];
+        assert_eq!(entry.get("fieldsV1"), &json!({"f:data": {".": {}, "f:k": {}}}));
+    }
+
+    #[test]
+    fn ports_merge_by_key() {
+        let old = json!({"spec": {"ports": [{"port": 80, "name": "a"}, {"port": 81}]}});
+        let merged = of("Service").strategic_merge(&old, &json!({"spec": {"ports": [{"port": 80, "name": "b"}]}}));
+        let merged = merged.unwrap().unwrap();
+        assert_eq!(merged.at(&["spec", "ports"]).items().len(), 2);
+        assert_eq!(merged.at(&["spec", "ports"]).items()[0].str_at(&["name"]), "b");
+    }
+}

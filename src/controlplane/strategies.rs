@@ -1,0 +1,16 @@
+//! What a kind does that its row cannot say.
+
+pub(super) mod admission;
+pub(super) mod apiservice;
+pub(super) mod common;
+pub(super) mod crd;
+pub(super) mod data;
+pub(super) mod endpoints;
+pub(super) mod events;
+pub(super) mod flowcontrol;
+pub(super) mod lease;
+pub mod namespace;
+pub(super) mod node;
+pub(super) mod pod;
+pub(super) mod rbac;
+pub mod service;

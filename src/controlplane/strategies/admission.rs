@@ -1,0 +1,81 @@
+//! Webhook configurations and admission policies.
+
+use super::common::{bump_generation, first_generation, keep_all_but_status, keep_meta};
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::restore;
+use crate::controlplane::{defaults, validation};
+use crate::registry::strategy::Strategy;
+
+/// Which of the six kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `ValidatingWebhookConfiguration`, or with true `MutatingWebhookConfiguration`.
+    Webhooks(bool),
+    /// `ValidatingAdmissionPolicy`, or with true `MutatingAdmissionPolicy`.
+    Policy(bool),
+    /// The binding of the one or the other.
+    Binding(bool),
+}
+
+/// Behaviour of admission registration.
+pub struct Admission(pub Kind);
+
+impl Admission {
+    fn has_status(&self) -> bool {
+        self.0 == Kind::Policy(false)
+    }
+}
+
+impl Strategy for Admission {
+    fn default(&self, v: &mut Value) {
+        match self.0 {
+            Kind::Webhooks(mutating) => defaults::admission::webhooks(v, mutating),
+            Kind::Policy(_) => defaults::admission::policy(v),
+            Kind::Binding(_) => defaults::admission::binding(v),
+        }
+    }
+
+    fn prepare_create(&self, v: &mut Value) {
+        first_generation(v);
+        if self.has_status() {
+            v.set(&["status"], Value::object());
+        }
+    }
+
+    fn validate_create(&self, v: &Value) -> ErrorList {
+        match self.0 {
+            Kind::Webhooks(mutating) => validation::admission::webhooks(v, mutating),
+            Kind::Policy(mutating) => validation::admission::policy(v, mutating),
+            Kind::Binding(mutating) => validation::admission::binding(v, mutating),
+        }
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        if self.has_status() {
+            restore(new, old, &["status"]);
+        }
+        bump_generation(new, old, &["spec", "webhooks"]);
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        keep_all_but_status(new, old);
+        keep_meta(new, old);
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        if !new.name().ends_with(".static.k8s.io") {
+            return Vec::new();
+        }
+        vec!["metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based configurations and cannot be managed via the API".to_owned()]
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["metadata", "spec"],
+            _ if self.has_status() => &["status"],
+            _ => &[],
+        }
+    }
+}

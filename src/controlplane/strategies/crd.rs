@@ -1,0 +1,116 @@
+//! CustomResourceDefinitions, as far as storing them goes; serving what they define is the extensions' work.
+
+use super::common::{bump_generation, first_generation, keep_all_but_status};
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{restore, set_default, set_default_str, strings};
+use crate::controlplane::validation;
+use crate::registry::strategy::Strategy;
+
+/// Behaviour of CustomResourceDefinitions.
+pub struct CustomResourceDefinition;
+
+/// The version with `storage: true`, or `""`.
+fn storage_version(v: &Value) -> &str {
+    let versions = v.at(&["spec", "versions"]).items();
+    let found = versions.iter().find(|x| x.get("storage").as_bool() == Some(true));
+    found.map_or("", |x| x.str_at(&["name"]))
+}
+
+fn empty_status(v: &mut Value) {
+    let stored: Vec<Value> = match storage_version(v) {
+        "" => Vec::new(),
+        name => vec![name.into()],
+    };
+    let mut status = crate::json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": null});
+    if !stored.is_empty() {
+        status.set(&["storedVersions"], stored);
+    }
+    v.set(&["status"], status);
+}
+
+impl Strategy for CustomResourceDefinition {
+    fn default(&self, v: &mut Value) {
+        let kind = v.str_at(&["spec", "names", "kind"]).to_owned();
+        if !kind.is_empty() {
+            set_default_str(v, &["spec", "names", "singular"], &kind.to_ascii_lowercase());
+            set_default_str(v, &["spec", "names", "listKind"], &format!("{kind}List"));
+        }
+        set_default(v, &["spec", "conversion"], crate::json!({"strategy": "None"}));
+        set_default_str(v, &["spec", "conversion", "strategy"], "None");
+        const SERVICE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "service"];
+        if !v.at(&SERVICE).is_null() {
+            let mut port = SERVICE.to_vec();
+            port.push("port");
+            set_default(v, &port, 443i64);
+        }
+        if strings(v.at(&["status", "storedVersions"])).is_empty() && !storage_version(v).is_empty() {
+            let stored = storage_version(v).to_owned();
+            v.set(&["status", "storedVersions"], vec![stored]);
+        }
+    }
+
+    fn prepare_create(&self, v: &mut Value) {
+        empty_status(v);
+        first_generation(v);
+    }
+
+    fn validate_create(&self, v: &Value) -> ErrorList {
+        validation::crd::definition(v)
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        restore(new, old, &["status"]);
+        bump_generation(new, old, &["spec"]);
+        let stored = storage_version(new).to_owned();
+        let mut all = new.at(&["status", "storedVersions"]).items().to_vec();
+        if !stored.is_empty() && !all.iter().any(|x| x.as_str() == Some(&stored)) {
+            all.push(stored.into());
+            new.set(&["status", "storedVersions"], all);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        validation::crd::definition_update(new, old)
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        keep_all_but_status(new, old);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let before = old.map(validation::crd::unknown_formats).unwrap_or_default();
+        let mut found = validation::crd::unknown_formats(new);
+        found.retain(|f| !before.contains(f));
+        found.iter().map(|f| format!("unrecognized format {f:?}")).collect()
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["metadata", "spec"],
+            _ => &["status"],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn names_and_stored_versions_are_filled_in() {
+        let mut v = json!({"spec": {"names": {"kind": "Widget", "plural": "widgets"}, "versions": [{"name": "v1", "storage": true}]}});
+        CustomResourceDefinition.default(&mut v);
+        CustomResourceDefinition.prepare_create(&mut v);
+        assert_eq!(v.str_at(&["spec", "names", "listKind"]), "WidgetList");
+        assert_eq!(v.str_at(&["spec", "names", "singular"]), "widget");
+        assert_eq!(v.str_at(&["spec", "conversion", "strategy"]), "None");
+        assert_eq!(v.at(&["status", "storedVersions"]), &json!(["v1"]));
+        let mut new = v.clone();
+        new.set(&["spec", "versions"], json!([{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]));
+        CustomResourceDefinition.prepare_update(&mut new, &v);
+        assert_eq!(new.at(&["status", "storedVersions"]), &json!(["v1", "v2"]));
+        assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());
+    }
+}

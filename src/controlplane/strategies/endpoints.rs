@@ -1,0 +1,135 @@
+//! Endpoints and EndpointSlices.
+
+use super::common::first_generation;
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{elements_mut, same, set_default_str};
+use crate::controlplane::validation;
+use crate::registry::strategy::Strategy;
+
+/// What every write of Endpoints is told.
+pub(crate) const ENDPOINTS_DEPRECATED: &str =
+    "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+
+/// Behaviour of Endpoints.
+pub struct Endpoints;
+
+impl Strategy for Endpoints {
+    fn default(&self, object: &mut Value) {
+        for subset in elements_mut(object, &["subsets"]) {
+            for port in elements_mut(subset, &["ports"]) {
+                set_default_str(port, &["protocol"], "TCP");
+            }
+        }
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        validation::endpoints::endpoints(object)
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        if same(new.get("subsets"), old.get("subsets")) {
+            return ErrorList::new();
+        }
+        validation::endpoints::endpoints(new)
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        let mut out = vec![ENDPOINTS_DEPRECATED.to_owned()];
+        if new.label("endpoints.kubernetes.io/managed-by") != Some("endpoint-controller") {
+            out.extend(validation::endpoints::endpoints_warnings(new));
+        }
+        out
+    }
+}
+
+/// Behaviour of EndpointSlices.
+pub struct EndpointSlice;
+
+fn drop_topology(new: &mut Value, old: Option<&Value>) {
+    if old.is_some_and(|o| same(o.get("endpoints"), new.get("endpoints"))) {
+        return;
+    }
+    for e in elements_mut(new, &["endpoints"]) {
+        e.unset(&["deprecatedTopology"]);
+    }
+}
+
+impl Strategy for EndpointSlice {
+    fn default(&self, object: &mut Value) {
+        for port in elements_mut(object, &["ports"]) {
+            if port.get("name").is_null() {
+                port.set(&["name"], "");
+            }
+            set_default_str(port, &["protocol"], "TCP");
+        }
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        first_generation(object);
+        drop_topology(object, None);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        drop_topology(new, Some(old));
+        let labels = |v: &Value| v.at(&["metadata", "labels"]).clone();
+        let body = |v: &Value| {
+            let mut v = v.clone();
+            v.unset(&["metadata"]);
+            v
+        };
+        if body(new) != body(old) || !same(&labels(new), &labels(old)) {
+            let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
+            new.set_meta("generation", was + 1);
+        }
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        validation::endpoints::slice(object, None)
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        validation::endpoints::slice(new, Some(old))
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut out = Vec::new();
+        if old.is_none() && new.str_at(&["addressType"]) == "FQDN" {
+            out.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        }
+        let managed = matches!(
+            new.label("endpointslice.kubernetes.io/managed-by"),
+            Some("endpointslice-controller.k8s.io" | "endpointslicemirroring-controller.k8s.io")
+        );
+        if !managed {
+            out.extend(validation::endpoints::slice_warnings(new));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_label_counts_as_a_change_of_a_slice() {
+        let old = json!({"metadata": {"generation": 1}, "addressType": "IPv4", "endpoints": []});
+        let mut new = old.clone();
+        new.set(&["metadata", "annotations", "a"], "b");
+        EndpointSlice.prepare_update(&mut new, &old);
+        assert_eq!(new.at(&["metadata", "generation"]), &1i64.into());
+        new.set(&["metadata", "labels", "a"], "b");
+        EndpointSlice.prepare_update(&mut new, &old);
+        assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());
+    }
+
+    #[test]
+    fn ports_of_slices_have_a_name_and_a_protocol() {
+        let mut v = json!({"ports": [{"port": 80}]});
+        EndpointSlice.default(&mut v);
+        assert_eq!(v, json!({"ports": [{"name": "", "port": 80, "protocol": "TCP"}]}));
+    }
+}

@@ -1,0 +1,65 @@
+//! Leases.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+use crate::registry::strategy::Strategy;
+
+/// Behaviour of Leases. Coordinated leader election is off, so its fields are dropped.
+pub struct Lease;
+
+fn drop_disabled(new: &mut Value, old: Option<&Value>) {
+    for key in ["strategy", "preferredHolder"] {
+        if !old.is_some_and(|o| !o.at(&["spec", key]).is_null()) {
+            new.unset(&["spec", key]);
+        }
+    }
+}
+
+impl Strategy for Lease {
+    fn prepare_create(&self, object: &mut Value) {
+        drop_disabled(object, None);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        drop_disabled(new, Some(old));
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        let mut out = ErrorList::new();
+        let path = FieldPath::new("spec");
+        let number = |key: &str| object.at(&["spec", key]).as_i64();
+        if let Some(n) = number("leaseDurationSeconds").filter(|n| *n <= 0) {
+            out.push(FieldError::invalid(
+                &path.child("leaseDurationSeconds"),
+                n,
+                "must be greater than 0",
+            ));
+        }
+        if let Some(n) = number("leaseTransitions").filter(|n| *n < 0) {
+            out.push(FieldError::invalid(
+                &path.child("leaseTransitions"),
+                n,
+                "must be greater than or equal to 0",
+            ));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn durations_are_positive_and_election_fields_dropped() {
+        let mut v = json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1, "strategy": "X", "preferredHolder": "y"}});
+        Lease.prepare_create(&mut v);
+        assert_eq!(v, json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}}));
+        assert_eq!(
+            aggregate(&Lease.validate_create(&v)),
+            "[spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0, spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0]"
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! Namespaces: they carry their name as a label, and go in two steps, guarded by `spec.finalizers`.
+
+use super::common::keep_all_but_status;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::qualified_name;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{invalid_each, restore, strings};
+use crate::registry::strategy::{NameRule, Strategy};
+
+/// The label that carries the name.
+pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// The finalizer of the namespace controller.
+pub const FINALIZER: &str = "kubernetes";
+/// Namespaces that may not be deleted.
+pub const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// Behaviour of namespaces.
+pub struct Namespace;
+
+fn label(object: &mut Value) {
+    let name = object.name().to_owned();
+    if !name.is_empty() {
+        object.set(&["metadata", "labels", NAME_LABEL], name);
+    }
+}
+
+/// Checks finalizers; with an index in the path on `finalize`, without on create.
+pub(crate) fn finalizers(object: &Value, indexed: bool) -> ErrorList {
+    let mut out = ErrorList::new();
+    let path = FieldPath::new("spec").child("finalizers");
+    for (i, name) in strings(object.at(&["spec", "finalizers"])).into_iter().enumerate() {
+        let at = if indexed { path.index(i) } else { path.clone() };
+        let messages = qualified_name(name);
+        if !messages.is_empty() {
+            invalid_each(&mut out, &at, name, messages);
+        } else if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+            out.push(FieldError::invalid(
+                &at,
+                name,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
+        }
+    }
+    out
+}
+
+impl Strategy for Namespace {
+    fn name_rule(&self) -> NameRule {
+        NameRule::Label
+    }
+
+    fn default(&self, object: &mut Value) {
+        label(object);
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        label(object);
+        object.set(&["status"], crate::json!({"phase": "Active"}));
+        if !strings(object.at(&["spec", "finalizers"])).contains(&FINALIZER) {
+            let mut all = object.at(&["spec", "finalizers"]).items().to_vec();
+            all.push(FINALIZER.into());
+            object.set(&["spec", "finalizers"], all);
+        }
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        finalizers(object, false)
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        label(new);
+        restore(new, old, &["spec"]);
+        restore(new, old, &["status"]);
+    }
+
+    fn validate_update(&self, _new: &Value, _old: &Value) -> ErrorList {
+        ErrorList::new()
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        label(new);
+        keep_all_but_status(new, old);
+    }
+
+    fn validate_status_update(&self, new: &Value, _old: &Value) -> ErrorList {
+        // Upstream spells the path with a capital letter.
+        let path = FieldPath::new("status").child("Phase");
+        let phase = new.str_at(&["status", "phase"]);
+        let (want, when) = if new.is_being_deleted() {
+            ("Terminating", "not empty")
+        } else {
+            ("Active", "empty")
+        };
+        if phase == want {
+            return ErrorList::new();
+        }
+        vec![FieldError::invalid(
+            &path,
+            phase,
+            format!("may only be '{want}' if `deletionTimestamp` is {when}"),
+        )]
+    }
+
+    fn check_delete(&self, object: &Value) -> Result<()> {
+        if IMMORTAL.contains(&object.name()) {
+            return Err(Status::forbidden(
+                &GroupResource::new("", "namespaces"),
+                object.name(),
+                "this namespace may not be deleted",
+            ));
+        }
+        Ok(())
+    }
+
+    fn mark_deleting(&self, object: &mut Value) {
+        object.set(&["status", "phase"], "Terminating");
+        object.unset_meta("deletionGracePeriodSeconds");
+    }
+
+    fn may_vanish(&self, object: &Value) -> bool {
+        object.at(&["spec", "finalizers"]).items().is_empty()
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["spec"],
+            _ => &["status"],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn a_new_namespace_is_active_labelled_and_guarded() {
+        let mut v = json!({"metadata": {"name": "a", "labels": {NAME_LABEL: "b"}}, "status": {"phase": "Gone"}});
+        Namespace.prepare_create(&mut v);
+        assert_eq!(
+            v,
+            json!({"metadata": {"name": "a", "labels": {NAME_LABEL: "a"}}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}})
+        );
+        v.set(&["spec", "finalizers"], json!(["nodomain"]));
+        assert_eq!(
+            aggregate(&Namespace.validate_create(&v)),
+            "spec.finalizers: Invalid value: \"nodomain\": name is neither a standard finalizer name nor is it fully qualified"
+        );
+        assert_eq!(finalizers(&v, true)[0].field, "spec.finalizers[0]");
+    }
+
+    #[test]
+    fn an_update_leaves_finalizers_and_status() {
+        let old = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        let mut new = json!({"metadata": {"name": "a"}, "spec": {}});
+        Namespace.prepare_update(&mut new, &old);
+        assert_eq!(new.get("spec"), old.get("spec"));
+        assert_eq!(new.label(NAME_LABEL), Some("a"));
+        assert!(!Namespace.may_vanish(&new));
+    }
+
+    #[test]
+    fn the_phase_follows_the_deletion_timestamp() {
+        let v = json!({"metadata": {"name": "a"}, "status": {"phase": "Terminating"}});
+        assert_eq!(
+            aggregate(&Namespace.validate_status_update(&v, &v)),
+            "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
+        );
+        assert!(Namespace.check_delete(&json!({"metadata": {"name": "kube-public"}})).is_err());
+        assert!(Namespace.check_delete(&json!({"metadata": {"name": "kube-node-lease"}})).is_ok());
+    }
+}

@@ -1,0 +1,144 @@
+//! Pods: stored and described; running them is a kubelet's work.
+
+use super::common::{bump_generation, first_generation, keep_all_but_status};
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::restore;
+use crate::controlplane::{defaults, validation};
+use crate::registry::strategy::Strategy;
+
+/// Behaviour of pods.
+pub struct Pod;
+
+/// The quality of service, from cpu and memory of containers and init containers.
+pub(crate) fn quality_of_service(v: &Value) -> &'static str {
+    let spec = v.get("spec");
+    let containers = || ["containers", "initContainers"].into_iter().flat_map(|k| spec.get(k).items());
+    let get = |c: &Value, side: &str, what: &str| {
+        let q = c.at(&["resources", side, what]).clone();
+        let zero = matches!(q.as_str(), Some("0")) || q.as_i64() == Some(0) || q.is_null();
+        (!zero).then_some(q)
+    };
+    let (mut any, mut all) = (false, true);
+    for c in containers() {
+        for what in ["cpu", "memory"] {
+            let (request, limit) = (get(c, "requests", what), get(c, "limits", what));
+            any |= request.is_some() || limit.is_some();
+            all &= limit.is_some() && (request.is_none() || request == limit);
+        }
+    }
+    match (any, all) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+impl Strategy for Pod {
+    fn default(&self, object: &mut Value) {
+        defaults::pod::pod(object);
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        first_generation(object);
+        let mut status = crate::json!({"phase": "Pending"});
+        status.set(&["qosClass"], quality_of_service(object));
+        if !object.at(&["spec", "schedulingGates"]).items().is_empty() {
+            let condition = crate::json!({
+                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null,
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastTransitionTime": (time::now()),
+            });
+            status.set(&["conditions"], vec![condition]);
+        }
+        object.set(&["status"], status);
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        validation::pod::pod(object)
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        restore(new, old, &["status"]);
+        bump_generation(new, old, &["spec"]);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        validation::pod::pod_update(new, old)
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        keep_all_but_status(new, old);
+        restore(new, old, &["metadata", "ownerReferences"]);
+        if new.str_at(&["status", "qosClass"]).is_empty() {
+            restore(new, old, &["status", "qosClass"]);
+        }
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value) -> ErrorList {
+        validation::pod::pod_status(new, old)
+    }
+
+    fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
+        let phase = object.str_at(&["status", "phase"]);
+        if object.str_at(&["spec", "nodeName"]).is_empty() || matches!(phase, "Succeeded" | "Failed") {
+            return Some(0);
+        }
+        let own = object.at(&["spec", "terminationGracePeriodSeconds"]).as_i64();
+        let seconds = requested.or(own).unwrap_or(0);
+        Some(if seconds < 0 { 1 } else { seconds })
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let name = new.name();
+        let messages = crate::apimachinery::validation::dns1123_label(name);
+        if old.is_some() || messages.is_empty() {
+            return Vec::new();
+        }
+        vec![format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            messages.join(" ")
+        )]
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
+            _ => &["status"],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn quality_follows_requests_and_limits() {
+        let of = |resources: Value| {
+            let mut v = json!({"spec": {"containers": [{}]}});
+            let mut c = json!({});
+            c.set(&["resources"], resources);
+            v.set(&["spec", "containers"], vec![c]);
+            quality_of_service(&v)
+        };
+        assert_eq!(of(json!({})), "BestEffort");
+        assert_eq!(of(json!({"requests": {"cpu": "1"}})), "Burstable");
+        let both = json!({"cpu": "1", "memory": "1Gi"});
+        let mut r = json!({});
+        r.set(&["limits"], both.clone());
+        r.set(&["requests"], both);
+        assert_eq!(of(r), "Guaranteed");
+    }
+
+    #[test]
+    fn an_unassigned_pod_goes_at_once() {
+        let v = json!({"spec": {"terminationGracePeriodSeconds": 30}, "status": {"phase": "Pending"}});
+        assert_eq!(Pod.grace(&v, Some(10)), Some(0));
+        let v = json!({"spec": {"terminationGracePeriodSeconds": 30, "nodeName": "n"}, "status": {"phase": "Running"}});
+        assert_eq!((Pod.grace(&v, None), Pod.grace(&v, Some(-3))), (Some(30), Some(1)));
+    }
+}

@@ -1,0 +1,55 @@
+//! Roles and their bindings. Whether the writer may grant what they grant is the authorizer's matter.
+
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{elements_mut, set_default_str};
+use crate::controlplane::validation;
+use crate::registry::strategy::{NameRule, Strategy};
+
+/// The group of RBAC kinds.
+pub const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Behaviour of Roles and ClusterRoles.
+pub struct Role {
+    /// Lives in a namespace.
+    pub namespaced: bool,
+}
+
+impl Strategy for Role {
+    fn name_rule(&self) -> NameRule {
+        NameRule::PathSegment
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        validation::rbac::role(object, self.namespaced)
+    }
+}
+
+/// Behaviour of RoleBindings and ClusterRoleBindings.
+pub struct RoleBinding {
+    /// Lives in a namespace.
+    pub namespaced: bool,
+}
+
+impl Strategy for RoleBinding {
+    fn name_rule(&self) -> NameRule {
+        NameRule::PathSegment
+    }
+
+    fn default(&self, object: &mut Value) {
+        set_default_str(object, &["roleRef", "apiGroup"], GROUP);
+        for s in elements_mut(object, &["subjects"]) {
+            if matches!(s.str_at(&["kind"]), "User" | "Group") {
+                set_default_str(s, &["apiGroup"], GROUP);
+            }
+        }
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        validation::rbac::binding(object, self.namespaced)
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        validation::rbac::binding_update(new, old, self.namespaced)
+    }
+}

@@ -1,0 +1,362 @@
+//! Giving out cluster IPs and node ports, all or nothing.
+//!
+//! [`Taking`] remembers what one write has taken; dropped before [`Taking::keep`], it gives all back. What an update
+//! frees is given back only once the write is durable (`updated`), so that nobody gets it while the write may still fail.
+
+use super::families::{invalid, settle};
+use super::prepare::{health_port, needs_cluster_ip, needs_health_check, needs_node_port, node_port};
+use super::{ServiceNumbers, owner};
+use crate::apimachinery::field::{FieldError, FieldPath};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::parse_ip;
+use crate::apimachinery::value::Value;
+use crate::controlplane::allocators::{Family, IpRange};
+use crate::controlplane::fields::strings;
+use std::net::IpAddr;
+
+struct Taking<'a> {
+    numbers: &'a ServiceNumbers,
+    owner: String,
+    dry_run: bool,
+    ips: Vec<IpAddr>,
+    ports: Vec<i64>,
+    /// Where a dry run's invented node ports go on.
+    invented: i64,
+}
+
+impl ServiceNumbers {
+    /// Notes what a stored Service holds. Returns what cannot be its: outside the ranges, or another's.
+    pub fn adopt(&self, service: &Value) -> Vec<String> {
+        let who = owner(service);
+        let mut odd = Vec::new();
+        for ip in strings(service.at(&["spec", "clusterIPs"])).into_iter().filter_map(parse_ip) {
+            match self.range_of(ip) {
+                None => odd.push(format!("cluster IP {ip} is not within any configured range")),
+                Some(r) => odd.extend(r.take(ip, &who).err().map(|e| format!("cluster IP {ip}: {e}"))),
+            }
+        }
+        for port in held_ports(service) {
+            odd.extend(self.ports.take(port, &who).err().map(|e| format!("node port {port}: {e}")));
+        }
+        odd
+    }
+
+    /// Settles families and takes what a new Service needs.
+    ///
+    /// # Errors
+    /// 422 naming the field, or 500 where a range is full.
+    pub(super) fn begin_create(&self, service: &mut Value, dry_run: bool) -> Result<()> {
+        settle(self, service, None)?;
+        let mut taking = Taking::new(self, service, dry_run);
+        if needs_cluster_ip(service) {
+            taking.cluster_ips(service)?;
+        }
+        if needs_node_port(service) {
+            taking.new_node_ports(service)?;
+        }
+        if needs_health_check(service) {
+            taking.health_port(service)?;
+        }
+        taking.keep();
+        Ok(())
+    }
+
+    /// Settles families and takes what a changed Service needs beside what it has.
+    ///
+    /// # Errors
+    /// As [`begin_create`](Self::begin_create).
+    pub(super) fn begin_update(&self, new: &mut Value, old: &Value, dry_run: bool) -> Result<()> {
+        settle(self, new, Some(old))?;
+        let mut taking = Taking::new(self, new, dry_run);
+        if needs_cluster_ip(new) {
+            let had = strings(old.at(&["spec", "clusterIPs"]));
+            if !needs_cluster_ip(old) {
+                taking.cluster_ips(new)?;
+            } else if had.len() == 1
+                && had[0] != "None"
+                && strings(new.at(&["spec", "ipFamilies"])).len() == 2
+                && strings(new.at(&["spec", "clusterIPs"])).first() == had.first()
+            {
+                taking.second_cluster_ip(new)?;
+            }
+        }
+        if needs_node_port(new) {
+            taking.changed_node_ports(new, old)?;
+        }
+        if needs_health_check(new) && !needs_health_check(old) {
+            taking.health_port(new)?;
+        }
+        taking.keep();
+        Ok(())
+    }
+
+    /// Gives back what `service` holds and `kept` does not.
+    pub(super) fn give_back(&self, service: &Value, kept: Option<&Value>) {
+        let who = owner(service);
+        let keeps = |ip: &str| kept.is_some_and(|k| strings(k.at(&["spec", "clusterIPs"])).contains(&ip));
+        for text in strings(service.at(&["spec", "clusterIPs"])).into_iter().filter(|ip| !keeps(ip)) {
+            if let Some(ip) = parse_ip(text)
+                && let Some(range) = self.range_of(ip)
+            {
+                range.give_back(ip, &who);
+            }
+        }
+        let kept_ports = kept.map(held_ports).unwrap_or_default();
+        for port in held_ports(service).into_iter().filter(|p| !kept_ports.contains(p)) {
+            self.ports.give_back(port, &who);
+        }
+    }
+
+    fn range_of(&self, ip: IpAddr) -> Option<&IpRange> {
+        self.ranges.iter().find(|r| r.contains(ip))
+    }
+
+    fn range_for(&self, family: Family) -> Option<&IpRange> {
+        self.ranges.iter().find(|r| r.family() == family)
+    }
+}
+
+/// Node ports a Service holds, each once.
+fn held_ports(service: &Value) -> Vec<i64> {
+    let mut out: Vec<i64> = Vec::new();
+    if needs_node_port(service) {
+        out.extend(service.at(&["spec", "ports"]).items().iter().map(node_port));
+    }
+    if needs_health_check(service) {
+        out.push(health_port(service));
+    }
+    out.retain(|p| *p != 0);
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+fn allocates_node_ports(service: &Value) -> bool {
+    match service.str_at(&["spec", "type"]) {
+        "NodePort" => true,
+        "LoadBalancer" => service.at(&["spec", "allocateLoadBalancerNodePorts"]).as_bool() != Some(false),
+        _ => false,
+    }
+}
+
+impl<'a> Taking<'a> {
+    fn new(numbers: &'a ServiceNumbers, service: &Value, dry_run: bool) -> Self {
+        Self {
+            numbers,
+            owner: owner(service),
+            dry_run,
+            ips: Vec::new(),
+            ports: Vec::new(),
+            invented: 32768,
+        }
+    }
+
+    fn keep(mut self) {
+        self.ips.clear();
+        self.ports.clear();
+    }
+
+    fn cluster_ips(&mut self, service: &mut Value) -> Result<()> {
+        let said: Vec<String> = strings(service.at(&["spec", "clusterIPs"])).into_iter().map(str::to_owned).collect();
+        if said.first().is_some_and(|ip| ip == "None") {
+            return Ok(());
+        }
+        let families = strings(service.at(&["spec", "ipFamilies"])).into_iter().filter_map(Family::parse).collect::<Vec<_>>();
+        let mut all = Vec::new();
+        for (i, family) in families.into_iter().enumerate() {
+            all.push(self.cluster_ip(service, family, said.get(i).map(String::as_str))?);
+        }
+        service.set(&["spec", "clusterIP"], all.first().map(String::as_str));
+        service.set(&["spec", "clusterIPs"], all);
+        Ok(())
+    }
+
+    fn second_cluster_ip(&mut self, service: &mut Value) -> Result<()> {
+        let mut all: Vec<String> = strings(service.at(&["spec", "clusterIPs"])).into_iter().map(str::to_owned).collect();
+        let Some(family) = strings(service.at(&["spec", "ipFamilies"])).get(1).and_then(|f| Family::parse(f)) else {
+            return Ok(());
+        };
+        let second = self.cluster_ip(service, family, all.get(1).map(String::as_str))?;
+        all.truncate(1);
+        all.push(second);
+        service.set(&["spec", "clusterIPs"], all);
+        Ok(())
+    }
+
+    fn cluster_ip(&mut self, service: &Value, family: Family, said: Option<&str>) -> Result<String> {
+        let refused = |why: String| {
+            let shown = service.at(&["spec", "clusterIPs"]).clone();
+            invalid(
+                service,
+                &vec![FieldError::invalid(&FieldPath::new("spec").child("clusterIPs"), shown, why)],
+            )
+        };
+        let Some(range) = self.numbers.range_for(family) else {
+            return Err(refused(format!(
+                "failed to allocate IP {}: the provided network does not match the current range",
+                said.unwrap_or("")
+            )));
+        };
+        let Some(text) = said else {
+            if self.dry_run {
+                return Ok(range.network().to_string());
+            }
+            let ip = range.take_any(&self.owner).map_err(|e| {
+                Status::internal(format!("failed to allocate a serviceIP for Service {:?}: {e}", service.name()))
+            })?;
+            self.ips.push(ip);
+            return Ok(ip.to_string());
+        };
+        let Some(ip) = parse_ip(text) else {
+            return Ok(text.to_owned());
+        };
+        if self.dry_run {
+            if !range.contains(ip) {
+                return Err(refused(format!(
+                    "failed to allocate IP {text}: the provided IP ({text}) is not in the valid range. The range of valid IPs is {range}"
+                )));
+            }
+        } else {
+            range
+                .take(ip, &self.owner)
+                .map_err(|e| refused(format!("failed to allocate IP {text}: {e}")))?;
+            self.ips.push(ip);
+        }
+        Ok(text.to_owned())
+    }
+
+    fn take_port(&mut self, port: i64) -> Result<(), String> {
+        if self.ports.contains(&port) {
+            return Err("provided port is already allocated".to_owned());
+        }
+        if self.dry_run {
+            if self.numbers.ports.is_taken(port) {
+                return Err("provided port is already allocated".to_owned());
+            }
+            self.invented = self.invented.max(port);
+        } else {
+            self.numbers.ports.take(port, &self.owner).map_err(|e| e.to_string())?;
+        }
+        self.ports.push(port);
+        Ok(())
+    }
+
+    fn take_any_port(&mut self) -> Result<i64> {
+        if self.dry_run {
+            self.invented += 1;
+            return Ok(self.invented);
+        }
+        let port = self
+            .numbers
+            .ports
+            .take_any(&self.owner)
+            .map_err(|e| Status::internal(format!("failed to allocate a nodePort: {e}")))?;
+        self.ports.push(port);
+        Ok(port)
+    }
+
+    fn node_port_refused(service: &Value, i: usize, port: i64, why: String) -> Status {
+        let at = FieldPath::new("spec").child("ports").index(i).child("nodePort");
+        invalid(service, &vec![FieldError::invalid(&at, port, why)])
+    }
+
+    /// Ports with one `port` number and several protocols share one node port.
+    fn new_node_ports(&mut self, service: &mut Value) -> Result<()> {
+        let allocates = allocates_node_ports(service);
+        let ports = service.at(&["spec", "ports"]).items().to_vec();
+        let number = |p: &Value| p.get("port").as_i64().unwrap_or(0);
+        let mut shared: Vec<(i64, i64)> = Vec::new();
+        let mut given: Vec<i64> = ports.iter().map(node_port).collect();
+        for (i, port) in ports.iter().enumerate() {
+            let asked = node_port(port);
+            if asked == 0 && !allocates {
+                continue;
+            }
+            let known = shared.iter().find(|(n, _)| *n == number(port)).map(|(_, np)| *np);
+            match known {
+                Some(np) if asked == 0 || asked == np => given[i] = np,
+                Some(_) => self
+                    .take_port(asked)
+                    .map_err(|why| Self::node_port_refused(service, i, asked, why))?,
+                None => {
+                    let wanted = ports
+                        .iter()
+                        .filter(|p| number(p) == number(port))
+                        .map(node_port)
+                        .find(|np| *np != 0);
+                    let np = match wanted {
+                        Some(np) => {
+                            self.take_port(np)
+                                .map_err(|why| Self::node_port_refused(service, i, np, why))?;
+                            np
+                        }
+                        None => self.take_any_port()?,
+                    };
+                    given[i] = np;
+                    shared.push((number(port), np));
+                }
+            }
+        }
+        write_ports(service, &given);
+        Ok(())
+    }
+
+    fn changed_node_ports(&mut self, new: &mut Value, old: &Value) -> Result<()> {
+        let allocates = allocates_node_ports(new);
+        let had = held_ports(old);
+        let ports = new.at(&["spec", "ports"]).items().to_vec();
+        let mut given: Vec<i64> = ports.iter().map(node_port).collect();
+        for i in 0..ports.len() {
+            match given[i] {
+                0 if allocates => given[i] = self.take_any_port()?,
+                0 => {}
+                np if had.contains(&np) || self.ports.contains(&np) => {}
+                np => self
+                    .take_port(np)
+                    .map_err(|why| Self::node_port_refused(new, i, np, why))?,
+            }
+        }
+        write_ports(new, &given);
+        Ok(())
+    }
+
+    fn health_port(&mut self, service: &mut Value) -> Result<()> {
+        let port = match health_port(service) {
+            0 => self.take_any_port().map_err(|_| {
+                Status::internal("failed to allocate a HealthCheck NodePort: range is full")
+            })?,
+            n => {
+                self.take_port(n).map_err(|why| {
+                    Status::internal(format!("failed to allocate requested HealthCheck NodePort {n}: {why}"))
+                })?;
+                n
+            }
+        };
+        service.set(&["spec", "healthCheckNodePort"], port);
+        Ok(())
+    }
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        if self.dry_run {
+            return;
+        }
+        for ip in self.ips.drain(..) {
+            if let Some(range) = self.numbers.range_of(ip) {
+                range.give_back(ip, &self.owner);
+            }
+        }
+        for port in self.ports.drain(..) {
+            self.numbers.ports.give_back(port, &self.owner);
+        }
+    }
+}
+
+fn write_ports(service: &mut Value, given: &[i64]) {
+    let ports = crate::controlplane::fields::elements_mut(service, &["spec", "ports"]);
+    for (port, np) in ports.zip(given).filter(|(_, np)| **np != 0) {
+        port.set(&["nodePort"], *np);
+    }
+}

@@ -1,0 +1,123 @@
+//! Updates of Services keep what was given out, and lose what their new type has no use for.
+
+use crate::apimachinery::value::Value;
+use crate::controlplane::defaults::service::externally_accessible;
+use crate::controlplane::fields::{elements_mut, restore, strings};
+
+fn kind(v: &Value) -> &str {
+    v.str_at(&["spec", "type"])
+}
+
+pub(super) fn needs_cluster_ip(v: &Value) -> bool {
+    matches!(kind(v), "ClusterIP" | "NodePort" | "LoadBalancer")
+}
+
+pub(super) fn needs_node_port(v: &Value) -> bool {
+    matches!(kind(v), "NodePort" | "LoadBalancer")
+}
+
+pub(super) fn needs_health_check(v: &Value) -> bool {
+    kind(v) == "LoadBalancer" && v.str_at(&["spec", "externalTrafficPolicy"]) == "Local"
+}
+
+pub(super) fn node_port(port: &Value) -> i64 {
+    port.get("nodePort").as_i64().unwrap_or(0)
+}
+
+pub(super) fn health_port(v: &Value) -> i64 {
+    v.at(&["spec", "healthCheckNodePort"]).as_i64().unwrap_or(0)
+}
+
+/// Copies what was given out and the update does not say.
+pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
+    if needs_cluster_ip(new)
+        && needs_cluster_ip(old)
+        && new.str_at(&["spec", "clusterIP"]).is_empty()
+        && new.at(&["spec", "clusterIPs"]).items().is_empty()
+    {
+        restore(new, old, &["spec", "clusterIP"]);
+        restore(new, old, &["spec", "clusterIPs"]);
+    }
+    if needs_node_port(new) && needs_node_port(old) {
+        let mut used: Vec<i64> = new.at(&["spec", "ports"]).items().iter().map(node_port).collect();
+        let had = old.at(&["spec", "ports"]).items();
+        for port in elements_mut(new, &["spec", "ports"]) {
+            if node_port(port) != 0 {
+                continue;
+            }
+            let name = port.str_at(&["name"]);
+            let was = had.iter().find(|p| p.str_at(&["name"]) == name).map_or(0, node_port);
+            if was != 0 && !used.contains(&was) {
+                used.push(was);
+                port.set(&["nodePort"], was);
+            }
+        }
+    }
+    if needs_health_check(new) && needs_health_check(old) && health_port(new) == 0 {
+        restore(new, old, &["spec", "healthCheckNodePort"]);
+    }
+}
+
+/// `clusterIP` and the first of `clusterIPs` are one thing said twice: an update that says one says both.
+pub(super) fn synchronise_cluster_ips(new: &mut Value, old: Option<&Value>) {
+    let ip = new.at(&["spec", "clusterIP"]).clone();
+    let ip_set = ip.as_str().is_some_and(|s| !s.is_empty());
+    let list_empty = new.at(&["spec", "clusterIPs"]).items().is_empty();
+    let Some(old) = old else {
+        if ip_set && list_empty {
+            new.set(&["spec", "clusterIPs"], vec![ip]);
+        }
+        return;
+    };
+    let same_list = strings(new.at(&["spec", "clusterIPs"])) == strings(old.at(&["spec", "clusterIPs"]));
+    let same_ip = ip.as_str().unwrap_or("") == old.str_at(&["spec", "clusterIP"]);
+    if list_empty && same_ip && ip_set {
+        restore(new, old, &["spec", "clusterIPs"]);
+    } else if !same_ip && !ip_set && same_list {
+        new.unset(&["spec", "clusterIPs"]);
+    } else if !same_ip && ip_set && same_list {
+        new.set(&["spec", "clusterIPs"], vec![ip]);
+    }
+}
+
+/// Clears fields that the new type has no use for, where they are as they were; an explicit change is kept, and refused.
+pub(super) fn drop_dependent(new: &mut Value, old: &Value) {
+    if needs_cluster_ip(old) && !needs_cluster_ip(new) {
+        let unchanged = |key: &str| new.at(&["spec", key]) == old.at(&["spec", key]);
+        if unchanged("clusterIP") && unchanged("clusterIPs") {
+            new.unset(&["spec", "clusterIP"]);
+            new.unset(&["spec", "clusterIPs"]);
+        }
+        for key in ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+            if new.at(&["spec", key]) == old.at(&["spec", key]) {
+                new.unset(&["spec", key]);
+            }
+        }
+    }
+    if needs_node_port(old) && !needs_node_port(new) {
+        let had: Vec<i64> = old.at(&["spec", "ports"]).items().iter().map(node_port).collect();
+        let known = |p: &Value| node_port(p) == 0 || had.contains(&node_port(p));
+        if new.at(&["spec", "ports"]).items().iter().all(known) {
+            for port in elements_mut(new, &["spec", "ports"]) {
+                port.unset(&["nodePort"]);
+            }
+        }
+    }
+    let gone = [
+        (needs_health_check(old) && !needs_health_check(new), "healthCheckNodePort"),
+        (
+            kind(old) == "LoadBalancer" && kind(new) != "LoadBalancer",
+            "allocateLoadBalancerNodePorts",
+        ),
+        (kind(old) == "LoadBalancer" && kind(new) != "LoadBalancer", "loadBalancerClass"),
+        (
+            externally_accessible(old) && !externally_accessible(new),
+            "externalTrafficPolicy",
+        ),
+    ];
+    for (gone, key) in gone {
+        if gone && new.at(&["spec", key]) == old.at(&["spec", key]) {
+            new.unset(&["spec", key]);
+        }
+    }
+}

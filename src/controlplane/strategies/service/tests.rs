@@ -1,0 +1,183 @@
+use super::*;
+use crate::json;
+
+fn strategy() -> Service {
+    let numbers = ServiceNumbers {
+        ranges: vec![IpRange::parse("10.0.0.0/24").unwrap()],
+        ports: PortRange::new(30000, 32767),
+    };
+    Service::new(Arc::new(numbers), Arc::default())
+}
+
+fn new(name: &str, spec: Value) -> Value {
+    let mut v = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "ns"}});
+    v.set(&["spec"], spec);
+    v
+}
+
+fn cx() -> Context {
+    Context::system("ns")
+}
+
+async fn create(s: &Service, mut v: Value) -> Result<Value> {
+    s.default(&mut v);
+    s.prepare_create(&mut v);
+    s.begin_create(&cx(), &mut v).await?;
+    let errors = s.validate_create(&v);
+    if errors.is_empty() {
+        return Ok(v);
+    }
+    s.abandoned(&cx(), &v, None).await;
+    Err(crate::apimachinery::Status::invalid("", "Service", v.name(), &errors))
+}
+
+async fn update(s: &Service, mut v: Value, old: &Value) -> Result<Value> {
+    s.default(&mut v);
+    s.prepare_update(&mut v, old);
+    s.begin_update(&cx(), &mut v, old).await?;
+    let errors = s.validate_update(&v, old);
+    if errors.is_empty() {
+        s.updated(&cx(), &v, old).await;
+        return Ok(v);
+    }
+    s.abandoned(&cx(), &v, Some(old)).await;
+    Err(crate::apimachinery::Status::invalid("", "Service", v.name(), &errors))
+}
+
+#[tokio::test]
+async fn a_new_service_gets_an_address_and_families() {
+    let s = strategy();
+    let v = create(&s, new("a", json!({"ports": [{"port": 80}]}))).await.unwrap();
+    let ip = v.str_at(&["spec", "clusterIP"]);
+    assert!(ip.starts_with("10.0.0."));
+    assert_eq!(v.at(&["spec", "clusterIPs"]), &json!([ip]));
+    assert_eq!(v.at(&["spec", "ipFamilies"]), &json!(["IPv4"]));
+    assert_eq!(v.str_at(&["spec", "ipFamilyPolicy"]), "SingleStack");
+    assert_eq!(v.get("status"), &json!({"loadBalancer": {}}));
+}
+
+#[tokio::test]
+async fn refusals_of_allocation_are_the_recorded_ones() {
+    let s = strategy();
+    for (spec, want) in [
+        (json!({"ports": [{"port": 80}], "clusterIP": "10.9.9.9"}), r#"spec.clusterIPs: Invalid value: ["10.9.9.9"]: failed to allocate IP 10.9.9.9: the provided network does not match the current range"#),
+        (json!({"ports": [{"port": 80}], "clusterIP": "fd00::1"}), r#"spec.clusterIPs[0]: Invalid value: ["fd00::1"]: IPv6 is not configured on this cluster"#),
+        (json!({"ports": [{"port": 80, "nodePort": 80}], "type": "NodePort"}), "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767"),
+        (json!({"type": "NodePort", "ports": [{"port": 80, "name": "t", "nodePort": 31997}, {"port": 81, "name": "u", "nodePort": 31997}]}), "spec.ports[1].nodePort: Invalid value: 31997: provided port is already allocated"),
+    ] {
+        let e = create(&s, new("a", spec)).await.unwrap_err();
+        assert_eq!(e.message, format!("Service \"a\" is invalid: {want}"));
+    }
+    assert_eq!((s.numbers.ranges[0].taken(), s.numbers.ports.taken()), (0, 0));
+}
+
+#[tokio::test]
+async fn protocols_of_one_port_share_a_node_port() {
+    let s = strategy();
+    let ports = json!([{"port": 80, "name": "t"}, {"port": 80, "name": "u", "protocol": "UDP"}]);
+    let v = create(&s, new("b", json!({"type": "NodePort", "ports": ports}))).await.unwrap();
+    let ports = v.at(&["spec", "ports"]).items();
+    assert_eq!(ports[0].get("nodePort"), ports[1].get("nodePort"));
+    assert_eq!(s.numbers.ports.taken(), 1);
+}
+
+#[tokio::test]
+async fn type_changes_give_and_take() {
+    let s = strategy();
+    let a = create(&s, new("s", json!({"ports": [{"port": 80}]}))).await.unwrap();
+    let ip = a.str_at(&["spec", "clusterIP"]).to_owned();
+    let with = |from: &Value, edits: &[(&str, Value)]| {
+        let mut v = from.clone();
+        for (k, x) in edits {
+            if x.is_null() {
+                v.unset(&["spec", k]);
+            } else {
+                v.set(&["spec", k], x.clone());
+            }
+        }
+        v
+    };
+    let b = update(&s, with(&a, &[("type", "NodePort".into())]), &a).await.unwrap();
+    assert_eq!(b.str_at(&["spec", "clusterIP"]), ip);
+    assert_eq!(s.numbers.ports.taken(), 1);
+    let c = update(&s, with(&b, &[("type", "LoadBalancer".into())]), &b).await.unwrap();
+    assert_eq!(c.at(&["spec", "ports"]), b.at(&["spec", "ports"]));
+    let d = update(&s, with(&c, &[("type", "ClusterIP".into())]), &c).await.unwrap();
+    assert_eq!(s.numbers.ports.taken(), 0);
+    assert!(d.at(&["spec", "allocateLoadBalancerNodePorts"]).is_null());
+    assert!(d.at(&["spec", "externalTrafficPolicy"]).is_null());
+    let e = with(&d, &[("type", "ExternalName".into()), ("externalName", "x.example.com".into())]);
+    let e = update(&s, e, &d).await.unwrap();
+    assert_eq!(
+        e.get("spec"),
+        &json!({"externalName": "x.example.com", "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+                "sessionAffinity": "None", "type": "ExternalName"})
+    );
+    assert_eq!(s.numbers.ranges[0].taken(), 0);
+    let f = with(&e, &[("type", "ClusterIP".into()), ("externalName", Value::Null)]);
+    let f = update(&s, f, &e).await.unwrap();
+    assert!(f.str_at(&["spec", "clusterIP"]).starts_with("10.0.0."));
+    let none = update(&s, with(&f, &[("clusterIP", "None".into())]), &f).await.unwrap_err();
+    assert_eq!(
+        none.message,
+        r#"Service "s" is invalid: spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set"#
+    );
+    let g = update(&s, with(&f, &[("ipFamilyPolicy", "PreferDualStack".into())]), &f).await.unwrap();
+    assert_eq!(g.at(&["spec", "ipFamilies"]), &json!(["IPv4"]));
+    let bare = new("s", json!({"ports": [{"port": 81}]}));
+    let h = update(&s, bare, &g).await.unwrap();
+    assert_eq!(h.str_at(&["spec", "ipFamilyPolicy"]), "PreferDualStack");
+    assert_eq!(h.str_at(&["spec", "clusterIP"]), g.str_at(&["spec", "clusterIP"]));
+    s.deleted(&cx(), &h).await;
+    assert_eq!(s.numbers.ranges[0].taken(), 0);
+}
+
+#[tokio::test]
+async fn a_refused_change_keeps_what_others_have() {
+    let s = strategy();
+    let a = create(&s, new("a", json!({"ports": [{"port": 80}]}))).await.unwrap();
+    let b = create(&s, new("b", json!({"ports": [{"port": 80}]}))).await.unwrap();
+    let mut stolen = a.clone();
+    stolen.set(&["spec", "clusterIP"], b.str_at(&["spec", "clusterIP"]));
+    assert!(update(&s, stolen, &a).await.is_err());
+    assert_eq!(s.numbers.ranges[0].taken(), 2);
+}
+
+#[tokio::test]
+async fn health_check_ports_come_and_go() {
+    let s = strategy();
+    let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31994, "ports": [{"port": 80, "nodePort": 31993}]});
+    let a = create(&s, new("lb", spec)).await.unwrap();
+    let mut moved = a.clone();
+    moved.set(&["spec", "healthCheckNodePort"], 31992i64);
+    let e = update(&s, moved, &a).await.unwrap_err();
+    assert_eq!(e.message, "Service \"lb\" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable");
+    let mut cluster = a.clone();
+    cluster.set(&["spec", "externalTrafficPolicy"], "Cluster");
+    let b = update(&s, cluster, &a).await.unwrap();
+    assert!(b.at(&["spec", "healthCheckNodePort"]).is_null());
+    assert_eq!(s.numbers.ports.taken(), 1);
+}
+
+#[tokio::test]
+async fn a_dry_run_takes_nothing() {
+    let s = strategy();
+    let mut v = new("e", json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31995}]}));
+    s.default(&mut v);
+    s.prepare_create(&mut v);
+    let dry = Context { dry_run: true, ..cx() };
+    s.begin_create(&dry, &mut v).await.unwrap();
+    assert_eq!(v.str_at(&["spec", "clusterIP"]), "10.0.0.0");
+    s.abandoned(&dry, &v, None).await;
+    assert_eq!((s.numbers.ranges[0].taken(), s.numbers.ports.taken()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_headless_service_without_selector_has_both_families() {
+    let s = strategy();
+    let v = create(&s, new("h", json!({"clusterIP": "None"}))).await.unwrap();
+    assert_eq!(v.at(&["spec", "ipFamilies"]), &json!(["IPv4", "IPv6"]));
+    assert_eq!(v.str_at(&["spec", "ipFamilyPolicy"]), "RequireDualStack");
+    let v = create(&s, new("g", json!({"clusterIP": "None", "selector": {"a": "b"}}))).await.unwrap();
+    assert_eq!(v.at(&["spec", "ipFamilies"]), &json!(["IPv4"]));
+}

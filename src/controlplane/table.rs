@@ -1,0 +1,248 @@
+//! The words a row is written in: a kind is one chain of calls, and what it does not say is the common case.
+
+use super::schema::BuiltinSchema;
+use crate::api;
+use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
+use crate::apimachinery::value::{Str, Value};
+use crate::registry::resource::{
+    Answer, Backing, Columns, Connect, Resource, SelectableFields, Subresource, SubresourceBehaviour,
+    SubresourceHandler, Verbs,
+};
+use crate::registry::strategy::{Plain, Strategy};
+use base64::Engine as _;
+use std::sync::Arc;
+
+/// The prefix of all keys in the store, as upstream's `--etcd-prefix` default.
+pub const KEY_PREFIX: &str = "/registry";
+
+/// A group and version, where rows begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// The group, empty for core.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+}
+
+/// A row in the making.
+pub struct Row(Resource);
+
+impl Group {
+    /// A cluster-scoped kind, stored under its plural, with all verbs and without behaviour of its own.
+    ///
+    /// # Panics
+    /// Where the schema table does not know the kind: rows are constants, so a test that builds them shows it.
+    pub fn kind(self, plural: &'static str, kind: &'static str) -> Row {
+        let def = api::by_gvk(self.group, self.version, kind)
+            .unwrap_or_else(|| unreachable!("a row names a kind the schema table does not have: {kind}"));
+        Row(Resource {
+            gvr: GroupVersionResource::new(self.group, self.version, plural),
+            kind: kind.into(),
+            singular: kind.to_ascii_lowercase().into(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            namespaced: false,
+            verbs: Verbs::ALL,
+            backing: Backing::Stored {
+                prefix: format!("{KEY_PREFIX}/{plural}/"),
+            },
+            schema: Arc::new(BuiltinSchema(def)),
+            definition: def.name.into(),
+            strategy: Arc::new(Plain),
+            columns: None,
+            selectable: None,
+            returns_deleted: false,
+            unconditional_update: true,
+            create_on_update: false,
+            storage_version_hash: storage_version_hash(self.group, self.version, kind),
+            subresources: Vec::new(),
+        })
+    }
+
+    /// A kind that is answered and never stored.
+    pub fn review(self, plural: &'static str, kind: &'static str, answer: Arc<dyn Answer>) -> Row {
+        let mut row = self.kind(plural, kind);
+        row.0.verbs = Verbs::CREATE;
+        row.0.backing = Backing::Answered(answer);
+        row.0.storage_version_hash = Str::default();
+        row
+    }
+}
+
+impl Row {
+    /// Lives in a namespace.
+    pub fn namespaced(mut self) -> Self {
+        self.0.namespaced = true;
+        self
+    }
+
+    /// Its behaviour.
+    pub fn strategy(mut self, strategy: impl Strategy) -> Self {
+        self.0.strategy = Arc::new(strategy);
+        self
+    }
+
+    /// Its behaviour, shared with another holder.
+    pub fn shared_strategy(mut self, strategy: Arc<dyn Strategy>) -> Self {
+        self.0.strategy = strategy;
+        self
+    }
+
+    /// Its short names.
+    pub fn short(mut self, names: &[&str]) -> Self {
+        self.0.short_names = names.iter().map(|n| Str::new(n)).collect();
+        self
+    }
+
+    /// In this category.
+    pub fn category(mut self, name: &str) -> Self {
+        self.0.categories.push(name.into());
+        self
+    }
+
+    /// Cannot do this.
+    pub fn without(mut self, verbs: Verbs) -> Self {
+        self.0.verbs = self.0.verbs.without(verbs);
+        self
+    }
+
+    /// Its directory below [`KEY_PREFIX`], where that is not the plural.
+    pub fn stored_at(mut self, directory: &str) -> Self {
+        self.0.backing = Backing::Stored {
+            prefix: format!("{KEY_PREFIX}/{directory}/"),
+        };
+        self
+    }
+
+    /// The version upstream stores it in, where that is not the served one: only the hash in discovery shows it.
+    pub fn hashed_as(mut self, version: &str) -> Self {
+        self.0.storage_version_hash = storage_version_hash(&self.0.gvr.group, version, &self.0.kind);
+        self
+    }
+
+    /// Its table.
+    pub fn columns(mut self, columns: Columns) -> Self {
+        self.0.columns = Some(columns);
+        self
+    }
+
+    /// Its selectable fields; `extract` gives one value per name.
+    pub fn selectable<const N: usize>(
+        mut self,
+        names: [&'static str; N],
+        extract: impl Fn(&Value) -> [Str; N] + Send + Sync + 'static,
+    ) -> Self {
+        let keys: Arc<[Str]> = names.iter().map(|n| Str::const_new(n)).collect();
+        self.0.selectable = Some(SelectableFields {
+            names: keys.clone(),
+            extract: Arc::new(move |v| keys.iter().cloned().zip(extract(v)).collect()),
+        });
+        self
+    }
+
+    /// A delete answers with the object.
+    pub fn returns_deleted(mut self) -> Self {
+        self.0.returns_deleted = true;
+        self
+    }
+
+    /// An update must name the version it changes.
+    pub fn conditional_update(mut self) -> Self {
+        self.0.unconditional_update = false;
+        self
+    }
+
+    /// A PUT to a missing name creates.
+    pub fn create_on_update(mut self) -> Self {
+        self.0.create_on_update = true;
+        self
+    }
+
+    /// Has `status`.
+    pub fn status(self) -> Self {
+        let kind = self.0.gvk();
+        self.subresource("status", kind, Verbs::GET_PATCH_UPDATE, SubresourceBehaviour::Status)
+    }
+
+    /// A subresource with an object of its own.
+    pub fn custom(
+        self,
+        name: &'static str,
+        kind: GroupVersionKind,
+        verbs: Verbs,
+        handler: Arc<dyn SubresourceHandler>,
+    ) -> Self {
+        self.subresource(name, kind, verbs, SubresourceBehaviour::Custom(handler))
+    }
+
+    /// A connection.
+    pub fn connect(
+        self,
+        name: &'static str,
+        kind: GroupVersionKind,
+        verbs: Verbs,
+        handler: Arc<dyn Connect>,
+    ) -> Self {
+        self.subresource(name, kind, verbs, SubresourceBehaviour::Connect(handler))
+    }
+
+    fn subresource(
+        mut self,
+        name: &'static str,
+        kind: GroupVersionKind,
+        verbs: Verbs,
+        behaviour: SubresourceBehaviour,
+    ) -> Self {
+        self.0.subresources.push(Subresource {
+            name,
+            kind,
+            verbs,
+            behaviour,
+        });
+        self
+    }
+
+    /// The row.
+    pub fn done(self) -> Resource {
+        self.0
+    }
+}
+
+/// Discovery's `storageVersionHash`: eight bytes of the SHA-256 of `group/version/Kind`, the core group being empty.
+pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> Str {
+    let text = format!("{group}/{version}/{kind}");
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+    base64::engine::general_purpose::STANDARD
+        .encode(&digest.as_ref()[..8])
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_storage_version_hash_is_the_one_upstream_publishes() {
+        assert_eq!(
+            storage_version_hash("apiregistration.k8s.io", "v1", "APIService"),
+            "InPBPD7+PqM="
+        );
+        assert_eq!(
+            storage_version_hash("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition"),
+            "jfWCUB31mvA="
+        );
+    }
+
+    #[test]
+    fn a_row_says_only_what_is_not_common() {
+        let r = Group { group: "", version: "v1" }
+            .kind("configmaps", "ConfigMap")
+            .namespaced()
+            .short(&["cm"])
+            .done();
+        assert_eq!((r.singular.as_str(), r.definition.as_str()), ("configmap", "io.k8s.api.core.v1.ConfigMap"));
+        assert!(matches!(&r.backing, Backing::Stored { prefix } if prefix == "/registry/configmaps/"));
+        assert!(r.unconditional_update && !r.create_on_update && !r.returns_deleted);
+        assert_eq!(r.verbs, Verbs::ALL);
+    }
+}

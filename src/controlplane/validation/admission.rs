@@ -1,0 +1,291 @@
+//! Webhook configurations, admission policies and their bindings. Expressions are judged where they are compiled.
+
+mod policies;
+mod rules;
+
+pub(crate) use policies::{binding, policy};
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{dns1035_label, dns1123_label, dns1123_subdomain, net, qualified_name};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{invalid_each, label_selector, optional_choice, required_choice, strings};
+
+pub(crate) fn webhooks(v: &Value, mutating: bool) -> ErrorList {
+    let mut out = ErrorList::new();
+    let mut names: Vec<&str> = Vec::new();
+    for (i, hook) in v.get("webhooks").items().iter().enumerate() {
+        let at = FieldPath::new("webhooks").index(i);
+        webhook(&mut out, hook, mutating, &at);
+        review_versions(&mut out, hook, &at.child("admissionReviewVersions"));
+        let name = hook.str_at(&["name"]);
+        if names.contains(&name) {
+            out.push(FieldError::duplicate(&at.child("name"), name));
+        }
+        names.push(name);
+    }
+    out
+}
+
+fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, at: &FieldPath) {
+    let name = hook.str_at(&["name"]);
+    if name.is_empty() {
+        out.push(FieldError::required(&at.child("name"), ""));
+    } else {
+        let messages = dns1123_subdomain(name);
+        if messages.is_empty() && name.split('.').count() < 3 {
+            out.push(FieldError::invalid(
+                &at.child("name"),
+                name,
+                "should be a domain with at least three segments separated by dots",
+            ));
+        }
+        invalid_each(out, &at.child("name"), name, messages);
+    }
+    for (i, rule) in hook.get("rules").items().iter().enumerate() {
+        rules::rule(out, rule, &at.child("rules").index(i), rules::ALL_OPERATIONS, None);
+    }
+    optional_choice(out, hook, "failurePolicy", at, &["Fail", "Ignore"]);
+    optional_choice(out, hook, "matchPolicy", at, &["Equivalent", "Exact"]);
+    let effects = ["None", "NoneOnDryRun"];
+    if hook.get("sideEffects").is_null() {
+        out.push(FieldError::required(
+            &at.child("sideEffects"),
+            "must specify one of None, NoneOnDryRun",
+        ));
+    }
+    optional_choice(out, hook, "sideEffects", at, &effects);
+    if let Some(n) = hook.get("timeoutSeconds").as_i64().filter(|n| !(1..=30).contains(n)) {
+        out.push(FieldError::invalid(
+            &at.child("timeoutSeconds"),
+            n,
+            "the timeout value must be between 1 and 30 seconds",
+        ));
+    }
+    label_selector(out, hook.get("namespaceSelector"), &at.child("namespaceSelector"));
+    label_selector(out, hook.get("objectSelector"), &at.child("objectSelector"));
+    client_config(out, hook.get("clientConfig"), &at.child("clientConfig"));
+    match_conditions(out, hook.get("matchConditions"), &at.child("matchConditions"));
+    if mutating {
+        optional_choice(out, hook, "reinvocationPolicy", at, &["IfNeeded", "Never"]);
+    }
+}
+
+pub(super) fn match_conditions(out: &mut ErrorList, list: &Value, at: &FieldPath) {
+    let all = list.items();
+    if all.len() > 64 {
+        out.push(FieldError::too_many(at, all.len(), 64));
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, c) in all.iter().enumerate() {
+        let at = at.index(i);
+        if c.str_at(&["expression"]).trim().is_empty() {
+            out.push(FieldError::required(&at.child("expression"), ""));
+        }
+        let name = c.str_at(&["name"]);
+        if name.is_empty() {
+            out.push(FieldError::required(&at.child("name"), ""));
+        } else {
+            invalid_each(out, &at.child("name"), name, qualified_name(name));
+            if seen.contains(&name) {
+                out.push(FieldError::duplicate(&at.child("name"), name));
+            }
+            seen.push(name);
+        }
+    }
+}
+
+fn review_versions(out: &mut ErrorList, hook: &Value, at: &FieldPath) {
+    let list = hook.get("admissionReviewVersions");
+    let all = strings(list);
+    if all.is_empty() {
+        out.push(FieldError::required(at, "must specify one of v1, v1beta1"));
+        return;
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    let mut known = false;
+    for (i, v) in all.into_iter().enumerate() {
+        if seen.contains(&v) {
+            out.push(FieldError::invalid(&at.index(i), v, "duplicate version"));
+            continue;
+        }
+        seen.push(v);
+        invalid_each(out, &at.index(i), v, dns1035_label(v));
+        known |= matches!(v, "v1" | "v1beta1");
+    }
+    if !known {
+        out.push(FieldError::invalid(
+            at,
+            list.clone(),
+            "must include at least one of v1, v1beta1",
+        ));
+    }
+}
+
+/// A webhook's client configuration: a URL or a Service, never both.
+pub(super) fn client_config(out: &mut ErrorList, config: &Value, at: &FieldPath) {
+    let (url, service) = (config.get("url").as_str(), config.get("service"));
+    match (url, service.is_null()) {
+        (None, true) | (Some(_), false) => {
+            out.push(FieldError::required(at, "exactly one of url or service is required"));
+        }
+        (Some(url), true) => webhook_url(out, url, &at.child("url")),
+        (None, false) => {
+            let at = at.child("service");
+            for (key, what) in [("name", "name"), ("namespace", "namespace")] {
+                if service.str_at(&[key]).is_empty() {
+                    out.push(FieldError::required(&at.child(key), format!("service {what} is required")));
+                }
+            }
+            let port = service.get("port").as_i64().unwrap_or(443);
+            for why in net::port(port) {
+                out.push(FieldError::invalid(&at.child("port"), port, format!("port is not valid: {why}")));
+            }
+            if let Some(path) = service.get("path").as_str() {
+                webhook_path(out, path, &at.child("path"));
+            }
+        }
+    }
+}
+
+fn webhook_url(out: &mut ErrorList, url: &str, at: &FieldPath) {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let Ok(uri) = url.parse::<http::Uri>() else {
+        out.push(FieldError::required(
+            at,
+            format!("url must be a valid URL: parse {url:?}: invalid URI{FORM}"),
+        ));
+        return;
+    };
+    if uri.scheme_str() != Some("https") {
+        let scheme = uri.scheme_str().unwrap_or("");
+        out.push(FieldError::invalid(
+            at,
+            scheme,
+            format!("'https' is the only allowed URL scheme{FORM}"),
+        ));
+    }
+    if uri.host().unwrap_or("").is_empty() {
+        out.push(FieldError::invalid(at, "", format!("host must be specified{FORM}")));
+    }
+    if let Some((user, _)) = uri.authority().and_then(|a| a.as_str().split_once('@')) {
+        out.push(FieldError::invalid(
+            at,
+            user,
+            "user information is not permitted in the URL",
+        ));
+    }
+    if let Some((_, fragment)) = url.split_once('#') {
+        out.push(FieldError::invalid(at, fragment, "fragments are not permitted in the URL"));
+    }
+    if let Some(query) = uri.query() {
+        out.push(FieldError::invalid(
+            at,
+            query,
+            "query parameters are not permitted in the URL",
+        ));
+    }
+}
+
+fn webhook_path(out: &mut ErrorList, path: &str, at: &FieldPath) {
+    if path.is_empty() || path == "/" {
+        return;
+    }
+    if path == "//" {
+        out.push(FieldError::invalid(at, path, "segment[0] may not be empty"));
+        return;
+    }
+    if !path.starts_with('/') {
+        out.push(FieldError::invalid(at, path, "must start with a '/'"));
+    }
+    let trimmed = path.strip_prefix('/').unwrap_or(path);
+    let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
+    for (i, segment) in trimmed.split('/').enumerate() {
+        if segment.is_empty() {
+            out.push(FieldError::invalid(at, path, format!("segment[{i}] may not be empty")));
+            continue;
+        }
+        for why in dns1123_subdomain(segment) {
+            out.push(FieldError::invalid(at, path, format!("segment[{i}]: {why}")));
+        }
+    }
+}
+
+/// A `matchConstraints` or `matchResources`.
+pub(super) fn match_resources(
+    out: &mut ErrorList,
+    v: &Value,
+    at: &FieldPath,
+    rules_required: bool,
+    operations: &'static [&'static str],
+    mutating: bool,
+) {
+    optional_choice(out, v, "matchPolicy", at, &["Equivalent", "Exact"]);
+    label_selector(out, v.get("namespaceSelector"), &at.child("namespaceSelector"));
+    label_selector(out, v.get("objectSelector"), &at.child("objectSelector"));
+    for key in ["resourceRules", "excludeResourceRules"] {
+        let at = at.child(key);
+        for (i, rule) in v.get(key).items().iter().enumerate() {
+            // Mutating policies say the path of a bad operation without an index.
+            let flat = (mutating && key == "resourceRules").then(|| at.child("operations"));
+            rules::named_rule(out, rule, &at.index(i), operations, flat.as_ref());
+        }
+    }
+    if rules_required && v.get("resourceRules").items().is_empty() {
+        out.push(FieldError::required(&at.child("resourceRules"), ""));
+    }
+}
+
+pub(super) fn required_subdomain(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.is_empty() {
+        out.push(FieldError::required(at, ""));
+    } else {
+        invalid_each(out, at, text, dns1123_subdomain(text));
+    }
+}
+
+pub(super) fn namespace_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    invalid_each(out, at, text, dns1123_label(text));
+}
+
+pub(super) fn choice(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, supported: &[&str]) {
+    required_choice(out, v, key, at, supported);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::controlplane::defaults;
+    use crate::json;
+
+    fn said(edits: Value) -> String {
+        let mut hook = json!({"name": "a.b.c", "clientConfig": {"url": "https://127.0.0.1:1/hook"},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+            "sideEffects": "None", "admissionReviewVersions": ["v1"]});
+        for (k, x) in edits.as_object().unwrap().iter() {
+            hook.set(&[k], x.clone());
+        }
+        let mut v = json!({"metadata": {"name": "x"}});
+        v.set(&["webhooks"], vec![hook]);
+        defaults::admission::webhooks(&mut v, true);
+        aggregate(&webhooks(&v, true))
+    }
+
+    #[test]
+    fn recorded_webhook_errors_are_the_same() {
+        assert_eq!(said(json!({})), "[]");
+        assert_eq!(
+            said(json!({"reinvocationPolicy": "X"})),
+            "webhooks[0].reinvocationPolicy: Unsupported value: \"X\": supported values: \"IfNeeded\", \"Never\""
+        );
+        assert_eq!(said(json!({"name": ""})), "webhooks[0].name: Required value");
+        assert_eq!(
+            said(json!({"rules": [{"operations": ["CREATE"]}]})),
+            "[webhooks[0].rules[0].apiGroups: Required value, webhooks[0].rules[0].apiVersions: Required value, webhooks[0].rules[0].resources: Required value]"
+        );
+        assert_eq!(
+            said(json!({"clientConfig": {}})),
+            "webhooks[0].clientConfig: Required value: exactly one of url or service is required"
+        );
+    }
+}

@@ -1,0 +1,318 @@
+//! Validating and mutating admission policies, and their bindings.
+
+use super::rules::{ALL_OPERATIONS, NOT_DELETE};
+use super::{choice, match_conditions, match_resources, namespace_name, required_subdomain};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, path_segment_name, qualified_name};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{invalid_each, label_selector, optional_choice, strings};
+
+pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
+    let mut out = ErrorList::new();
+    let spec = v.get("spec");
+    let path = FieldPath::new("spec");
+    optional_choice(&mut out, spec, "failurePolicy", &path, &["Fail", "Ignore"]);
+    if !spec.get("paramKind").is_null() {
+        param_kind(&mut out, spec.get("paramKind"), &path.child("paramKind"));
+    }
+    let at = path.child("matchConstraints");
+    let operations = if mutating { NOT_DELETE } else { ALL_OPERATIONS };
+    if spec.get("matchConstraints").is_null() {
+        out.push(FieldError::required(&at, ""));
+    } else {
+        match_resources(&mut out, spec.get("matchConstraints"), &at, true, operations, mutating);
+    }
+    match_conditions(&mut out, spec.get("matchConditions"), &path.child("matchConditions"));
+    for (i, x) in spec.get("variables").items().iter().enumerate() {
+        let at = path.child("variables").index(i);
+        let name = x.str_at(&["name"]);
+        if name.is_empty() {
+            out.push(FieldError::required(&at.child("name"), "name is not specified"));
+        } else if !is_identifier(name) {
+            out.push(FieldError::invalid(&at.child("name"), name, "must be a valid CEL identifier"));
+        }
+        if x.str_at(&["expression"]).trim().is_empty() {
+            out.push(FieldError::required(&at.child("expression"), "expression is not specified"));
+        }
+    }
+    if mutating {
+        mutations(&mut out, spec, &path);
+    } else {
+        validations(&mut out, v, spec, &path);
+    }
+    out
+}
+
+fn is_identifier(s: &str) -> bool {
+    s.bytes().next().is_some_and(|c| c.is_ascii_alphabetic() || c == b'_')
+        && s.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
+}
+
+fn param_kind(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let text = v.str_at(&["apiVersion"]);
+    let at_version = at.child("apiVersion");
+    if text.is_empty() {
+        out.push(FieldError::required(&at_version, ""));
+    } else {
+        match crate::apimachinery::GroupVersion::parse(text) {
+            None => out.push(FieldError::invalid(
+                &at_version,
+                text,
+                format!("unexpected GroupVersion string: {text}"),
+            )),
+            Some(gv) => {
+                if !gv.group.is_empty() {
+                    let messages = dns1123_subdomain(&gv.group);
+                    if !messages.is_empty() {
+                        out.push(FieldError::invalid(&at_version, gv.group.as_str(), messages.join(",")));
+                    }
+                }
+                if gv.version.is_empty() {
+                    out.push(FieldError::invalid(&at_version, text, "version must be specified"));
+                } else {
+                    let messages = dns1035_label(&gv.version);
+                    if !messages.is_empty() {
+                        out.push(FieldError::invalid(&at_version, gv.version.as_str(), messages.join(",")));
+                    }
+                }
+            }
+        }
+    }
+    match v.str_at(&["kind"]) {
+        "" => out.push(FieldError::required(&at.child("kind"), "")),
+        kind => {
+            let messages = dns1035_label(&kind.to_lowercase());
+            if !messages.is_empty() {
+                out.push(FieldError::invalid(
+                    &at.child("kind"),
+                    kind,
+                    format!("may have mixed case, but should otherwise match: {}", messages.join(",")),
+                ));
+            }
+        }
+    }
+}
+
+fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath) {
+    let (checks, notes) = (spec.get("validations").items(), spec.get("auditAnnotations").items());
+    if checks.is_empty() && notes.is_empty() {
+        for key in ["validations", "auditAnnotations"] {
+            out.push(FieldError::required(
+                &path.child(key),
+                "validations or auditAnnotations must contain at least one item",
+            ));
+        }
+        return;
+    }
+    for (i, x) in checks.iter().enumerate() {
+        let at = path.child("validations").index(i);
+        if x.str_at(&["expression"]).trim().is_empty() {
+            out.push(FieldError::required(&at.child("expression"), "expression is not specified"));
+        }
+        for key in ["message", "messageExpression"] {
+            let Some(text) = x.get(key).as_str().filter(|t| !t.is_empty()) else {
+                continue;
+            };
+            if text.trim().is_empty() {
+                out.push(FieldError::invalid(&at.child(key), text, "must be non-empty if specified"));
+            } else if key == "message" && text.trim().contains(['\n', '\r']) {
+                out.push(FieldError::invalid(&at.child(key), text, "must not contain line breaks"));
+            }
+        }
+        optional_choice(
+            out,
+            x,
+            "reason",
+            &at,
+            &["Forbidden", "Invalid", "RequestEntityTooLarge"],
+        );
+    }
+    let at = path.child("auditAnnotations");
+    if notes.len() > 20 {
+        out.push(FieldError::invalid(
+            &at,
+            spec.get("auditAnnotations").clone(),
+            "must not have more than 20 auditAnnotations",
+        ));
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, x) in notes.iter().enumerate() {
+        let at = at.index(i);
+        let key = x.str_at(&["key"]);
+        if v.name().is_empty() {
+            out.push(FieldError::invalid(&at.child("key"), key, "requires metadata.name be non-empty"));
+        } else {
+            invalid_each(out, &at.child("key"), key, qualified_name(&format!("{}/{key}", v.name())));
+        }
+        match x.str_at(&["valueExpression"]) {
+            e if e.trim().is_empty() => out.push(FieldError::required(
+                &at.child("valueExpression"),
+                "valueExpression is not specified",
+            )),
+            e if e.len() > 5120 => out.push(FieldError::required(
+                &at.child("valueExpression"),
+                "must not exceed 5120 bytes in length",
+            )),
+            _ => {}
+        }
+        if seen.contains(&key) {
+            out.push(FieldError::duplicate(&at.child("key"), key));
+        }
+        seen.push(key);
+    }
+}
+
+fn mutations(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let all = spec.get("mutations").items();
+    let at = path.child("mutations");
+    if all.is_empty() {
+        out.push(FieldError::required(&at, "mutations must contain at least one item"));
+    }
+    for (i, m) in all.iter().enumerate() {
+        let at = at.index(i);
+        choice(out, m, "patchType", &at, &["ApplyConfiguration", "JSONPatch"]);
+        let (mine, other, kind) = match m.str_at(&["patchType"]) {
+            "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", "ApplyConfiguration"),
+            "JSONPatch" => ("jsonPatch", "applyConfiguration", "JSONPatch"),
+            _ => continue,
+        };
+        if m.get(mine).is_null() {
+            out.push(FieldError::required(
+                &at.child(mine),
+                format!("must be specified when patchType is {kind}"),
+            ));
+        } else if m.str_at(&[mine, "expression"]).trim().is_empty() {
+            out.push(FieldError::required(
+                &at.child(mine).child("expression"),
+                "expression is not specified",
+            ));
+        }
+        if !m.get(other).is_null() {
+            out.push(FieldError::invalid(
+                &at.child(other),
+                format!("{{{other}}}"),
+                format!("must not be specified when patchType is {kind}"),
+            ));
+        }
+    }
+    choice(out, spec, "reinvocationPolicy", path, &["IfNeeded", "Never"]);
+}
+
+pub(crate) fn binding(v: &Value, mutating: bool) -> ErrorList {
+    let mut out = ErrorList::new();
+    let spec = v.get("spec");
+    let path = FieldPath::new("spec");
+    required_subdomain(&mut out, spec.str_at(&["policyName"]), &path.child("policyName"));
+    param_ref(&mut out, spec.get("paramRef"), &path.child("paramRef"));
+    if !spec.get("matchResources").is_null() {
+        let at = path.child("matchResources");
+        match_resources(&mut out, spec.get("matchResources"), &at, false, ALL_OPERATIONS, false);
+    }
+    if !mutating {
+        actions(&mut out, spec.get("validationActions"), &path.child("validationActions"));
+    }
+    out
+}
+
+fn param_ref(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if v.is_null() {
+        return;
+    }
+    let (name, selector) = (v.str_at(&["name"]), v.get("selector"));
+    if !name.is_empty() {
+        invalid_each(out, &at.child("name"), name, path_segment_name(name));
+        if !selector.is_null() {
+            for key in ["name", "selector"] {
+                out.push(FieldError::forbidden(
+                    &at.child(key),
+                    "name and selector are mutually exclusive",
+                ));
+            }
+        }
+    } else if selector.is_null() {
+        out.push(FieldError::required(at, "one of name or selector must be specified"));
+    }
+    if !selector.is_null() {
+        label_selector(out, selector, &at.child("selector"));
+    }
+    let ns = v.str_at(&["namespace"]);
+    if !ns.is_empty() {
+        namespace_name(out, ns, &at.child("namespace"));
+    }
+    if v.get("parameterNotFoundAction").is_null() {
+        out.push(FieldError::required(&at.child("parameterNotFoundAction"), ""));
+    }
+    optional_choice(out, v, "parameterNotFoundAction", at, &["Deny", "Allow"]);
+}
+
+fn actions(out: &mut ErrorList, list: &Value, at: &FieldPath) {
+    const ALL: &[&str] = &["Audit", "Deny", "Warn"];
+    let said = strings(list);
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, a) in said.iter().enumerate() {
+        if !ALL.contains(a) {
+            out.push(FieldError::not_supported(&at.index(i), *a, ALL));
+        }
+        if seen.contains(a) {
+            out.push(FieldError::duplicate(&at.index(i), *a));
+        }
+        seen.push(a);
+    }
+    if seen.contains(&"Deny") && seen.contains(&"Warn") {
+        out.push(FieldError::invalid(
+            at,
+            list.clone(),
+            "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)",
+        ));
+    }
+    if said.is_empty() {
+        out.push(FieldError::required(at, "at least one validation action is required"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn recorded_binding_errors_are_the_same() {
+        let said = |edits: Value| {
+            let mut v = json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}});
+            for (k, x) in edits.as_object().unwrap().iter() {
+                v.set(&["spec", k], x.clone());
+            }
+            aggregate(&binding(&v, false))
+        };
+        assert_eq!(said(json!({"policyName": ""})), "spec.policyName: Required value");
+        assert_eq!(said(json!({"validationActions": []})), "spec.validationActions: Required value: at least one validation action is required");
+        assert_eq!(said(json!({"validationActions": ["X"]})), "spec.validationActions[0]: Unsupported value: \"X\": supported values: \"Audit\", \"Deny\", \"Warn\"");
+        assert_eq!(said(json!({"validationActions": ["Deny", "Deny"]})), "spec.validationActions[1]: Duplicate value: \"Deny\"");
+        assert!(said(json!({"validationActions": ["Deny", "Warn"]})).starts_with("spec.validationActions: Invalid value: [\"Deny\",\"Warn\"]: must not contain both"));
+        assert_eq!(
+            said(json!({"paramRef": {"name": "a", "selector": {}, "parameterNotFoundAction": "Deny"}})),
+            "[spec.paramRef.name: Forbidden: name and selector are mutually exclusive, spec.paramRef.selector: Forbidden: name and selector are mutually exclusive]"
+        );
+        assert_eq!(said(json!({"paramRef": {"parameterNotFoundAction": "Deny"}})), "spec.paramRef: Required value: one of name or selector must be specified");
+        assert_eq!(said(json!({"paramRef": {"name": "a"}})), "spec.paramRef.parameterNotFoundAction: Required value");
+    }
+
+    #[test]
+    fn recorded_mutating_policy_errors_are_the_same() {
+        let said = |edits: Value| {
+            let mut v = json!({"metadata": {"name": "x"}, "spec": {"reinvocationPolicy": "Never",
+                "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]}});
+            for (k, x) in edits.as_object().unwrap().iter() {
+                v.set(&["spec", k], x.clone());
+            }
+            aggregate(&policy(&v, true))
+        };
+        assert_eq!(said(json!({})), "[]");
+        assert_eq!(said(json!({"mutations": []})), "spec.mutations: Required value: mutations must contain at least one item");
+        assert_eq!(said(json!({"mutations": [{"patchType": "X"}]})), "spec.mutations[0].patchType: Unsupported value: \"X\": supported values: \"ApplyConfiguration\", \"JSONPatch\"");
+        assert_eq!(said(json!({"reinvocationPolicy": ""})), "spec.reinvocationPolicy: Required value");
+    }
+}

@@ -1,0 +1,142 @@
+//! Rules: which operations on which resources.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::path_segment_name;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{invalid_each, optional_choice, strings};
+
+pub(super) const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+pub(super) const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
+
+/// A rule; a bad operation is reported at `flat` where that is given.
+pub(super) fn rule(
+    out: &mut ErrorList,
+    rule: &Value,
+    at: &FieldPath,
+    operations: &[&str],
+    flat: Option<&FieldPath>,
+) {
+    let list = rule.get("operations");
+    let all = strings(list);
+    let at_operations = at.child("operations");
+    if all.is_empty() {
+        out.push(FieldError::required(&at_operations, ""));
+    }
+    if all.len() > 1 && all.contains(&"*") {
+        out.push(FieldError::invalid(
+            &at_operations,
+            list.clone(),
+            "if '*' is present, must not specify other operations",
+        ));
+    }
+    for (i, op) in all.into_iter().enumerate().filter(|(_, op)| !operations.contains(op)) {
+        let at = flat.cloned().unwrap_or_else(|| at_operations.index(i));
+        out.push(FieldError::not_supported(&at, op, operations));
+    }
+    for (key, what) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
+        let list = rule.get(key);
+        let all = strings(list);
+        let at = at.child(key);
+        if all.is_empty() {
+            out.push(FieldError::required(&at, ""));
+        }
+        if all.len() > 1 && all.contains(&"*") {
+            let what = what.strip_prefix("API versions").map_or(what, |_| "API versions");
+            out.push(FieldError::invalid(
+                &at,
+                list.clone(),
+                format!("if '*' is present, must not specify other {what}"),
+            ));
+        }
+        if key == "apiVersions" {
+            for (i, _) in all.iter().enumerate().filter(|(_, v)| v.is_empty()) {
+                out.push(FieldError::required(&at.index(i), ""));
+            }
+        }
+    }
+    let list = rule.get("resources");
+    if strings(list).is_empty() {
+        out.push(FieldError::required(&at.child("resources"), ""));
+    }
+    resources(out, list, &at.child("resources"));
+    optional_choice(out, rule, "scope", at, &["*", "Cluster", "Namespaced"]);
+}
+
+/// As [`rule`], with `resourceNames`.
+pub(super) fn named_rule(
+    out: &mut ErrorList,
+    v: &Value,
+    at: &FieldPath,
+    operations: &[&str],
+    flat: Option<&FieldPath>,
+) {
+    rule(out, v, at, operations, flat);
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, name) in strings(v.get("resourceNames")).into_iter().enumerate() {
+        let at = at.child("resourceNames").index(i);
+        invalid_each(out, &at, name, path_segment_name(name));
+        if seen.contains(&name) {
+            out.push(FieldError::duplicate(&at, name));
+        }
+        seen.push(name);
+    }
+}
+
+fn resources(out: &mut ErrorList, list: &Value, at: &FieldPath) {
+    let all = strings(list);
+    let mut with_all_subs: Vec<&str> = Vec::new();
+    let mut subs_of_all: Vec<&str> = Vec::new();
+    let (mut single, mut double) = (false, false);
+    let mut others_without_sub = false;
+    for (i, r) in all.iter().enumerate() {
+        if r.is_empty() {
+            out.push(FieldError::required(&at.index(i), ""));
+            continue;
+        }
+        match *r {
+            "*/*" => double = true,
+            "*" => single = true,
+            _ => {}
+        }
+        let (resource, sub) = r.split_once('/').map_or((*r, None), |(a, b)| (a, Some(b)));
+        if let Some(sub) = sub {
+            if with_all_subs.contains(&resource) && sub != "*" {
+                out.push(FieldError::invalid(
+                    &at.index(i),
+                    *r,
+                    format!("if '{resource}/*' is present, must not specify {r}"),
+                ));
+            }
+            if subs_of_all.contains(&sub) && resource != "*" {
+                out.push(FieldError::invalid(
+                    &at.index(i),
+                    *r,
+                    format!("if '*/{sub}' is present, must not specify {r}"),
+                ));
+            }
+            if sub == "*" {
+                with_all_subs.push(resource);
+            }
+            if resource == "*" {
+                subs_of_all.push(sub);
+            }
+        } else {
+            // Only the last plain entry decides, as upstream.
+            others_without_sub = resource != "*";
+        }
+    }
+    if all.len() > 1 && double {
+        out.push(FieldError::invalid(
+            at,
+            list.clone(),
+            "if '*/*' is present, must not specify other resources",
+        ));
+    }
+    if single && others_without_sub {
+        out.push(FieldError::invalid(
+            at,
+            list.clone(),
+            "if '*' is present, must not specify other resources without subresources",
+        ));
+    }
+}

@@ -1,0 +1,104 @@
+//! `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy`, judged together.
+
+use super::super::super::allocators::Family;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{net, parse_ip};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{invalid_each, optional_choice, strings};
+
+/// What is wrong with them; nothing is judged for ExternalName.
+pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
+    let mut out = ErrorList::new();
+    let spec = v.get("spec");
+    if spec.str_at(&["type"]) == "ExternalName" {
+        return out;
+    }
+    let path = FieldPath::new("spec");
+    let at = path.child("clusterIPs");
+    let list = spec.get("clusterIPs");
+    let ips = strings(list);
+    let single = spec.str_at(&["clusterIP"]);
+    match (single.is_empty(), ips.first()) {
+        (false, None) => out.push(FieldError::required(&at, "")),
+        (false, Some(first)) if *first != single => out.push(FieldError::invalid(
+            &at,
+            list.clone(),
+            "first value must match `clusterIP`",
+        )),
+        (true, Some(_)) => out.push(FieldError::invalid(
+            &at,
+            list.clone(),
+            "must be empty when `clusterIP` is not specified",
+        )),
+        _ => {}
+    }
+    let families = strings(spec.get("ipFamilies"));
+    let mut families_fine = true;
+    for (i, f) in families.iter().enumerate() {
+        let at = path.child("ipFamilies").index(i);
+        if Family::parse(f).is_none() {
+            families_fine = false;
+            out.push(FieldError::not_supported(&at, *f, &["IPv4", "IPv6"]));
+        }
+        if families[..i].contains(f) {
+            families_fine = false;
+            out.push(FieldError::duplicate(&at, *f));
+        }
+    }
+    optional_choice(
+        &mut out,
+        spec,
+        "ipFamilyPolicy",
+        &path,
+        &["PreferDualStack", "RequireDualStack", "SingleStack"],
+    );
+    let mut ips_fine = true;
+    for (i, ip) in ips.iter().enumerate() {
+        if *ip == "None" {
+            if ips.len() > 1 {
+                ips_fine = false;
+                out.push(FieldError::invalid(
+                    &at,
+                    list.clone(),
+                    "'None' must be the first and only value",
+                ));
+            }
+            continue;
+        }
+        let had = old.is_some_and(|o| strings(o.at(&["spec", "clusterIPs"])).contains(ip));
+        let messages = if had { Vec::new() } else { net::ip_strict(ip) };
+        ips_fine &= messages.is_empty();
+        invalid_each(&mut out, &at.index(i), *ip, messages);
+    }
+    if ips.len() > 2 {
+        out.push(FieldError::invalid(
+            &at,
+            list.clone(),
+            "may only hold up to 2 values",
+        ));
+    }
+    if !ips_fine || !families_fine {
+        return out;
+    }
+    let of = |s: &str| parse_ip(s).map(Family::of);
+    if ips.len() == 2 && of(ips[0]) == of(ips[1]) {
+        out.push(FieldError::invalid(
+            &at,
+            list.clone(),
+            "may specify no more than one IP for each IP family",
+        ));
+    }
+    for (i, (ip, family)) in ips.iter().zip(&families).enumerate() {
+        if *ip == "None" {
+            break;
+        }
+        if of(ip).map(Family::name) != Some(family) {
+            out.push(FieldError::invalid(
+                &at.index(i),
+                *ip,
+                format!("expected an {family} value as indicated by `ipFamilies[{i}]`"),
+            ));
+        }
+    }
+    out
+}

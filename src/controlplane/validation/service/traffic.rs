@@ -1,0 +1,134 @@
+//! Load balancers, traffic policies and traffic distribution.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{net, qualified_name};
+use crate::apimachinery::value::Value;
+use crate::controlplane::defaults::service::externally_accessible;
+use crate::controlplane::fields::{invalid_each, optional_choice, required_choice};
+
+const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+/// Checks a CIDR as legacy fields are checked since v1.36.
+pub(in crate::controlplane) fn cidr_strict(text: &str) -> Vec<String> {
+    let Some((ip, bits)) = net::parse_cidr(text) else {
+        return net::cidr(text);
+    };
+    let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
+    if address.parse::<std::net::IpAddr>().is_err() || (prefix.len() > 1 && prefix.starts_with('0')) {
+        return vec!["must not have leading 0s in IP or prefix length".to_owned()];
+    }
+    match ip {
+        std::net::IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
+            vec!["must not have an IPv4-mapped IPv6 address".to_owned()]
+        }
+        std::net::IpAddr::V6(v6) if bits < 128 && u128::from(v6) & (u128::MAX >> bits) != 0 => {
+            vec!["must not have bits set beyond the prefix length".to_owned()]
+        }
+        std::net::IpAddr::V4(v4) if bits < 32 && u32::from(v4) & (u32::MAX >> bits) != 0 => {
+            vec!["must not have bits set beyond the prefix length".to_owned()]
+        }
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn load_balancer(out: &mut ErrorList, v: &Value, kind: &str, old: Option<&Value>, path: &FieldPath) {
+    let spec = v.get("spec");
+    let balanced = kind == "LoadBalancer";
+    let ranges = spec.get("loadBalancerSourceRanges").items();
+    // Upstream spells this one path with a capital letter.
+    let at = path.child("LoadBalancerSourceRanges");
+    let annotation = v.at(&["metadata", "annotations", SOURCE_RANGES]).as_str();
+    if !ranges.is_empty() {
+        if !balanced {
+            out.push(FieldError::forbidden(&at, ONLY));
+        }
+        for (i, range) in ranges.iter().enumerate() {
+            let range = range.as_str().unwrap_or("");
+            let had = old.is_some_and(|o| {
+                let had = o.at(&["spec", "loadBalancerSourceRanges"]).items();
+                had.iter().any(|x| x.as_str() == Some(range))
+            });
+            if !had {
+                invalid_each(out, &at.index(i), range, cidr_strict(range.trim()));
+            }
+        }
+    } else if let Some(text) = annotation {
+        let at = FieldPath::new("metadata").child("annotations").key(SOURCE_RANGES);
+        if !balanced {
+            out.push(FieldError::forbidden(&at, ONLY));
+        }
+        let had = old.is_some_and(|o| o.at(&["metadata", "annotations", SOURCE_RANGES]).as_str() == Some(text));
+        if !text.trim().is_empty() && !had {
+            for range in text.split(',') {
+                invalid_each(out, &at, text, cidr_strict(range.trim()));
+            }
+        }
+    }
+    if !spec.get("allocateLoadBalancerNodePorts").is_null() && !balanced {
+        out.push(FieldError::forbidden(&path.child("allocateLoadBalancerNodePorts"), ONLY));
+    }
+    if let Some(class) = spec.get("loadBalancerClass").as_str() {
+        let at = path.child("loadBalancerClass");
+        if balanced {
+            invalid_each(out, &at, class, qualified_name(class));
+        } else {
+            out.push(FieldError::forbidden(&at, ONLY));
+        }
+    }
+}
+
+pub(super) fn policies(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldPath) {
+    let spec = v.get("spec");
+    let reachable = externally_accessible(v);
+    let at = path.child("externalTrafficPolicy");
+    let external = spec.str_at(&["externalTrafficPolicy"]);
+    if reachable {
+        required_choice(out, spec, "externalTrafficPolicy", path, &["Cluster", "Local"]);
+    } else if !external.is_empty() {
+        out.push(FieldError::invalid(
+            &at,
+            external,
+            "may only be set for externally-accessible services",
+        ));
+    }
+    let health = spec.get("healthCheckNodePort").as_i64().unwrap_or(0);
+    if health != 0 && !needs_health_check(v) {
+        out.push(FieldError::invalid(
+            &path.child("healthCheckNodePort"),
+            health,
+            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
+        ));
+    }
+    if matches!(kind, "NodePort" | "LoadBalancer" | "ClusterIP") {
+        required_choice(out, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
+    }
+    optional_choice(
+        out,
+        spec,
+        "trafficDistribution",
+        path,
+        &["PreferClose", "PreferSameZone", "PreferSameNode"],
+    );
+}
+
+/// True where the Service has a health check port.
+pub(crate) fn needs_health_check(service: &Value) -> bool {
+    service.str_at(&["spec", "type"]) == "LoadBalancer"
+        && service.str_at(&["spec", "externalTrafficPolicy"]) == "Local"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_strictly() {
+        let why = |s| cidr_strict(s).pop().unwrap_or_default();
+        assert_eq!(why("10.0.0.0/8"), "");
+        assert_eq!(why("2001:db8::/64"), "");
+        assert!(why("10.1.0.0/8").contains("bits set"));
+        assert!(why("010.0.0.0/8").contains("leading 0s") && why("10.0.0.0/08").contains("leading 0s"));
+        assert!(why("x").contains("must be a valid CIDR"));
+    }
+}

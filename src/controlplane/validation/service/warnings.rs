@@ -1,0 +1,132 @@
+//! What is worth a warning about a Service.
+
+use super::is_headless;
+use crate::apimachinery::validation::net;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::strings;
+use std::net::IpAddr;
+
+/// Warnings of a create or an update, in upstream's order.
+pub(crate) fn service(v: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    let spec = v.get("spec");
+    if v.at(&["metadata", "annotations", super::HINTS]).as_str().is_some() {
+        out.push(format!(
+            "metadata.annotations[{}]: deprecated in v1.27+; use \"{}\" instead",
+            super::HINTS,
+            super::MODE
+        ));
+    }
+    let external_ips = strings(spec.get("externalIPs"));
+    let balancer_ip = spec.str_at(&["loadBalancerIP"]);
+    if is_headless(v) {
+        if !balancer_ip.is_empty() {
+            out.push("spec.loadBalancerIP is ignored for headless services".to_owned());
+        }
+        if !external_ips.is_empty() {
+            out.push("spec.externalIPs is ignored for headless services".to_owned());
+        }
+        if spec.str_at(&["sessionAffinity"]) == "ClientIP" {
+            out.push("spec.SessionAffinity is ignored for headless services".to_owned());
+        }
+    }
+    for (i, ip) in strings(spec.get("clusterIPs")).iter().enumerate().filter(|(_, ip)| **ip != "None") {
+        out.extend(ip_warning(&format!("spec.clusterIPs[{i}]"), ip));
+    }
+    if !external_ips.is_empty() {
+        out.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+    }
+    for (i, ip) in external_ips.iter().enumerate() {
+        out.extend(ip_warning(&format!("spec.externalIPs[{i}]"), ip));
+    }
+    if !balancer_ip.is_empty() {
+        out.extend(ip_warning("spec.loadBalancerIP", balancer_ip));
+    }
+    for (i, range) in strings(spec.get("loadBalancerSourceRanges")).iter().enumerate() {
+        out.extend(cidr_warning(&format!("spec.loadBalancerSourceRanges[{i}]"), range.trim()));
+    }
+    let external = spec.str_at(&["type"]) == "ExternalName";
+    if external && !external_ips.is_empty() {
+        out.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    }
+    if !external && !spec.str_at(&["externalName"]).is_empty() {
+        out.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
+    if spec.str_at(&["trafficDistribution"]) == "PreferClose" {
+        out.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
+    }
+    out
+}
+
+/// An address that is accepted but not written as it should be.
+pub(crate) fn ip_warning(path: &str, text: &str) -> Option<String> {
+    let ip = net::parse_ip(text)?;
+    let canonical = match ip {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
+        IpAddr::V4(_) => ip,
+    }
+    .to_string();
+    if canonical == text {
+        return None;
+    }
+    let plain = text.parse::<IpAddr>().ok() == Some(ip) && ip.to_string() == canonical;
+    Some(if plain {
+        format!("{path}: IPv6 address {text:?} should be in RFC 5952 canonical format ({canonical:?})")
+    } else {
+        format!("{path}: non-standard IP address {text:?} is invalid: use {canonical:?}")
+    })
+}
+
+/// A range that is accepted but not written as it should be.
+pub(crate) fn cidr_warning(path: &str, text: &str) -> Option<String> {
+    let (ip, bits) = net::parse_cidr(text)?;
+    let (address, prefix) = text.split_once('/')?;
+    let masked = match ip {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+            IpAddr::V4((u32::from(v4) & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+            IpAddr::V6((u128::from(v6) & mask).into())
+        }
+    };
+    let full = if ip.is_ipv4() { 32 } else { 128 };
+    if masked != ip {
+        return Some(format!(
+            "{path}: CIDR value {text:?} is ambiguous in this context (should be \"{masked}/{bits}\" or \"{ip}/{full}\"?)"
+        ));
+    }
+    let canonical = format!("{ip}/{bits}");
+    if canonical == text {
+        return None;
+    }
+    let plain = address.parse::<IpAddr>().is_ok() && prefix == bits.to_string();
+    Some(if plain && ip.is_ipv6() {
+        format!("{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({canonical:?})")
+    } else {
+        format!("{path}: non-standard CIDR value {text:?} is invalid: use {canonical:?}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_spellings_are_warned_about() {
+        assert_eq!(ip_warning("p", "10.0.0.1"), None);
+        assert_eq!(
+            ip_warning("p", "010.0.0.1").unwrap(),
+            "p: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\""
+        );
+        assert_eq!(
+            ip_warning("p", "2001:DB8::1").unwrap(),
+            "p: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")"
+        );
+        assert_eq!(
+            cidr_warning("p", "1.2.3.4/8").unwrap(),
+            "p: CIDR value \"1.2.3.4/8\" is ambiguous in this context (should be \"1.0.0.0/8\" or \"1.2.3.4/32\"?)"
+        );
+    }
+}

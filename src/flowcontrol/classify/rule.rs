@@ -1,0 +1,169 @@
+//! The rules of a FlowSchema, parsed once.
+
+use crate::apimachinery::value::Value;
+use crate::request::{RequestInfo, UserInfo};
+
+/// Any of these rules.
+pub(super) struct Rules(Vec<Rule>);
+
+struct Rule {
+    subjects: Vec<Subject>,
+    resources: Vec<ResourceRule>,
+    paths: Vec<PathRule>,
+}
+
+enum Subject {
+    User(String),
+    Group(String),
+    /// Namespace and name; `None` stands for any name.
+    ServiceAccount(String, Option<String>),
+}
+
+struct ResourceRule {
+    verbs: Words,
+    groups: Words,
+    resources: Words,
+    namespaces: Words,
+    cluster_scope: bool,
+}
+
+struct PathRule {
+    verbs: Words,
+    paths: Vec<String>,
+}
+
+/// Some words, or any word.
+enum Words {
+    Any,
+    Of(Vec<String>),
+}
+
+impl Words {
+    fn parse(list: &Value) -> Self {
+        let words = strings(list);
+        if words.iter().any(|w| w == "*") {
+            Self::Any
+        } else {
+            Self::Of(words)
+        }
+    }
+
+    fn has(&self, word: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Of(words) => words.iter().any(|w| w == word),
+        }
+    }
+
+    /// `pods` for the resource itself, `pods/log` for a subresource.
+    fn has_resource(&self, resource: &str, subresource: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Of(words) if subresource.is_empty() => words.iter().any(|w| w == resource),
+            Self::Of(words) => words.iter().any(|w| w.split_once('/') == Some((resource, subresource))),
+        }
+    }
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    list.items()
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
+}
+
+impl Rules {
+    pub(super) fn parse(rules: &Value) -> Self {
+        Self(rules.items().iter().map(Rule::parse).collect())
+    }
+
+    pub(super) fn matches(&self, user: &UserInfo, info: &RequestInfo) -> bool {
+        self.0.iter().any(|r| {
+            r.subjects.iter().any(|s| s.is(user))
+                && if info.is_resource {
+                    r.resources.iter().any(|r| r.matches(info))
+                } else {
+                    r.paths.iter().any(|p| p.matches(info))
+                }
+        })
+    }
+}
+
+impl Rule {
+    fn parse(rule: &Value) -> Self {
+        let resource = |r: &Value| ResourceRule {
+            verbs: Words::parse(r.get("verbs")),
+            groups: Words::parse(r.get("apiGroups")),
+            resources: Words::parse(r.get("resources")),
+            namespaces: Words::parse(r.get("namespaces")),
+            cluster_scope: r.get("clusterScope").as_bool().unwrap_or(false),
+        };
+        let path = |r: &Value| PathRule {
+            verbs: Words::parse(r.get("verbs")),
+            paths: strings(r.get("nonResourceURLs")),
+        };
+        Self {
+            subjects: rule.get("subjects").items().iter().filter_map(Subject::parse).collect(),
+            resources: rule.get("resourceRules").items().iter().map(resource).collect(),
+            paths: rule.get("nonResourceRules").items().iter().map(path).collect(),
+        }
+    }
+}
+
+impl Subject {
+    fn parse(subject: &Value) -> Option<Self> {
+        let text = |path: &[&str]| subject.str_at(path).to_owned();
+        match subject.str_at(&["kind"]) {
+            "User" => Some(Self::User(text(&["user", "name"]))),
+            "Group" => Some(Self::Group(text(&["group", "name"]))),
+            "ServiceAccount" => {
+                let name = text(&["serviceAccount", "name"]);
+                let namespace = text(&["serviceAccount", "namespace"]);
+                Some(Self::ServiceAccount(namespace, (name != "*").then_some(name)))
+            }
+            _ => None,
+        }
+    }
+
+    fn is(&self, user: &UserInfo) -> bool {
+        match self {
+            Self::User(name) => name == "*" || *name == user.name,
+            Self::Group(name) => name == "*" || user.in_group(name),
+            Self::ServiceAccount(namespace, name) => user
+                .name
+                .strip_prefix("system:serviceaccount:")
+                .and_then(|rest| rest.split_once(':'))
+                .is_some_and(|(ns, n)| ns == namespace && name.as_ref().is_none_or(|name| name == n)),
+        }
+    }
+}
+
+impl ResourceRule {
+    fn matches(&self, info: &RequestInfo) -> bool {
+        self.verbs.has(&info.verb)
+            && self.groups.has(&info.api_group)
+            && self.resources.has_resource(&info.resource, &info.subresource)
+            && if info.namespace.is_empty() {
+                self.cluster_scope
+            } else {
+                self.namespaces.has(&info.namespace)
+            }
+    }
+}
+
+impl PathRule {
+    fn matches(&self, info: &RequestInfo) -> bool {
+        self.verbs.has(&info.verb) && self.paths.iter().any(|p| path_matches(p, &info.path))
+    }
+}
+
+/// A path also stands for what is below it, with or without a star.
+fn path_matches(rule: &str, path: &str) -> bool {
+    if rule == "*" || rule == path {
+        return true;
+    }
+    let stem = rule.strip_suffix('*').unwrap_or(rule);
+    path.strip_prefix(stem)
+        .is_some_and(|rest| stem.ends_with('/') || rest.starts_with('/'))
+}

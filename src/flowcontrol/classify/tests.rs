@@ -1,0 +1,112 @@
+use super::*;
+use crate::json;
+use http::Method;
+
+fn schema(name: &str, precedence: i64, level: &str, rules: Value) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": format!("fs-{name}")},
+        "spec": {
+            "matchingPrecedence": precedence,
+            "priorityLevelConfiguration": {"name": level},
+            "rules": [rules]
+        }
+    })
+}
+
+fn everything(subject: Value) -> Value {
+    json!({
+        "subjects": [subject],
+        "resourceRules": [
+            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true}
+        ],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+    })
+}
+
+fn group(name: &str) -> Value {
+    json!({"kind": "Group", "group": {"name": name}})
+}
+
+fn standard() -> FlowSchemas {
+    let leases = json!({
+        "subjects": [{"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}}],
+        "resourceRules": [{
+            "verbs": ["get", "update"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+            "namespaces": ["*"]
+        }]
+    });
+    let probes = json!({
+        "subjects": [group("system:unauthenticated"), group("system:authenticated")],
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]}]
+    });
+    let schemas = [
+        schema(
+            "global-default",
+            9900,
+            "global",
+            everything(group("system:authenticated")),
+        ),
+        schema("exempt", 1, "exempt", everything(group("system:masters"))),
+        schema("dangling", 2, "nowhere", everything(group("system:authenticated"))),
+        schema("probes", 2, "exempt", probes),
+        schema("leader", 100, "leader", leases),
+        schema("catch-all", 10000, "catch-all", everything(group("nobody"))),
+    ];
+    let levels =
+        ["exempt", "global", "leader", "catch-all"].map(|n| json!({"metadata": {"name": n, "uid": format!("pl-{n}")}}));
+    let f = FlowSchemas::new();
+    f.replace(&schemas, &levels);
+    f
+}
+
+fn flow(f: &FlowSchemas, user: &str, groups: &[&str], method: Method, uri: &str) -> (String, String) {
+    let info = RequestInfo::resolve(&method, &uri.parse().unwrap()).unwrap();
+    let flow = f.classify(&UserInfo::system(user, groups), &info);
+    let text = |v: &HeaderValue| v.to_str().unwrap().to_owned();
+    (text(&flow.schema_uid), text(&flow.level_uid))
+}
+
+#[test]
+fn the_first_schema_that_matches_wins() {
+    let f = standard();
+    let auth = &["system:authenticated"][..];
+    let sa = "system:serviceaccount:kube-system:x";
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/a/leases/l";
+    for (user, groups, method, uri, want) in [
+        (
+            "r",
+            &["system:masters"][..],
+            Method::GET,
+            "/api/v1/pods",
+            ("fs-exempt", "pl-exempt"),
+        ),
+        ("u", auth, Method::GET, "/livez/ping", ("fs-probes", "pl-exempt")),
+        ("u", auth, Method::GET, "/livezz", ("fs-global-default", "pl-global")),
+        ("u", auth, Method::POST, "/livez", ("fs-global-default", "pl-global")),
+        (sa, auth, Method::PUT, leases, ("fs-leader", "pl-leader")),
+        (sa, auth, Method::DELETE, leases, ("fs-global-default", "pl-global")),
+        (
+            sa,
+            auth,
+            Method::GET,
+            "/apis/coordination.k8s.io/v1/leases?watch=1",
+            ("fs-global-default", "pl-global"),
+        ),
+        (
+            "u",
+            &[][..],
+            Method::GET,
+            "/api/v1/pods",
+            ("fs-catch-all", "pl-catch-all"),
+        ),
+    ] {
+        let got = flow(&f, user, groups, method, uri);
+        assert_eq!((got.0.as_str(), got.1.as_str()), want, "{user} {uri}");
+    }
+}
+
+#[test]
+fn without_objects_everything_is_the_imagined_catch_all() {
+    let got = flow(&FlowSchemas::new(), "u", &[], Method::GET, "/api");
+    assert_eq!(got, (String::new(), String::new()));
+}
