@@ -11,6 +11,7 @@ use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, ListOptions, Listing, MinRevision, Predicate, Storage, VersionMatch, Watch, WatchOptions};
+use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -21,8 +22,18 @@ pub struct Store {
     pub(super) admission: Arc<dyn Admission>,
 }
 
+/// Asked before an update turns into a create: whoever may change an object may not always make one.
+#[async_trait]
+pub trait MayCreate: Send + Sync + 'static {
+    /// Refuses, or not.
+    ///
+    /// # Errors
+    /// 403.
+    async fn may_create(&self) -> Result<()>;
+}
+
 /// Who a write is recorded for, and with which options object admission sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WriteOptions {
     /// `fieldManager` or the User-Agent's first part. `None`: managed fields are left as they are in the object (an
     /// apply has set them already, or an internal writer does not track them).
@@ -35,6 +46,8 @@ pub struct WriteOptions {
     pub uid: Option<String>,
     /// The kind of the object sent, where it is not the row's (a Scale).
     pub kind: Option<GroupVersionKind>,
+    /// Asked before an update creates; `None`: it may (internal callers).
+    pub may_create: Option<Arc<dyn MayCreate>>,
 }
 
 /// What a write left behind.
@@ -93,6 +106,7 @@ impl Default for WriteOptions {
             options: Arc::new(Value::Null),
             uid: None,
             kind: None,
+            may_create: None,
         }
     }
 }

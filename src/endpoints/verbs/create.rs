@@ -2,7 +2,6 @@
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
-use super::super::negotiate::Offer;
 use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish, respond};
 use crate::admission::{Attributes, Operation};
@@ -19,7 +18,7 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
     if !call.subresource().is_empty() {
         call.check_name()?;
     }
-    let negotiated = call.negotiate(Offer::Objects)?;
+    let negotiated = call.negotiate(call.offer())?;
     let body_type = body::body_type(&call.parts.headers)?;
     let bytes = body::read(req_body).await?;
     let options = WriteQuery::parse(&call.query, "CreateOptions", false)?;

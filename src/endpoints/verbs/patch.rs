@@ -2,7 +2,6 @@
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
-use super::super::negotiate::Offer;
 use super::super::options::WriteQuery;
 use super::super::{body, finish, respond};
 use super::create::normalize;
@@ -53,7 +52,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         return Err(unsupported());
     };
     call.check_name()?;
-    let negotiated = call.negotiate(Offer::Objects)?;
+    let negotiated = call.negotiate(call.offer())?;
     let bytes = body::read(req_body).await?;
     let apply = patch_type == PatchType::Apply;
     let options = WriteQuery::parse(&call.query, "PatchOptions", apply)?;
@@ -65,6 +64,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         options: Arc::new(options.to_value("UpdateOptions", call.query.text("fieldValidation"))),
         uid: None,
         kind: None,
+        may_create: call.may_create.clone(),
     };
     let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
     let patcher = Patcher {
