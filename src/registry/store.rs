@@ -111,6 +111,17 @@ impl Default for WriteOptions {
     }
 }
 
+impl WriteOptions {
+    /// The server's own writes are recorded as those of `kube-apiserver`, as upstream's loopback clients have it.
+    pub fn internal(subresource: &str) -> Self {
+        Self {
+            manager: Some("kube-apiserver".to_owned()),
+            subresource: subresource.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
 impl Written {
     /// The encoded object.
     pub fn bytes(&self) -> Bytes {
@@ -251,7 +262,7 @@ impl Store {
     /// Any Status.
     pub async fn create_value(&self, cx: &Context, mut object: Value) -> Result<Value> {
         self.resource.schema.normalize(&mut object)?;
-        Ok(self.create(cx, object, &WriteOptions::default()).await?.to_value())
+        Ok(self.create(cx, object, &WriteOptions::internal("")).await?.to_value())
     }
 
     /// The object's tree at the latest state, in `namespace` (or `""`).
@@ -295,10 +306,7 @@ impl Store {
         mut change: impl FnMut(&Value) -> Result<Value> + Send,
     ) -> Result<Value> {
         let gr = self.resource.group_resource();
-        let options = WriteOptions {
-            subresource: subresource.to_owned(),
-            ..WriteOptions::default()
-        };
+        let options = WriteOptions::internal(subresource);
         let mut transform = |live: Option<&Value>| match live {
             Some(live) => change(live),
             None => Err(crate::apimachinery::Status::not_found(&gr, name)),
