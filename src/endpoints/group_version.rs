@@ -93,9 +93,6 @@ impl ApiGroupVersion {
             }
         }
         let mut call = Call::new(parts, found, authorized, self.min_request_timeout);
-        if let Some(text) = deprecation(call.resource()) {
-            call.cx.warnings.add(text);
-        }
         if let (Some(authorizer), Action::Update | Action::Patch) = (&self.authorizer, action) {
             call.may_create = Some(Arc::new(CreateCheck {
                 authorizer: authorizer.clone(),
@@ -139,15 +136,6 @@ impl MayCreate for CreateCheck {
             Decision::Allow => Ok(()),
             _ => Err(forbidden(&asked, &verdict.reason)),
         }
-    }
-}
-
-/// Warning of kinds on their way out.
-fn deprecation(resource: &Resource) -> Option<&'static str> {
-    match (resource.gvr.group.as_str(), resource.kind.as_str()) {
-        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
-        ("", "Endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
-        _ => None,
     }
 }
 
