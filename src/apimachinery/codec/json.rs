@@ -3,7 +3,7 @@
 
 use crate::apimachinery::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 
 /// Deepest nesting accepted. Go's `sigs.k8s.io/json` takes 10,000; the tree is walked recursively, and no object nests
