@@ -34,6 +34,9 @@ pub mod aggregator;
 
 /// API groups beyond the built-in ones: kinds described by a JSON schema.
 pub mod extensions;
+// ── the servers, head of the chain first ──
+/// The built-in groups: rows, behaviour, and the objects a cluster starts with.
+pub mod controlplane;
 
 // ── verb → admission → registry → storage ──
 /// What may change or refuse a write.
