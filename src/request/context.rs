@@ -47,3 +47,13 @@ pub struct Ending(pub Signal);
 /// Left on *responses* that upstream does not count in `apiserver_request_total`: unknown paths, proxied answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Uncounted;
+
+/// Left on *responses* that a backend gave: filters outside put their own headers beside the backend's, as upstream's
+/// proxy adds to what is set already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromBackend {
+    /// An ordinary answer: both sides' headers are sent.
+    Proxied,
+    /// An upgrade's answer: only the backend's headers are sent.
+    Verbatim,
+}

@@ -1,6 +1,6 @@
 //! `Cache-Control: no-cache, private` on every answer whose handler does not say otherwise.
 
-use crate::request::{Handler, Request, Response};
+use crate::request::{FromBackend, Handler, Request, Response};
 use crate::server::chain::Filter;
 use async_trait::async_trait;
 use http::header::{CACHE_CONTROL, HeaderValue};
@@ -25,7 +25,12 @@ pub fn filter() -> Filter {
 impl Handler for CacheControl {
     async fn handle(&self, req: Request) -> Response {
         let mut response = self.0.handle(req).await;
-        response.headers_mut().entry(CACHE_CONTROL).or_insert(NO_CACHE);
+        match response.extensions().get::<FromBackend>() {
+            // Upstream's proxy adds the backend's value to the one that is set.
+            Some(FromBackend::Proxied) => super::put_first(response.headers_mut(), CACHE_CONTROL, NO_CACHE),
+            Some(FromBackend::Verbatim) => {}
+            None => drop(response.headers_mut().entry(CACHE_CONTROL).or_insert(NO_CACHE)),
+        }
         response
     }
 }
