@@ -4,12 +4,12 @@
 mod authentication;
 
 use crate::cli::{CompletedOptions, OpenPort, Port};
-use crate::serving::Drained;
 use crate::server::chain::ChainConfig;
 use crate::server::delegate::EmptyDelegate;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
+use crate::serving::Drained;
 use crate::storage::embedded::{self, Engine};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
@@ -66,16 +66,32 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
         ..ChainConfig::new(telemetry, lifecycle.clone(), authentication.authenticator, authorizer)
     };
-    let mut prepared = head.prepare(config, options.generic.livez_grace_period).map_err(|e| e.to_string())?;
+    let mut prepared = head
+        .prepare(config, options.generic.livez_grace_period)
+        .map_err(|e| e.to_string())?;
 
     let (report, fatal) = mpsc::channel(1);
     let kubeconfig = port.kubeconfig.clone();
     let port = port.open(prepared.handler.clone());
     prepared.start_hooks(&tasks, &report);
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
-    let times = ShutdownTimes { delay: options.generic.shutdown_delay, in_flight: options.generic.request_timeout };
+    let times = ShutdownTimes {
+        delay: options.generic.shutdown_delay,
+        in_flight: options.generic.request_timeout,
+    };
     let hooks = prepared.pre_shutdown_hooks;
-    Ok(Gateway { address, url, kubeconfig, lifecycle, hooks, times, tasks, engine, port, fatal })
+    Ok(Gateway {
+        address,
+        url,
+        kubeconfig,
+        lifecycle,
+        hooks,
+        times,
+        tasks,
+        engine,
+        port,
+        fatal,
+    })
 }
 
 fn open_store(options: &CompletedOptions) -> Result<Arc<Engine>, String> {
@@ -117,7 +133,15 @@ impl Gateway {
     /// # Cancel safety
     /// Not cancel safe: dropped in the middle, connections are cut and the store is closed without waiting for them.
     pub async fn shut_down(self) -> bool {
-        let Self { lifecycle, hooks, times, tasks, engine, port, .. } = self;
+        let Self {
+            lifecycle,
+            hooks,
+            times,
+            tasks,
+            engine,
+            port,
+            ..
+        } = self;
         let server = port.server;
         let stopping = &server;
         let stop = || stopping.stop_accepting();

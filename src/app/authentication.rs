@@ -1,10 +1,10 @@
 //! Options and loaded certificates → the authenticators, in upstream's order.
 
+use crate::authn;
 use crate::authn::{
     Anonymous, Authenticator, BearerToken, RequestHeader, RequestHeaderNames, TokenAuthenticator, TokenFile,
     WebSocketToken, WithAnonymous, X509,
 };
-use crate::authn;
 use crate::authz::{self, Authorizer};
 use crate::cli::{CompletedOptions, Port};
 use crate::request::ClientCaSource;
@@ -37,10 +37,19 @@ pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, 
         username: header_names("requestheader-username-headers", &o.request_header.username_headers)?,
         uid: header_names("requestheader-uid-headers", &o.request_header.uid_headers)?,
         group: header_names("requestheader-group-headers", &o.request_header.group_headers)?,
-        extra_prefix: o.request_header.extra_prefixes.iter().map(|p| p.to_ascii_lowercase()).collect(),
+        extra_prefix: o
+            .request_header
+            .extra_prefixes
+            .iter()
+            .map(|p| p.to_ascii_lowercase())
+            .collect(),
     };
     let identity_headers = IdentityHeaders {
-        names: [&names.username, &names.uid, &names.group].into_iter().flatten().cloned().collect(),
+        names: [&names.username, &names.uid, &names.group]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect(),
         prefixes: names.extra_prefix.clone(),
     };
     let tokens: Arc<dyn TokenAuthenticator> = Arc::new(match &o.token_file {
@@ -50,20 +59,34 @@ pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, 
     let proxies = port.request_header_ca.clone() as Arc<dyn ClientCaSource>;
     let clients = port.client_ca.clone() as Arc<dyn ClientCaSource>;
     let union: Arc<dyn Authenticator> = Arc::new(authn::Union::new(vec![
-        Arc::new(RequestHeader::new(proxies, o.request_header.allowed_names.clone(), names)),
+        Arc::new(RequestHeader::new(
+            proxies,
+            o.request_header.allowed_names.clone(),
+            names,
+        )),
         Arc::new(X509::new(clients)),
         Arc::new(BearerToken::new(tokens.clone())),
         Arc::new(WebSocketToken::new(tokens.clone())),
     ]));
-    let authenticator = if o.anonymous { Arc::new(WithAnonymous::new(union, Anonymous::new())) } else { union };
-    Ok(Authentication { authenticator, tokens, identity_headers })
+    let authenticator = if o.anonymous {
+        Arc::new(WithAnonymous::new(union, Anonymous::new()))
+    } else {
+        union
+    };
+    Ok(Authentication {
+        authenticator,
+        tokens,
+        identity_headers,
+    })
 }
 
 /// Until roles are evaluated: `system:masters` everything, everybody health and version; or everything, if the
 /// operator said AlwaysAllow.
 pub fn authorizer(options: &CompletedOptions) -> Arc<dyn Authorizer> {
-    let mut members: Vec<Arc<dyn Authorizer>> =
-        vec![Arc::new(authz::PrivilegedGroups::masters()), Arc::new(authz::AllowedPaths::public_info())];
+    let mut members: Vec<Arc<dyn Authorizer>> = vec![
+        Arc::new(authz::PrivilegedGroups::masters()),
+        Arc::new(authz::AllowedPaths::public_info()),
+    ];
     if options.authorization.allows_all() {
         members.push(Arc::new(authz::AlwaysAllow));
     }
