@@ -10,6 +10,7 @@ pub mod discovery;
 pub mod finish;
 pub mod group_version;
 pub mod negotiate;
+pub mod openapi;
 pub mod options;
 pub mod respond;
 mod route;

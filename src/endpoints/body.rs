@@ -3,7 +3,7 @@
 pub mod syntax;
 
 use crate::api;
-use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::status::{Result, Status};
@@ -101,9 +101,17 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
     }
 }
 
-/// Decodes YAML, of which JSON is a part. The error is the decoder's text.
+/// Decodes YAML, of which JSON is a part; duplicates are `line 4: key "x" already set in map`. The error is the
+/// decoder's text.
 pub(crate) fn parse_yaml(bytes: &[u8]) -> std::result::Result<Document, String> {
-    parse(bytes, BodyType::Json)
+    let (value, duplicates) = yaml::decode_noting(bytes)?;
+    Ok(Document { value, duplicates })
+}
+
+/// Duplicate keys of a YAML document as one strict finding.
+pub(crate) fn yaml_finding(duplicates: &[String]) -> String {
+    let lines: String = duplicates.iter().map(|d| format!("\n  {d}")).collect();
+    format!("error converting YAML to JSON: yaml: unmarshal errors:{lines}")
 }
 
 /// Decodes an object that is to be of kind `expected`; a missing kind or apiVersion is filled in.

@@ -3,7 +3,7 @@
 use super::super::call::Call;
 use super::super::group_version::Answer;
 use super::super::negotiate::Offer;
-use super::super::options::WriteQuery;
+use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish, respond};
 use crate::admission::{Attributes, Operation};
 use crate::apimachinery::object::ObjectView;
@@ -107,7 +107,11 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
         other => other?,
     };
     let given = value.gvk();
-    let mut findings = duplicates;
+    let strict = options.field_validation == FieldValidation::Strict;
+    let mut findings = match body_type {
+        body::BodyType::Yaml if strict && !duplicates.is_empty() => vec![body::yaml_finding(&duplicates)],
+        _ => duplicates,
+    };
     findings.extend(normalize(call, &mut value, |text| {
         body::cannot_be_handled(&given, &expected, text)
     })?);

@@ -171,11 +171,23 @@ impl Patcher {
 
     fn server_side(&self, live: Option<&Value>) -> Result<Value> {
         let call = &self.call;
-        let document =
-            body::parse_yaml(&self.bytes).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
+        let document = body::parse_yaml(&self.bytes)
+            .map_err(|e| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {e}")))?;
         let patch = document.value;
+        if !patch.is_null() && patch.as_object().is_none() {
+            let found = match patch {
+                Value::Array(_) => "array",
+                Value::Bool(_) => "bool",
+                Value::String(_) => "string",
+                _ => "number",
+            };
+            return Err(Status::bad_request(format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into \
+                 Go value of type map[string]interface {{}}"
+            )));
+        }
         let expected = call.kind();
-        if patch.gvk() != expected || !patch.get("apiVersion").is_null() && patch.api_version().contains("//") {
+        if patch.gvk() != expected {
             let given = patch.gvk();
             return Err(Status::bad_request(format!(
                 "invalid object type: {}/{}, Kind={}",
@@ -196,8 +208,8 @@ impl Patcher {
         let reset = resource.strategy.reset_fields(call.subresource());
         let force = self.options.force == Some(true);
         let object = resource.schema.apply(live, patch, &who, force, reset)?;
-        self.options.judge(document.duplicates, &call.cx.warnings, |text| {
-            let text = text.trim_start_matches("strict decoding error: ");
+        let text = body::yaml_finding(&document.duplicates);
+        self.options.judge(document.duplicates, &call.cx.warnings, |_| {
             Status::bad_request(format!("error strict decoding YAML: {text}"))
         })?;
         Ok(object)

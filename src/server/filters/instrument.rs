@@ -53,11 +53,9 @@ impl Instrument {
         let ended = Ended {
             series,
             since: received.map_or_else(|| tokio::time::Instant::now().into_std(), |r| r.0),
+            bytes: 0,
             _running: running,
         };
-        if let (Some(size), Some(body)) = (&ended.series.size, response.body().as_full()) {
-            size.observe(body.len() as f64);
-        }
         hold::until_sent(response, ended)
     }
 }
@@ -66,11 +64,23 @@ impl Instrument {
 struct Ended {
     series: Arc<Series>,
     since: Instant,
+    bytes: usize,
     _running: Option<Running>,
 }
 
+impl hold::Guard for Ended {
+    fn sent(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+}
+
+impl hold::Guard for Running {}
+
 impl Drop for Ended {
     fn drop(&mut self) {
+        if let Some(size) = &self.series.size {
+            size.observe(self.bytes as f64);
+        }
         self.series.total.inc();
         let now = tokio::time::Instant::now().into_std();
         self.series
