@@ -3,6 +3,7 @@
 use crate::admission::plugins::NamespaceLifecycle;
 use crate::admission::{self, Admission};
 use crate::aggregator;
+use crate::aggregator::openapi::ROOT;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
@@ -38,7 +39,7 @@ pub async fn control_plane(engine: &Arc<Engine>, options: &CompletedOptions, jud
             Backing::Stored { prefix } => prefix.clone(),
             Backing::Answered(_) => unreachable!("rows without a store are not asked for one"),
         };
-        store.resource(ResourceConfig { prefix, fields: row.selectable.clone() })
+        store.resource(ResourceConfig { prefix, fields: row.selectable.as_ref().map(|s| s.extract.clone()) })
     };
     let network = &options.network;
     let config = controlplane::Config {
@@ -62,7 +63,10 @@ fn group_version(g: &controlplane::Group, options: &CompletedOptions) -> ApiGrou
 
 /// Priorities of the built-in groups.
 pub fn priorities(gv: &GroupVersion) -> Priorities {
-    let (group, version) = aggregator::autoregister::priorities(gv).unwrap_or((1000, 15));
+    // The aggregator's own group stands before all others.
+    let own = (gv.group == "apiregistration.k8s.io").then_some((20001, 0));
+    let (group, version) =
+        own.or_else(|| aggregator::autoregister::priorities(&gv.group, &gv.version)).unwrap_or((1000, 15));
     Priorities { group, version }
 }
 
@@ -97,5 +101,15 @@ pub fn core(
     }));
     server.container().replace(WebService { root: "/apis".to_owned(), handler });
     install(&server, groups, Source::BUILT_IN, &priorities, published);
+    server.mux().handle(ROOT, published.openapi.clone());
+    server.mux().unlisted_handle_prefix(format!("{ROOT}/"), published.openapi.clone());
     server
+}
+
+/// The aggregator's own group, in the head server. Its OpenAPI is published apart: the head merges all.
+pub fn own_group(head: &GenericServer, plane: &ControlPlane, options: &CompletedOptions, published: &Published) -> Published {
+    let own = Published { openapi: Arc::default(), ..published.clone() };
+    let groups = vec![group_version(&plane.apiregistration, options)];
+    install(head, groups, Source::BUILT_IN, &priorities, &own);
+    own
 }

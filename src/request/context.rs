@@ -63,13 +63,3 @@ impl FromBackend {
 /// Left on *responses* to unknown paths, which upstream does not count in `apiserver_request_total`.
 #[derive(Clone, Copy, Debug)]
 pub struct Uncounted;
-
-/// Left on *responses* that a backend gave: filters outside put their own headers beside the backend's, as upstream's
-/// proxy adds to what is set already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FromBackend {
-    /// An ordinary answer: both sides' headers are sent.
-    Proxied,
-    /// An upgrade's answer: only the backend's headers are sent.
-    Verbatim,
-}
