@@ -31,12 +31,10 @@ pub mod flowcontrol;
 // ── the three servers, head of the chain first ──
 /// The aggregator: other API servers behind this one's address.
 pub mod aggregator;
-
-/// API groups beyond the built-in ones: kinds described by a JSON schema.
-pub mod extensions;
-// ── the servers, head of the chain first ──
 /// The built-in groups: rows, behaviour, and the objects a cluster starts with.
 pub mod controlplane;
+/// API groups beyond the built-in ones: kinds described by a JSON schema.
+pub mod extensions;
 
 // ── verb → admission → registry → storage ──
 /// What may change or refuse a write.
