@@ -54,7 +54,7 @@ pub(super) fn running() -> Running {
     let storage = |row: &Resource| match &row.backing {
         Backing::Stored { prefix } => engine.resource(ResourceConfig {
             prefix: prefix.clone(),
-            fields: row.selectable.clone(),
+            fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         }),
         Backing::Answered(_) => unreachable!("reviews have no storage"),
     };
@@ -124,7 +124,7 @@ async fn services_keep_their_numbers_over_a_restart() {
     let storage = |row: &Resource| match &row.backing {
         Backing::Stored { prefix } => r.engine.resource(ResourceConfig {
             prefix: prefix.clone(),
-            fields: row.selectable.clone(),
+            fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         }),
         Backing::Answered(_) => unreachable!("reviews have no storage"),
     };
