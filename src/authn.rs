@@ -6,6 +6,7 @@
 
 pub mod anonymous;
 pub mod bearer;
+pub mod delegated;
 pub mod request_header;
 pub mod token_file;
 mod union;

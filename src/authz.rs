@@ -4,6 +4,7 @@
 //! upstream's 403 with [`forbidden`].
 
 mod attributes;
+pub mod delegated;
 mod forbidden;
 mod path;
 mod union;

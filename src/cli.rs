@@ -1,7 +1,9 @@
 //! The command line: `torana serve`, `torana version`, `torana --help`.
 //!
-//! [`parse`] turns arguments into a [`Command`]; [`Options::complete`] checks flags against each other and against the
-//! files they name, and fills in what was not given. Nothing here binds, writes or spawns.
+//! [`parse`](crate::cli::parse) turns arguments into a [`Command`](crate::cli::Command);
+//! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
+//! name, and fills in what was not given; [`Port`](crate::cli::Port) is the one step from there to a bound socket, and
+//! nothing but that step binds, writes or spawns.
 
 pub mod complete;
 pub mod flags;

@@ -3,6 +3,8 @@
 //! Modules are declared in the order a request meets them: this list is the table of contents and the data flow.
 
 // ── starting up ──
+/// The composition root: three chained servers, one port.
+pub mod app;
 /// The command line: flags, options, and what becomes of each.
 pub mod cli;
 /// The certificates and keys a server without any is given on its first start.
@@ -26,9 +28,13 @@ pub mod authz;
 /// How much may run at once.
 pub mod flowcontrol;
 
-// ── the servers, head of the chain first ──
+// ── the three servers, head of the chain first ──
+/// The aggregator: other API servers behind this one's address.
+pub mod aggregator;
 /// The built-in groups: rows, behaviour, and the objects a cluster starts with.
 pub mod controlplane;
+/// API groups beyond the built-in ones: kinds described by a JSON schema.
+pub mod extensions;
 
 // ── verb → admission → registry → storage ──
 /// What may change or refuse a write.
@@ -39,6 +45,9 @@ pub mod endpoints;
 pub mod registry;
 /// Where objects live: one trait, an object is its bytes.
 pub mod storage;
+
+/// Talking to an API server as a client: this one, from inside, or another over TLS.
+pub mod client;
 
 // ── foundations: no room above is visible from here ──
 /// Generated kinds, descriptors and schema fragments.

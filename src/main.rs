@@ -13,6 +13,7 @@ const USAGE: u8 = 2;
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
+    raise_open_file_limit();
     let options = match cli::parse(std::env::args_os()) {
         Ok(Command::Serve(options)) => options,
         Ok(Command::Print(text)) => {
@@ -51,11 +52,16 @@ fn run(options: CompletedOptions) -> Result<(), String> {
         .thread_name("torana")
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;
-    runtime.block_on(async {
-        let provider = rustls::crypto::CryptoProvider::get_default().ok_or("no TLS provider is installed")?;
-        let port = cli::Port::prepare(&options, provider)?;
-        Err(format!("{}: nothing is composed to answer here", port.local_addr()))
-    })
+    runtime.block_on(torana::app::run(options))
+}
+
+/// Soft up to hard: every connection is a file, and many systems start programs at 1024. Go does the same.
+fn raise_open_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Refused: the connection cap is computed from what the system allows, so there is nothing else to do.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 fn fail(code: u8, error: &dyn std::fmt::Display) -> ExitCode {

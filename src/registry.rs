@@ -1,5 +1,6 @@
 //! The generic store: REST verbs over one resource, the same for every kind.
 
+pub mod converting;
 mod create;
 mod delete;
 mod delete_collection;
@@ -15,6 +16,6 @@ mod update;
 pub(crate) use meta::dedup_owner_references;
 pub use resource::{Columns, Resource, Subresource, SubresourceBehaviour, Verbs};
 pub use schema::Schema;
-pub use store::{DeleteOptions, Deleted, Store, Updated, WriteOptions, Written};
+pub use store::{DeleteOptions, Deleted, MayCreate, Store, Updated, WriteOptions, Written};
 pub use strategy::{Context, GarbageCollection, Strategy};
 pub(crate) use update::parse_version;

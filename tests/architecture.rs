@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("request", &[]),
     ("storage", &[]),
     ("pki", &[]),
-    ("client", &["api", "request"]),
+    ("client", &["api", "request", "storage"]),
     ("authn", &["api", "client", "request", "serving"]),
     ("authz", &["api", "client", "request"]),
     ("flowcontrol", &["request"]),

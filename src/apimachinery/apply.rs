@@ -7,14 +7,17 @@
 //!
 //! The schema is seen through [`ApplySchema`], which the built-in table and the schemas of custom resources implement.
 
+mod check;
 pub mod fieldset;
 pub mod managed;
 pub mod merge;
+mod path;
 pub mod typed;
 
+pub use check::decode_config;
 pub use fieldset::{FieldSet, PathElement};
 pub use managed::{Writer, restore_times, update_managed_fields, update_managed_fields_across};
-pub use merge::{Applied, ApplyRequest, apply, apply_across, decode_config};
+pub use merge::{Applied, ApplyRequest, apply, apply_across};
 
 use super::value::Value;
 

@@ -6,9 +6,11 @@
 
 pub mod meta;
 pub mod net;
+pub mod objects;
 
 pub use meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 pub use net::{cidr, ip, parse_ip};
+pub use objects::{validate_conditions, validate_label_selector};
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";

@@ -2,7 +2,7 @@
 //! administrator's kubeconfig written. What answers is handed in last, by whoever composes the server.
 
 use super::CompletedOptions;
-use crate::pki::{self, Kubeconfig, Pki};
+use crate::pki::{self, Kubeconfig, Pki, PkiOptions};
 use crate::request::Handler;
 use crate::serving::{
     CertError, DynamicCa, DynamicKeyPair, Listener, Reload, Server, ServerHandle, SniKeyPair, TlsConfig, listener,
@@ -13,11 +13,13 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
 
 /// How often files of certificates are looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// How often generated certificates are looked at.
+const RENEW_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
 /// A bound port, not yet answering, and everything certificates are needed for elsewhere.
 pub struct Port {
@@ -38,7 +40,7 @@ pub struct Port {
     tls: Arc<TlsConfig>,
     listener: Listener,
     limits: crate::serving::Limits,
-    tasks: Vec<JoinHandle<()>>,
+    tasks: Tasks,
 }
 
 /// A port that answers; its helpers end when it is dropped.
@@ -54,6 +56,20 @@ impl Drop for Tasks {
     fn drop(&mut self) {
         for task in &self.0 {
             task.abort();
+        }
+    }
+}
+
+/// Issues generated leaves again before they end, however long the server runs; the file check picks them up.
+async fn renew(mut options: PkiOptions) {
+    loop {
+        tokio::time::sleep(RENEW_INTERVAL).await;
+        options.now = SystemTime::now();
+        let now = options.clone();
+        match tokio::task::spawn_blocking(move || pki::ensure(&now)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::error!(%error, "generated certificates cannot be kept valid"),
+            Err(error) => tracing::error!(%error, "certificate renewal failed"),
         }
     }
 }
@@ -124,10 +140,11 @@ impl Port {
             ([], None) => vec![pki.service_account_public_key()],
             (files, _) => files.to_vec(),
         };
-        let tasks = vec![
+        let tasks = Tasks(vec![
             tokio::spawn(Arc::clone(&tls).follow()),
             tokio::spawn(watch_files(watched, CHECK_INTERVAL)),
-        ];
+            tokio::spawn(renew(options.pki_options())),
+        ]);
         Ok(Self {
             client_ca,
             request_header_ca,
@@ -160,7 +177,7 @@ impl Port {
         };
         OpenPort {
             server: server.serve(self.listener),
-            _tasks: Tasks(self.tasks),
+            _tasks: self.tasks,
         }
     }
 }

@@ -40,7 +40,9 @@ impl std::error::Error for KubeconfigError {}
 // Secrets stay out of logs.
 impl fmt::Debug for ClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientConfig").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("ClientConfig")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
     }
 }
 
@@ -50,7 +52,10 @@ impl ClientConfig {
     /// # Errors
     /// [`KubeconfigError`] names the file and what is missing or malformed in it.
     pub fn from_kubeconfig(path: &Path) -> Result<Self, KubeconfigError> {
-        let fail = |what: String| KubeconfigError { file: path.to_owned(), what };
+        let fail = |what: String| KubeconfigError {
+            file: path.to_owned(),
+            what,
+        };
         let text = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
         let doc = yaml::decode(&text).map_err(|e| fail(e.to_string()))?;
         Self::from_document(&doc, path.parent().unwrap_or(Path::new("."))).map_err(fail)
@@ -66,7 +71,9 @@ impl ClientConfig {
         };
         for unsupported in ["exec", "auth-provider", "username"] {
             if !user.get(unsupported).is_null() {
-                return Err(format!("users: `{unsupported}` is not supported; give a client certificate or a token"));
+                return Err(format!(
+                    "users: `{unsupported}` is not supported; give a client certificate or a token"
+                ));
             }
         }
         let server = cluster.str_at(&["server"]).trim_end_matches('/').to_owned();
@@ -93,7 +100,13 @@ impl ClientConfig {
             (None, None) => None,
         };
         let tls_server_name = cluster.get("tls-server-name").as_str().map(str::to_owned);
-        Ok(Self { server, ca_pem: data(cluster, "certificate-authority", base)?, tls_server_name, client_identity, token })
+        Ok(Self {
+            server,
+            ca_pem: data(cluster, "certificate-authority", base)?,
+            tls_server_name,
+            client_identity,
+            token,
+        })
     }
 }
 
@@ -110,13 +123,17 @@ fn named<'a>(doc: &'a Value, list: &str, name: &str, member: &str) -> Result<&'a
 fn data(entry: &Value, field: &str, base: &Path) -> Result<Option<Vec<u8>>, String> {
     if let Some(inline) = entry.get(&format!("{field}-data")).as_str() {
         let decoded = base64::engine::general_purpose::STANDARD.decode(inline.trim());
-        return decoded.map(Some).map_err(|e| format!("{field}-data is not base64: {e}"));
+        return decoded
+            .map(Some)
+            .map_err(|e| format!("{field}-data is not base64: {e}"));
     }
     match entry.get(field).as_str() {
         None => Ok(None),
         Some(file) => {
             let file = base.join(file);
-            std::fs::read(&file).map(Some).map_err(|e| format!("{field} {}: {e}", file.display()))
+            std::fs::read(&file)
+                .map(Some)
+                .map_err(|e| format!("{field} {}: {e}", file.display()))
         }
     }
 }
@@ -139,7 +156,10 @@ mod tests {
     #[test]
     fn the_current_context_is_read() {
         let c = ClientConfig::from_document(&doc(json!({"token": "t"})), Path::new(".")).unwrap();
-        assert_eq!((c.server.as_str(), c.ca_pem.as_deref(), c.token.as_deref()), ("https://127.0.0.1:6443", Some(&b"A"[..]), Some("t")));
+        assert_eq!(
+            (c.server.as_str(), c.ca_pem.as_deref(), c.token.as_deref()),
+            ("https://127.0.0.1:6443", Some(&b"A"[..]), Some("t"))
+        );
         assert!(!format!("{c:?}").contains("\"t\""));
     }
 
@@ -147,7 +167,8 @@ mod tests {
     fn what_is_wrong_is_named() {
         let e = ClientConfig::from_document(&doc(json!({"exec": {"command": "aws"}})), Path::new(".")).unwrap_err();
         assert!(e.contains("`exec` is not supported"), "{e}");
-        let e = ClientConfig::from_document(&doc(json!({"client-certificate-data": "QQ=="})), Path::new(".")).unwrap_err();
+        let e =
+            ClientConfig::from_document(&doc(json!({"client-certificate-data": "QQ=="})), Path::new(".")).unwrap_err();
         assert!(e.contains("together"), "{e}");
     }
 }

@@ -104,7 +104,9 @@ impl Client {
         let mut tls = match &config.client_identity {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
-                let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<Vec<_>, _>>().map_err(|e| bad(&e))?;
+                let chain = CertificateDer::pem_slice_iter(cert)
+                    .collect::<Result<Vec<_>, _>>()
+                    .map_err(|e| bad(&e))?;
                 let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| bad(&e))?;
                 builder.with_client_auth_cert(chain, key).map_err(|e| bad(&e))?
             }
@@ -147,10 +149,15 @@ impl Client {
 
     async fn connect(&self) -> Result<Sender, ClientError> {
         let lost = |e: &dyn fmt::Display| ClientError::Transport(format!("{}: {e}", self.base));
-        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|e| lost(&e))?;
+        let tcp = TcpStream::connect((self.host.as_str(), self.port))
+            .await
+            .map_err(|e| lost(&e))?;
         tcp.set_nodelay(true).map_err(|e| lost(&e))?;
         let connector = tokio_rustls::TlsConnector::from(self.tls.clone());
-        let tls = connector.connect(self.server_name.clone(), tcp).await.map_err(|e| lost(&e))?;
+        let tls = connector
+            .connect(self.server_name.clone(), tcp)
+            .await
+            .map_err(|e| lost(&e))?;
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(Duration::from_secs(30))
@@ -163,18 +170,35 @@ impl Client {
         Ok(sender)
     }
 
-    async fn send(&self, method: Method, path: &str, kind: &str, body: Bytes) -> Result<http::Response<Incoming>, ClientError> {
-        let mut req = Request::builder().method(method).uri(format!("{}{path}", self.base)).header(header::ACCEPT, "application/json");
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: Bytes,
+    ) -> Result<http::Response<Incoming>, ClientError> {
+        let mut req = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base))
+            .header(header::ACCEPT, "application/json");
         if !body.is_empty() {
             req = req.header(header::CONTENT_TYPE, kind);
         }
         if let Some(a) = &self.authorization {
             req = req.header(header::AUTHORIZATION, a.clone());
         }
-        let req = req.body(Full::new(body)).map_err(|e| ClientError::Config(e.to_string()))?;
+        let req = req
+            .body(Full::new(body))
+            .map_err(|e| ClientError::Config(e.to_string()))?;
         let mut sender = self.sender().await?;
-        sender.ready().await.map_err(|e| ClientError::Transport(e.to_string()))?;
-        sender.send_request(req).await.map_err(|e| ClientError::Transport(format!("{}: {e}", self.base)))
+        sender
+            .ready()
+            .await
+            .map_err(|e| ClientError::Transport(e.to_string()))?;
+        sender
+            .send_request(req)
+            .await
+            .map_err(|e| ClientError::Transport(format!("{}: {e}", self.base)))
     }
 
     /// Sends a request with an optional JSON body (as `content_type`) and reads the JSON answer. 30 seconds at most.
@@ -184,16 +208,22 @@ impl Client {
     ///
     /// # Cancel safety
     /// The request may have been carried out.
-    pub async fn request(&self, method: Method, path: &str, content_type: &str, body: Option<&Value>) -> Result<Value, ClientError> {
+    pub async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, ClientError> {
         let call = async {
             let body = body.map_or_else(Bytes::new, |b| json::to_vec(b).into());
             let resp = self.send(method, path, content_type, body).await?;
             let status = resp.status();
             let bytes = Limited::new(resp.into_body(), MAX_ANSWER).collect().await;
             let bytes = bytes.map_err(|e| ClientError::Transport(e.to_string()))?.to_bytes();
-            let value = json::decode(&bytes).unwrap_or_else(|_| {
-                crate::json!({"message": String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]).trim()})
-            });
+            let value = json::decode(&bytes).unwrap_or_else(
+                |_| crate::json!({"message": String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]).trim()}),
+            );
             if status.is_client_error() || status.is_server_error() {
                 return Err(ClientError::Api(status, Box::new(value)));
             }
@@ -224,7 +254,8 @@ impl Client {
     /// # Errors
     /// As [`request`](Self::request).
     pub async fn merge_patch(&self, path: &str, patch: &Value) -> Result<Value, ClientError> {
-        self.request(Method::PATCH, path, "application/merge-patch+json", Some(patch)).await
+        self.request(Method::PATCH, path, "application/merge-patch+json", Some(patch))
+            .await
     }
 
     /// Creates the object at `collection`, or merge-patches the one of its name that is there.
@@ -249,10 +280,20 @@ impl Client {
         let resp = self.send(Method::GET, path, "", Bytes::new()).await?;
         if !resp.status().is_success() {
             let status = resp.status();
-            let bytes = Limited::new(resp.into_body(), MAX_ANSWER).collect().await.map(|b| b.to_bytes()).unwrap_or_default();
-            return Err(ClientError::Api(status, Box::new(json::decode(&bytes).unwrap_or_default())));
+            let bytes = Limited::new(resp.into_body(), MAX_ANSWER)
+                .collect()
+                .await
+                .map(|b| b.to_bytes())
+                .unwrap_or_default();
+            return Err(ClientError::Api(
+                status,
+                Box::new(json::decode(&bytes).unwrap_or_default()),
+            ));
         }
-        Ok(Events { body: resp.into_body(), pending: BytesMut::new() })
+        Ok(Events {
+            body: resp.into_body(),
+            pending: BytesMut::new(),
+        })
     }
 }
 

@@ -1,9 +1,7 @@
 //! Request bodies: the size limit, the media type, and the checks of kind and version before a schema sees the object.
 
-pub mod syntax;
-
 use crate::api;
-use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::status::{Result, Status};
@@ -80,10 +78,8 @@ pub(crate) struct Document {
 pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, String> {
     match body_type {
         BodyType::Json => {
-            let (value, notes) = json::decode_noting(bytes).map_err(|e| {
-                let text = syntax::explain(bytes).unwrap_or(e);
-                format!("couldn't get version/kind; json parse error: {text}")
-            })?;
+            let (value, notes) =
+                json::decode_noting(bytes).map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
             let duplicates = notes.duplicates.iter().map(|d| format!("duplicate field {}", quote(d)));
             Ok(Document {
                 value,
@@ -101,9 +97,17 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
     }
 }
 
-/// Decodes YAML, of which JSON is a part. The error is the decoder's text.
+/// Decodes YAML, of which JSON is a part; duplicates are `line 4: key "x" already set in map`. The error is the
+/// decoder's text.
 pub(crate) fn parse_yaml(bytes: &[u8]) -> std::result::Result<Document, String> {
-    parse(bytes, BodyType::Json)
+    let (value, duplicates) = yaml::decode_noting(bytes)?;
+    Ok(Document { value, duplicates })
+}
+
+/// Duplicate keys of a YAML document as one strict finding.
+pub(crate) fn yaml_finding(duplicates: &[String]) -> String {
+    let lines: String = duplicates.iter().map(|d| format!("\n  {d}")).collect();
+    format!("error converting YAML to JSON: yaml: unmarshal errors:{lines}")
 }
 
 /// Decodes an object that is to be of kind `expected`; a missing kind or apiVersion is filled in.

@@ -8,7 +8,7 @@ pub mod table;
 
 use super::negotiate::{Media, Negotiated, Offer, Transform, negotiate};
 use super::options::Query;
-use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::{Resource, Written};
@@ -31,12 +31,12 @@ pub fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Re
 pub fn encode(value: &Value, media: Media, pretty: bool) -> Vec<u8> {
     match (media, pretty) {
         (Media::Json, true) => json::to_vec_pretty(value),
-        // Every JSON document is a YAML document.
-        _ => {
+        (Media::Json, false) => {
             let mut out = json::to_vec(value);
             out.push(b'\n');
             out
         }
+        (Media::Yaml, _) => yaml::to_vec(value),
     }
 }
 

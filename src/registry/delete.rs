@@ -131,12 +131,18 @@ fn check_preconditions(
     options: &DeleteOptions,
     marked: bool,
 ) -> Result<()> {
-    if resource.strategy.deletes_with_store_preconditions() {
-        return check_store_preconditions(resource, name, old, options, marked);
-    }
+    // Namespaces have a delete of their own upstream, with other words (recordings/verbs-delete/namespaces).
+    let of_namespaces = resource.gvr.group.is_empty() && resource.gvr.resource == "namespaces";
+    let failed = |what: &str, asked: &str, found: &str| {
+        let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}");
+        Status::conflict(&resource.group_resource(), name, &why)
+    };
     // Upstream names the Kind where it names the resource elsewhere (recordings/concurrency/delete-preconditions).
     let about = GroupResource::new(&resource.gvr.group, &resource.kind);
     if let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) {
+        if of_namespaces {
+            return Err(failed("UID", uid, old.uid()));
+        }
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
              deleted and then recreated",
@@ -146,36 +152,15 @@ fn check_preconditions(
     }
     let version = options.resource_version.as_deref().filter(|_| !marked);
     if let Some(version) = version.filter(|v| *v != old.resource_version()) {
+        if of_namespaces {
+            return Err(failed("ResourceVersion", version, old.resource_version()));
+        }
         let why = format!(
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
              The object might have been modified",
             old.resource_version()
         );
         return Err(Status::conflict(&about, name, &why));
-    }
-    Ok(())
-}
-
-fn check_store_preconditions(
-    resource: &Resource,
-    name: &str,
-    old: &Value,
-    options: &DeleteOptions,
-    marked: bool,
-) -> Result<()> {
-    let checks = [
-        ("UID", options.uid.as_deref(), old.uid()),
-        (
-            "ResourceVersion",
-            options.resource_version.as_deref().filter(|_| !marked),
-            old.resource_version(),
-        ),
-    ];
-    for (what, asked, found) in checks {
-        if let Some(asked) = asked.filter(|a| *a != found) {
-            let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}");
-            return Err(Status::conflict(&resource.group_resource(), name, &why));
-        }
     }
     Ok(())
 }

@@ -49,4 +49,10 @@ pub trait Schema: Send + Sync + 'static {
         force: bool,
         reset: &[&str],
     ) -> Result<Value>;
+
+    /// The OpenAPI v3 component of the kind, references as `#/components/schemas/<definition name>`. `None`: a built-in
+    /// kind, whose component [`api::openapi`](crate::api::openapi) makes by definition name.
+    fn openapi(&self) -> Option<Value> {
+        None
+    }
 }

@@ -157,12 +157,6 @@ pub trait Strategy: Send + Sync + 'static {
         false
     }
 
-    /// Deletes check preconditions in the store's words rather than the handler's, and name the resource rather than the
-    /// Kind (namespaces and CRDs, which upstream deletes by code of their own).
-    fn deletes_with_store_preconditions(&self) -> bool {
-        false
-    }
-
     /// What a delete without a propagation policy does with dependents.
     fn garbage_collection(&self) -> GarbageCollection {
         GarbageCollection::Background

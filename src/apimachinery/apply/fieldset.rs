@@ -1,169 +1,8 @@
 //! Sets of paths into an object: a tree of path elements, each level sorted.
 
-use crate::apimachinery::codec::json;
-use crate::apimachinery::field::quote;
+pub use super::path::PathElement;
 use crate::apimachinery::value::{Map, Str, Value};
 use std::cmp::Ordering;
-use std::fmt::{self, Write};
-
-/// One step of a path.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PathElement {
-    /// A member of an object: `f:name`.
-    Field(Str),
-    /// The item of a list with these values under its keys, sorted by key: `k:{"name":"x"}`.
-    Key(Vec<(Str, Value)>),
-    /// The item of a set: `v:"x"`.
-    Value(Value),
-    /// The item at a position: `i:0`.
-    Index(i64),
-}
-
-impl Eq for PathElement {}
-
-impl PartialOrd for PathElement {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for PathElement {
-    fn cmp(&self, other: &Self) -> Ordering {
-        use PathElement::{Field, Index, Key, Value as Item};
-        match (self, other) {
-            (Field(a), Field(b)) => a.cmp(b),
-            (Key(a), Key(b)) => {
-                for ((ka, va), (kb, vb)) in a.iter().zip(b) {
-                    let o = ka.cmp(kb).then_with(|| compare_values(va, vb));
-                    if o != Ordering::Equal {
-                        return o;
-                    }
-                }
-                a.len().cmp(&b.len())
-            }
-            (Item(a), Item(b)) => compare_values(a, b),
-            (Index(a), Index(b)) => a.cmp(b),
-            (a, b) => a.class().cmp(&b.class()),
-        }
-    }
-}
-
-/// A total order of JSON values; numbers by magnitude, so that `1` and `1.0` are one key, as upstream has it.
-fn compare_values(a: &Value, b: &Value) -> Ordering {
-    fn class(v: &Value) -> u8 {
-        match v {
-            Value::Int(_) | Value::Float(_) => 0,
-            Value::String(_) => 1,
-            Value::Bool(_) => 2,
-            Value::Array(_) => 3,
-            Value::Object(_) => 4,
-            Value::Null => 5,
-        }
-    }
-    match (a, b) {
-        (Value::Int(a), Value::Int(b)) => a.cmp(b),
-        (Value::String(a), Value::String(b)) => a.cmp(b),
-        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        (Value::Array(a), Value::Array(b)) => {
-            let first = a
-                .iter()
-                .zip(b)
-                .map(|(a, b)| compare_values(a, b))
-                .find(|o| *o != Ordering::Equal);
-            first.unwrap_or_else(|| a.len().cmp(&b.len()))
-        }
-        (Value::Object(a), Value::Object(b)) => {
-            let first = a
-                .iter()
-                .zip(b.iter())
-                .map(|((ka, va), (kb, vb))| ka.cmp(kb).then_with(|| compare_values(va, vb)))
-                .find(|o| *o != Ordering::Equal);
-            first.unwrap_or_else(|| a.len().cmp(&b.len()))
-        }
-        (a, b) if class(a) == 0 && class(b) == 0 => a.as_f64().unwrap_or(0.0).total_cmp(&b.as_f64().unwrap_or(0.0)),
-        (a, b) => class(a).cmp(&class(b)),
-    }
-}
-
-impl PathElement {
-    fn class(&self) -> u8 {
-        match self {
-            Self::Field(_) => 0,
-            Self::Key(_) => 1,
-            Self::Value(_) => 2,
-            Self::Index(_) => 3,
-        }
-    }
-
-    /// The key this has in `fieldsV1`.
-    fn encode(&self) -> Str {
-        match self {
-            Self::Field(name) => {
-                let mut s = Str::with_capacity(name.len() + 2);
-                s.push_str("f:");
-                s.push_str(name);
-                s
-            }
-            Self::Key(pairs) => {
-                let mut out = b"k:{".to_vec();
-                for (i, (k, v)) in pairs.iter().enumerate() {
-                    if i > 0 {
-                        out.push(b',');
-                    }
-                    json::encode_str(k, &mut out);
-                    out.push(b':');
-                    json::encode(v, &mut out);
-                }
-                out.push(b'}');
-                Str::from_utf8_lossy(&out)
-            }
-            Self::Value(v) => {
-                let mut out = b"v:".to_vec();
-                json::encode(v, &mut out);
-                Str::from_utf8_lossy(&out)
-            }
-            Self::Index(i) => Str::from(format!("i:{i}")),
-        }
-    }
-
-    /// Reads a key of `fieldsV1`. `Ok(None)`: an element of a kind unknown here, which is dropped, as upstream does.
-    fn decode(s: &str) -> Result<Option<Self>, String> {
-        let Some((class, rest)) = s.split_at_checked(2).filter(|(c, _)| c.ends_with(':')) else {
-            return Err(format!("missing colon: {s}"));
-        };
-        Ok(Some(match class {
-            "f:" => Self::Field(Str::new(rest)),
-            "v:" => Self::Value(json::decode(rest.as_bytes())?),
-            "k:" => match json::decode(rest.as_bytes())? {
-                Value::Object(m) => Self::Key(m.into_iter().collect()),
-                _ => return Err(format!("expected object in key: {s}")),
-            },
-            "i:" => Self::Index(rest.parse().map_err(|_| format!("not an index: {s}"))?),
-            _ => return Ok(None),
-        }))
-    }
-}
-
-impl fmt::Display for PathElement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |v: &Value| match v {
-            Value::String(s) => quote(s),
-            v => json::to_string(v),
-        };
-        match self {
-            Self::Field(name) => write!(f, ".{name}"),
-            Self::Key(pairs) => {
-                f.write_char('[')?;
-                for (i, (k, v)) in pairs.iter().enumerate() {
-                    write!(f, "{}{k}={}", if i > 0 { "," } else { "" }, show(v))?;
-                }
-                f.write_char(']')
-            }
-            Self::Value(v) => write!(f, "[={}]", show(v)),
-            Self::Index(i) => write!(f, "[{i}]"),
-        }
-    }
-}
 
 /// A set of paths. A path may be a member and have members below it at once.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -269,7 +108,7 @@ impl FieldSet {
             Ok(i) => {
                 let e = &mut self.entries[i];
                 e.member |= member;
-                e.children = e.children.union(&children);
+                e.children.absorb(children);
             }
             Err(i) => self.entries.insert(
                 i,
@@ -328,6 +167,62 @@ impl FieldSet {
             (Some(a), None) => (a.member, a.children.clone()),
             _ => (false, Self::new()),
         })
+    }
+
+    /// Removes what is in the other set, in place. True where that removed something.
+    pub fn subtract(&mut self, other: &Self) -> bool {
+        self.remove_where(other, &|mine, theirs| {
+            let was = mine.member;
+            mine.member &= !theirs.member;
+            was != mine.member
+        })
+    }
+
+    /// Removes what is in the other set or below a path that is, in place.
+    pub fn exclude(&mut self, other: &Self) -> bool {
+        self.remove_where(other, &|mine, theirs| {
+            if theirs.member {
+                mine.member = false;
+                mine.children = Self::new();
+            }
+            theirs.member
+        })
+    }
+
+    fn remove_where(&mut self, other: &Self, f: &impl Fn(&mut Entry, &Entry) -> bool) -> bool {
+        let mut changed = false;
+        let mut emptied = false;
+        for theirs in &other.entries {
+            if let Ok(i) = self.find(&theirs.element) {
+                let mine = &mut self.entries[i];
+                changed |= f(mine, theirs);
+                changed |= mine.children.remove_where(&theirs.children, f);
+                emptied |= !mine.member && mine.children.is_empty();
+            }
+        }
+        if emptied {
+            self.entries.retain(|e| e.member || !e.children.is_empty());
+        }
+        changed
+    }
+
+    /// Lets `f` change every entry of the first level, and drops those that are left with nothing.
+    pub(super) fn retain(&mut self, f: &mut impl FnMut(&mut Entry)) {
+        self.entries.retain_mut(|e| {
+            f(e);
+            e.member || !e.children.is_empty()
+        });
+    }
+
+    /// Adds what is in the other set, in place.
+    pub fn absorb(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        for e in other.entries {
+            self.put(e.element, e.member, e.children);
+        }
     }
 
     /// Members without members below them.
@@ -503,6 +398,11 @@ pub(super) mod tests {
             }
             prop_assert_eq!(FieldSet::decode(&sa.encode()).unwrap(), if sa.is_empty() { FieldSet::new() } else { sa.clone() });
             prop_assert!(sa.difference(&sa).is_empty());
+            let (mut less, mut more, mut without) = (sa.clone(), sa.clone(), sa.clone());
+            prop_assert_eq!(less.subtract(&sb), less != sa);
+            more.absorb(sb.clone());
+            without.exclude(&sb);
+            prop_assert_eq!((less, more, without), (sa.difference(&sb), sa.union(&sb), sa.recursive_difference(&sb)));
             prop_assert_eq!(sa.union(&sb), sb.union(&sa));
         }
     }

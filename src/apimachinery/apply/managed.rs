@@ -52,8 +52,10 @@ pub struct ManagedEntry {
     pub subresource: Str,
     /// When it last took something. Absent after an apply that changed nothing.
     pub time: Option<Str>,
-    /// What it owns.
+    /// What it owns. Changes go through [`ManagedEntry::lose`].
     pub fields: FieldSet,
+    /// The entry as it was read, while it is unchanged.
+    encoded: Option<Value>,
 }
 
 impl ManagedEntry {
@@ -66,6 +68,14 @@ impl ManagedEntry {
             subresource: Str::new(w.subresource),
             time: None,
             fields,
+            encoded: None,
+        }
+    }
+
+    /// Takes fields away.
+    pub(super) fn lose(&mut self, fields: &FieldSet) {
+        if self.fields.subtract(fields) {
+            self.encoded = None;
         }
     }
 
@@ -100,10 +110,14 @@ impl ManagedEntry {
             subresource: Str::new(v.str_at(&["subresource"])),
             time: v.get("time").as_str().map(Str::new),
             fields,
+            encoded: Some(v.clone()),
         })
     }
 
-    fn encode(&self) -> Value {
+    fn encode(self) -> Value {
+        if let Some(v) = self.encoded {
+            return v;
+        }
         let mut m = Map::new();
         m.insert("apiVersion", self.api_version.clone());
         m.insert("fieldsType", "FieldsV1");
@@ -163,28 +177,35 @@ pub(super) fn store(object: &mut Value, mut entries: Vec<ManagedEntry>) {
     if entries.is_empty() {
         object.unset(&["metadata", "managedFields"]);
     } else {
-        let list = entries.iter().map(ManagedEntry::encode).collect::<Vec<_>>();
+        let list = entries.into_iter().map(ManagedEntry::encode).collect::<Vec<_>>();
         object.set(&["metadata", "managedFields"], list);
     }
 }
 
-/// Removes what nobody owns: identity, versions, and what only the server writes.
-pub(super) fn strip(set: FieldSet) -> FieldSet {
-    let never = FieldSet::of_fields(&[
-        &["apiVersion"],
-        &["kind"],
-        &["metadata"],
-        &["metadata", "name"],
-        &["metadata", "namespace"],
-        &["metadata", "creationTimestamp"],
-        &["metadata", "selfLink"],
-        &["metadata", "uid"],
-        &["metadata", "clusterName"],
-        &["metadata", "generation"],
-        &["metadata", "managedFields"],
-        &["metadata", "resourceVersion"],
-    ]);
-    set.difference(&never)
+/// Removes what nobody owns: identity, versions, and what only the server writes. What is below these stays: the labels in
+/// `metadata`.
+pub(super) fn strip(set: &mut FieldSet) {
+    const ROOT: [&str; 3] = ["apiVersion", "kind", "metadata"];
+    const METADATA: [&str; 9] = [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ];
+    let named = |e: &PathElement, names: &[&str]| matches!(e, PathElement::Field(f) if names.contains(&f.as_str()));
+    set.retain(&mut |e| {
+        if named(&e.element, &ROOT) {
+            e.member = false;
+            if e.element == PathElement::Field(Str::const_new("metadata")) {
+                e.children.retain(&mut |e| e.member &= !named(&e.element, &METADATA));
+            }
+        }
+    });
 }
 
 /// What a client asks for by sending `managedFields`.
@@ -197,9 +218,11 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
         if resets {
             return Vec::new();
         }
-        if let Ok(entries) = decode(sent)
+        if let Ok(mut entries) = decode(sent)
             && !entries.is_empty()
         {
+            // A client's encoding may say more than is understood; it is written anew.
+            entries.iter_mut().for_each(|e| e.encoded = None);
             return entries;
         }
     }
@@ -232,11 +255,18 @@ pub fn update_managed_fields_across<S: ApplySchema>(
 ) {
     let sent = new.unset(&["metadata", "managedFields"]).unwrap_or_default();
     let before = live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]));
+    let change = difference(schema, live, new).excluding(reset);
+    let no_wish = sent.is_null() || sent == *before || !writer.subresource.is_empty();
+    if no_wish && live.is_some() && change.is_same() {
+        if !before.items().is_empty() {
+            new.set(&["metadata", "managedFields"], before.clone());
+        }
+        return;
+    }
     let mut entries = start(before, &sent, writer.subresource);
     if live.is_some() && entries.is_empty() {
         return;
     }
-    let change = difference(schema, live, new).excluding(reset);
     release(&mut entries, (live, new), &change, writer.api_version, versions);
     store(new, take(entries, change, writer));
 }
@@ -281,17 +311,13 @@ fn release<S: ApplySchema>(
     api_version: &str,
     versions: &dyn Versions<S>,
 ) {
-    let lost = |c: &Comparison| c.added.union(&c.modified).union(&c.removed);
-    let here = lost(change);
+    let here = change.all();
     entries.retain_mut(|e| match change_at(e, objects, api_version, versions) {
-        Ok(None) => {
-            if !here.is_empty() {
-                e.fields = e.fields.difference(&here);
+        Ok(there) => {
+            match there {
+                None => e.lose(&here),
+                Some(there) => e.lose(&there.all()),
             }
-            !e.fields.is_empty()
-        }
-        Ok(Some(there)) => {
-            e.fields = e.fields.difference(&lost(&there));
             !e.fields.is_empty()
         }
         Err(()) => false,
@@ -300,13 +326,15 @@ fn release<S: ApplySchema>(
 
 /// Gives the writer what it changed.
 pub(super) fn take(mut entries: Vec<ManagedEntry>, change: Comparison, writer: &Writer<'_>) -> Vec<ManagedEntry> {
-    let taken = strip(change.added.union(&change.modified));
+    let mut taken = change.added;
+    taken.absorb(change.modified);
+    strip(&mut taken);
     if !taken.is_empty() {
         let mut mine = ManagedEntry::of(writer, Operation::Update, taken);
         mine.time = Some(Str::new(writer.now));
         match entries.iter_mut().find(|e| e.same_manager(&mine)) {
             Some(e) => {
-                mine.fields = e.fields.union(&mine.fields);
+                mine.fields.absorb(std::mem::take(&mut e.fields));
                 *e = mine;
             }
             None => entries.push(mine),
@@ -331,7 +359,8 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
         match bucket {
             _ if count <= MAX_UPDATE_ENTRIES => rest.push(e),
             Some(b) => {
-                b.fields = b.fields.union(&e.fields);
+                b.encoded = None;
+                b.fields.absorb(e.fields);
                 b.time = e.time;
                 b.manager = Str::const_new(ANCIENT);
                 b.subresource = Str::default();
@@ -345,7 +374,8 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
         // An entry that already has the bucket's name is the bucket.
         match kept.iter_mut().find(|k| k.same_manager(&e)) {
             Some(k) => {
-                k.fields = k.fields.union(&e.fields);
+                k.encoded = None;
+                k.fields.absorb(e.fields);
                 k.time = e.time;
             }
             None => kept.push(e),

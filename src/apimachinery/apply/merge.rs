@@ -1,12 +1,12 @@
 //! Apply: a manager says which fields it wants and how; the live object becomes that, unless others own what would change.
 
+use super::check::check;
 use super::fieldset::{FieldSet, PathElement};
 use super::managed::{self, ManagedEntry, Operation, Writer, strip};
 use super::typed::{self, item_element, shape_of, to_field_set};
-use super::{ApplySchema, AtVersion, Member, OneShape, Scalar, Shape, Versions};
-use crate::apimachinery::codec::{json, yaml};
+use super::{ApplySchema, AtVersion, Member, OneShape, Shape, Versions};
+use crate::apimachinery::codec::json;
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::patch::{go_print, json_type};
 use crate::apimachinery::status::{Cause, Status};
 use crate::apimachinery::validation::meta::ANNOTATIONS_MAX;
 use crate::apimachinery::value::{Map, Str, Value};
@@ -122,10 +122,11 @@ pub fn apply_across<S: ApplySchema>(
         }
     }
     for (e, (taken, removed)) in entries.iter_mut().zip(&claims) {
-        e.fields = e.fields.difference(taken).difference(removed);
+        e.lose(taken);
+        e.lose(removed);
     }
     let mut changed = !change.is_same();
-    mine.fields = strip(mine.fields);
+    strip(&mut mine.fields);
     mine.time = if changed {
         Some(Str::new(writer.now))
     } else {
@@ -407,143 +408,6 @@ fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value
         }
         _ => Some(v.clone()),
     }
-}
-
-/// Checks that a configuration fits its type.
-fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Status> {
-    let mut errors = Vec::new();
-    check_below(config, schema, &mut String::new(), &mut errors);
-    let text = match errors.as_slice() {
-        [] => return Ok(()),
-        [one] => one.clone(),
-        many => format!("errors:\n  {}", many.join("\n  ")),
-    };
-    let gvk = config.gvk();
-    let what = format!(
-        "{}/{}; {}/{}, Kind={}",
-        config.namespace(),
-        config.name(),
-        gvk.group,
-        gvk.version,
-        gvk.kind
-    );
-    Err(Status::raw_error(format!(
-        "failed to create typed patch object ({what}): {text}"
-    )))
-}
-
-fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: &mut Vec<String>) {
-    if v.is_null() {
-        return;
-    }
-    let shape = shape_of(schema, v);
-    let wrong = |what: &str, got: String| format!("{path}: expected {what}, got {got}");
-    match (shape, v) {
-        (Shape::Scalar(s), v) => {
-            let fits = match (s, v) {
-                (Scalar::Untyped, Value::Object(_) | Value::Array(_)) => false,
-                (Scalar::Untyped, _) => true,
-                (Scalar::String, v) => matches!(v, Value::String(_)),
-                (Scalar::Numeric, v) => matches!(v, Value::Int(_) | Value::Float(_)),
-                (Scalar::Boolean, v) => matches!(v, Value::Bool(_)),
-            };
-            if !fits {
-                errors.push(match s {
-                    Scalar::String => wrong("string", go_value(v)),
-                    Scalar::Numeric => wrong("numeric (int or float)", "*value.valueUnstructured".to_owned()),
-                    Scalar::Boolean => wrong("boolean", go_value(v)),
-                    Scalar::Untyped => wrong("scalar", go_value(v)),
-                });
-            }
-        }
-        (Shape::Object | Shape::AtomicObject, Value::Object(m)) => {
-            for (k, v) in m.iter() {
-                let len = path.len();
-                path.push('.');
-                path.push_str(k);
-                match schema.member(k) {
-                    Some(member) => check_below(v, member.schema, path, errors),
-                    None => errors.push(format!("{path}: field not declared in schema")),
-                }
-                path.truncate(len);
-            }
-        }
-        (Shape::Object | Shape::AtomicObject, v) => errors.push(wrong("map", format!("&{{{}}}", go_print(v)))),
-        (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
-            let mut seen: BTreeSet<PathElement> = BTreeSet::new();
-            for (i, item) in a.iter().enumerate() {
-                match item_element(schema, shape, item) {
-                    Err(e) => errors.push(format!("{path}: element {i}: {e}")),
-                    Ok(e) => {
-                        if seen.contains(&e) {
-                            errors.push(format!("{path}: duplicate entries for key {e}"));
-                        }
-                        let len = path.len();
-                        path.push_str(&e.to_string());
-                        check_below(item, of, path, errors);
-                        path.truncate(len);
-                        seen.insert(e);
-                    }
-                }
-            }
-        }
-        (Shape::Set(_) | Shape::Keyed(_) | Shape::AtomicList, v) if !matches!(v, Value::Array(_)) => {
-            errors.push(wrong("list", format!("&{{{}}}", go_print(v))));
-        }
-        _ => {}
-    }
-}
-
-/// Go's `%#v` of upstream's value wrapper.
-fn go_value(v: &Value) -> String {
-    format!("&value.valueUnstructured{{Value:{}}}", go_literal(v))
-}
-
-fn go_literal(v: &Value) -> String {
-    match v {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(s) => format!("{s:?}"),
-        Value::Array(a) => {
-            format!(
-                "[]interface {{}}{{{}}}",
-                a.iter().map(go_literal).collect::<Vec<_>>().join(", ")
-            )
-        }
-        Value::Object(m) => {
-            let members: Vec<String> = m.iter().map(|(k, v)| format!("{k:?}:{}", go_literal(v))).collect();
-            format!("map[string]interface {{}}{{{}}}", members.join(", "))
-        }
-        other => go_print(other),
-    }
-}
-
-/// Reads the body of an apply: YAML, of exactly the kind of the endpoint, without managed fields. Keys that occur twice
-/// are reported for strict validation.
-///
-/// # Errors
-/// 400 in upstream's words.
-pub fn decode_config(body: &[u8], api_version: &str, kind: &str) -> Result<(Value, Vec<String>), Status> {
-    let failed = |e: String| Status::bad_request(format!("error decoding YAML: {e}"));
-    let (v, duplicates) =
-        yaml::decode_noting(body).map_err(|e| failed(format!("error converting YAML to JSON: {e}")))?;
-    let v = match v {
-        Value::Null => Value::object(),
-        Value::Object(_) => v,
-        other => {
-            let t = json_type(&other);
-            let e = format!("json: cannot unmarshal {t} into Go value of type map[string]interface {{}}");
-            return Err(failed(format!("error unmarshaling JSON: while decoding JSON: {e}")));
-        }
-    };
-    if v.api_version() != api_version || ObjectView::kind(&v) != kind {
-        let gvk = v.gvk();
-        let shown = format!("{}/{}, Kind={}", gvk.group, gvk.version, gvk.kind);
-        return Err(Status::bad_request(format!("invalid object type: {shown}")));
-    }
-    if !v.at(&["metadata", "managedFields"]).is_null() {
-        return Err(Status::bad_request("metadata.managedFields must be nil"));
-    }
-    Ok((v, duplicates))
 }
 
 #[cfg(test)]

@@ -22,18 +22,32 @@ impl Comparison {
     }
 
     /// Without what `ignored` names and what is below.
-    pub fn excluding(&self, ignored: &FieldSet) -> Self {
-        Self {
-            added: self.added.recursive_difference(ignored),
-            modified: self.modified.recursive_difference(ignored),
-            removed: self.removed.recursive_difference(ignored),
+    pub fn excluding(mut self, ignored: &FieldSet) -> Self {
+        for set in [&mut self.added, &mut self.modified, &mut self.removed] {
+            set.exclude(ignored);
         }
+        self
+    }
+
+    /// Everything that differs: added, modified or removed.
+    pub fn all(&self) -> FieldSet {
+        let mut all = self.added.clone();
+        all.absorb(self.modified.clone());
+        all.absorb(self.removed.clone());
+        all
     }
 
     fn put(&mut self, element: PathElement, own: Own, below: Self) {
-        self.added.put(element.clone(), own == Own::Added, below.added);
-        self.modified.put(element.clone(), own == Own::Modified, below.modified);
-        self.removed.put(element, own == Own::Removed, below.removed);
+        let sets = [
+            (&mut self.added, Own::Added, below.added),
+            (&mut self.modified, Own::Modified, below.modified),
+            (&mut self.removed, Own::Removed, below.removed),
+        ];
+        for (set, kind, below) in sets {
+            if own == kind || !below.is_empty() {
+                set.put(element.clone(), own == kind, below);
+            }
+        }
     }
 }
 

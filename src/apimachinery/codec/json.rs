@@ -3,11 +3,12 @@
 
 use crate::apimachinery::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 
-/// Deepest nesting accepted; Go's `sigs.k8s.io/json` has the same.
-pub const MAX_DEPTH: usize = 10_000;
+/// Deepest nesting accepted. Go's `sigs.k8s.io/json` takes 10,000; the tree is walked recursively, and no object nests
+/// deeper than a few dozen, so a bound that fits every thread's stack is the safer one (docs/wire/differences.md).
+pub const MAX_DEPTH: usize = 1_000;
 
 /// What decoding noticed beside the value.
 #[derive(Debug, Default)]
@@ -47,8 +48,8 @@ pub fn decode_noting(bytes: &[u8]) -> Result<(Value, Notes), String> {
         depth: 0,
     }
     .deserialize(&mut d)
-    .map_err(|e| e.to_string())?;
-    d.end().map_err(|e| e.to_string())?;
+    .map_err(|e| words(bytes, &e))?;
+    d.end().map_err(|e| words(bytes, &e))?;
     Ok((
         v,
         Notes {
@@ -57,10 +58,14 @@ pub fn decode_noting(bytes: &[u8]) -> Result<(Value, Notes), String> {
     ))
 }
 
+/// The error in Go's words, where it is one of syntax.
+fn words(bytes: &[u8], e: &serde_json::Error) -> String {
+    super::go_syntax::explain(bytes).unwrap_or_else(|| e.to_string())
+}
+
 #[derive(Default)]
 struct Cx {
     duplicates: RefCell<Vec<String>>,
-    stack_low: Cell<bool>,
 }
 
 /// The path to where the decoder stands, linked through the call stack so that it costs nothing until needed.
@@ -112,7 +117,6 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
     fn deserialize<D: de::Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
         if self.depth > MAX_DEPTH {
-            self.cx.stack_low.set(true);
             return Err(de::Error::custom("exceeded max depth"));
         }
         d.deserialize_any(self)

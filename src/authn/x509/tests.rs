@@ -22,6 +22,7 @@ impl ClientCaSource for Source {
 pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
     pool: Arc<Anchors>,
+    pem: String,
 }
 
 pub fn ca(name: &str) -> Ca {
@@ -34,10 +35,15 @@ pub fn ca(name: &str) -> Ca {
     Ca {
         issuer: Issuer::new(params, key),
         pool: Arc::new(Anchors(vec![root])),
+        pem: cert.pem(),
     }
 }
 
 impl Ca {
+    pub fn pem(&self) -> String {
+        self.pem.clone()
+    }
+
     pub fn pool(&self) -> Arc<dyn ClientCaSource> {
         Arc::new(Source(arc_swap::ArcSwap::new(self.pool.clone())))
     }

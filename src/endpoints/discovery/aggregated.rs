@@ -1,7 +1,7 @@
 //! The aggregated discovery document, put together from several sources, rendered on demand and kept until a change.
 
 use super::versions::compare_versions;
-use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::negotiate::{Media, accept_line, clauses};
@@ -126,6 +126,10 @@ impl AggregatedDiscovery {
         let known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(rendered.etag.as_str());
         let mut response = match known {
             true => Response::new(Body::empty()),
+            false if media == Media::Yaml => {
+                let document = json::decode(&rendered.json).unwrap_or_default();
+                Response::new(Body::full(yaml::to_vec(&document)))
+            }
             false => Response::new(Body::full(rendered.json.clone())),
         };
         let h = response.headers_mut();

@@ -163,3 +163,33 @@ async fn discovery_lists_the_rows() {
         .collect();
     assert_eq!(names, ["configmaps", "namespaces", "namespaces/status"]);
 }
+
+#[tokio::test]
+async fn the_openapi_document_names_every_operation_and_definition_it_refers_to() {
+    let s = serve().await;
+    let rows: Vec<_> = s.rows();
+    let gv = crate::apimachinery::GroupVersion::new("", "v1");
+    let doc = crate::endpoints::openapi::group_version_document(&gv, &rows);
+    let item = doc.at(&["paths", "/api/v1/namespaces/{namespace}/configmaps/{name}"]);
+    assert_eq!(item.str_at(&["patch", "operationId"]), "patchCoreV1NamespacedConfigMap");
+    let named: Vec<&str> = item
+        .at(&["patch", "parameters"])
+        .items()
+        .iter()
+        .map(|p| p.str_at(&["name"]))
+        .collect();
+    assert_eq!(named, ["dryRun", "fieldManager", "fieldValidation", "force"]);
+    let shared: Vec<&str> = item
+        .get("parameters")
+        .items()
+        .iter()
+        .map(|p| p.str_at(&["name"]))
+        .collect();
+    assert_eq!(shared, ["name", "namespace", "pretty"]);
+    let schemas = doc.at(&["components", "schemas"]).as_object().unwrap();
+    let text = crate::apimachinery::codec::json::to_string(&doc);
+    for reference in text.split("\"#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        assert!(schemas.contains_key(name), "{name}");
+    }
+}

@@ -170,6 +170,10 @@ impl Served {
         }
     }
 
+    pub fn rows(&self) -> Vec<Arc<Resource>> {
+        self.service.rows().cloned().collect()
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], "").await
     }

@@ -245,3 +245,41 @@ async fn a_collection_is_deleted_by_selector() {
     let left = s.get(CMS).await.json();
     assert_eq!(left.get("items").items()[0].name(), "b");
 }
+
+#[tokio::test]
+async fn yaml_is_read_and_written() {
+    let s = serve().await;
+    let yaml = [("content-type", "application/yaml"), ("accept", "application/yaml")];
+    let made = s
+        .send("POST", CMS, &yaml, "metadata: {name: y1}\ndata:\n  a: '0777'\n")
+        .await;
+    assert_eq!(made.code, 201, "{}", made.text);
+    assert_eq!(made.headers["content-type"], "application/yaml");
+    assert!(made.text.contains("a: \"0777\""), "{}", made.text);
+    let twice = "metadata: {name: y2}\ndata:\n  a: '1'\n  a: '2'\n";
+    let strict = s
+        .send("POST", &format!("{CMS}?fieldValidation=Strict"), &yaml[..1], twice)
+        .await;
+    assert_eq!(
+        strict.message(),
+        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: error converting YAML \
+         to JSON: yaml: unmarshal errors:\n  line 4: key \"a\" already set in map"
+    );
+}
+
+#[tokio::test]
+async fn patches_that_meet_are_all_kept() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let path = format!("{CMS}/a");
+    let bodies: Vec<String> = (0..16).map(|i| format!(r#"{{"data":{{"k{i}":"v"}}}}"#)).collect();
+    let all = bodies.iter().map(|b| s.patch(&path, "merge-patch+json", b));
+    for answer in futures_util::future::join_all(all).await {
+        assert_eq!(answer.code, 200, "{}", answer.text);
+    }
+    let data = s.get(&path).await.json();
+    assert_eq!(
+        data.get("data").as_object().map_or(0, crate::apimachinery::Map::len),
+        17
+    );
+}

@@ -2,8 +2,7 @@
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
-use super::super::negotiate::Offer;
-use super::super::options::WriteQuery;
+use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish, respond};
 use crate::admission::{Attributes, Operation};
 use crate::apimachinery::object::ObjectView;
@@ -21,7 +20,7 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
     if !call.subresource().is_empty() {
         call.check_name()?;
     }
-    let negotiated = call.negotiate(Offer::Objects)?;
+    let negotiated = call.negotiate(call.offer())?;
     let body_type = body::body_type(&call.parts.headers)?;
     let bytes = body::read(req_body).await?;
     let options = WriteQuery::parse(&call.query, "CreateOptions", false)?;
@@ -116,7 +115,11 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
         other => other?,
     };
     let given = value.gvk();
-    let mut findings = duplicates;
+    let strict = options.field_validation == FieldValidation::Strict;
+    let mut findings = match body_type {
+        body::BodyType::Yaml if strict && !duplicates.is_empty() => vec![body::yaml_finding(&duplicates)],
+        _ => duplicates,
+    };
     findings.extend(normalize(call, &mut value, |text| {
         body::cannot_be_handled(&given, &expected, text)
     })?);
@@ -134,7 +137,14 @@ pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) 
     let resource = call.resource();
     let expected = call.kind();
     if expected == resource.gvk() {
-        return resource.schema.normalize(value).map_err(|s| reframe(s, wrap));
+        // An empty list means "forget who owns what"; the typed form of it is the same as none at all.
+        let at = ["metadata", "managedFields"];
+        let forget = matches!(value.at(&at), Value::Array(a) if a.iter().all(Value::is_empty_value));
+        let findings = resource.schema.normalize(value).map_err(|s| reframe(s, wrap))?;
+        if forget {
+            value.set(&at, Vec::<Value>::new());
+        }
+        return Ok(findings);
     }
     // A subresource of another kind: a Scale, a Binding, a TokenRequest.
     match crate::api::by_gvk(&expected.group, &expected.version, &expected.kind) {

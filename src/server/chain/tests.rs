@@ -357,6 +357,29 @@ async fn version_answers_get_in_json_only() {
 }
 
 #[tokio::test]
+async fn a_stream_is_in_flight_until_its_end_and_its_bytes_are_counted() {
+    use http_body_util::StreamBody;
+    let c = config();
+    let telemetry = c.telemetry.clone();
+    let s = server(c, |_| {
+        let frames = ["ab", "cde"].map(|t| Ok::<_, std::io::Error>(http_body::Frame::data(bytes::Bytes::from(t))));
+        Response::new(Body::stream(StreamBody::new(futures_util::stream::iter(frames))))
+    });
+    let response = s.handler.handle(get("/test").body(Body::empty()).unwrap()).await;
+    assert_eq!(s.lifecycle.requests.len(), 1);
+    assert_eq!(telemetry.inflight.with_label_values(&["readOnly"]).get(), 1);
+    assert_eq!(response.into_body().collect(100).await.unwrap(), "abcde");
+    assert_eq!(s.lifecycle.requests.len(), 0);
+    assert_eq!(telemetry.inflight.with_label_values(&["readOnly"]).get(), 0);
+    let text = String::from_utf8(telemetry.text()).unwrap();
+    let sum = text
+        .lines()
+        .find(|l| l.starts_with("apiserver_response_sizes_sum"))
+        .unwrap();
+    assert!(sum.ends_with(" 5"), "{sum}");
+}
+
+#[tokio::test]
 async fn answered_requests_are_counted_and_refused_ones_are_not() {
     let c = config();
     let telemetry = c.telemetry.clone();

@@ -2,6 +2,7 @@
 //! refused requests, unknown paths and proxied answers are not in `apiserver_request_total`.
 
 use super::hold;
+use crate::request::info::first_value;
 use crate::request::{
     Authorized, FromBackend, ReceivedAt, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
 };
@@ -27,7 +28,14 @@ impl Instrument {
         let received = req.extensions().get::<ReceivedAt>().copied();
         let apply = req.method() == Method::PATCH
             && (req.headers().get(CONTENT_TYPE)).is_some_and(|c| c.as_bytes().starts_with(b"application/apply-patch"));
-        let labels = labels(&info, apply);
+        let mut labels = labels(&info, apply);
+        if req
+            .uri()
+            .query()
+            .is_some_and(|q| first_value(q, "dryRun").as_deref() == Some("All"))
+        {
+            labels.dry_run = "All";
+        }
         let requests = &self.telemetry.requests;
         let running = info
             .is_long_running()
@@ -45,11 +53,9 @@ impl Instrument {
         let ended = Ended {
             series,
             since: received.map_or_else(|| tokio::time::Instant::now().into_std(), |r| r.0),
+            bytes: 0,
             _running: running,
         };
-        if let (Some(size), Some(body)) = (&ended.series.size, response.body().as_full()) {
-            size.observe(body.len() as f64);
-        }
         hold::until_sent(response, ended)
     }
 }
@@ -58,11 +64,23 @@ impl Instrument {
 struct Ended {
     series: Arc<Series>,
     since: Instant,
+    bytes: usize,
     _running: Option<Running>,
 }
 
+impl hold::Guard for Ended {
+    fn sent(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+}
+
+impl hold::Guard for Running {}
+
 impl Drop for Ended {
     fn drop(&mut self) {
+        if let Some(size) = &self.series.size {
+            size.observe(self.bytes as f64);
+        }
         self.series.total.inc();
         let now = tokio::time::Instant::now().into_std();
         self.series

@@ -1,6 +1,7 @@
 //! Turns requests away when too many run, and names the flow a request belongs to.
 
 use super::{hold, instrument};
+use crate::flowcontrol::max_in_flight::Permit;
 use crate::flowcontrol::{FlowSchemas, Kind, MaxInFlight};
 use crate::request::user::MASTERS;
 use crate::request::{Authenticated, Handler, Request, RequestInfo, Response};
@@ -14,6 +15,8 @@ use std::sync::Arc;
 
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+
+impl hold::Guard for Permit {}
 
 struct Limited {
     inner: Arc<dyn Handler>,

@@ -18,6 +18,9 @@ pub(in crate::serving) mod signals {
     pub const KILL: u8 = 4;
 }
 
+/// No HTTP/2 control frame we send is this large.
+const MORE_THAN_CONTROL: usize = 256;
+
 /// Marks of one connection. Times are milliseconds since its start, plus one; zero is "not so".
 #[derive(Debug)]
 pub(in crate::serving) struct Activity {
@@ -33,6 +36,10 @@ pub(in crate::serving) struct Activity {
     /// Since when the peer has taken nothing.
     blocked_since: AtomicU64,
     closing_since: AtomicU64,
+    /// Answers' bodies with bytes that HTTP/2 flow control or a full buffer holds back.
+    held: AtomicUsize,
+    /// When such a body last moved.
+    moved_at: AtomicU64,
 }
 
 /// What the clock says.
@@ -57,6 +64,8 @@ impl Activity {
             head_since: AtomicU64::new(0),
             blocked_since: AtomicU64::new(0),
             closing_since: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
+            moved_at: AtomicU64::new(0),
         })
     }
 
@@ -107,6 +116,25 @@ impl Activity {
         }
     }
 
+    /// Bytes were taken. What remains of an answer after its request's end still counts as activity; pings and other
+    /// small frames do not.
+    pub(super) fn wrote(&self, bytes: usize) {
+        if bytes >= MORE_THAN_CONTROL && self.in_flight.load(Acquire) == 0 {
+            self.idle_since.store(self.now(), Relaxed);
+        }
+    }
+
+    /// A body gave bytes to the transport, which will ask for more when it can take them.
+    pub(super) fn held(&self) {
+        self.moved_at.store(self.now(), Relaxed);
+        self.held.fetch_add(1, AcqRel);
+    }
+
+    /// The transport asks that body again, or is done with it.
+    pub(super) fn released(&self) {
+        self.held.fetch_sub(1, AcqRel);
+    }
+
     /// The peer takes nothing more.
     pub(super) fn blocked(&self) {
         if self.blocked_since.load(Relaxed) == 0 {
@@ -124,7 +152,7 @@ impl Activity {
 
     /// ```text
     /// first that holds            then, after…
-    /// peer takes nothing          write_stall: cut
+    /// peer takes nothing          write_stall: cut (the socket is full, or every body with bytes is held back)
     /// a request is in flight      (only the row above)
     /// closing                     close_grace: cut
     /// a head is being read        header_read: cut
@@ -133,7 +161,10 @@ impl Activity {
     pub(super) fn due(&self, limits: &Limits) -> Due {
         let blocked = self.blocked_since.load(Relaxed);
         let idle = self.idle_since.load(Acquire);
-        let stalled = (blocked != 0).then(|| self.at(blocked, limits.write_stall));
+        let mut stalled = (blocked != 0).then(|| self.at(blocked, limits.write_stall));
+        if stalled.is_none() && self.held.load(Acquire) > 0 {
+            stalled = Some(self.at(self.moved_at.load(Relaxed).max(1), limits.write_stall));
+        }
         let (at, due) = if self.in_flight.load(Acquire) > 0 {
             // Nothing is due before the request has ended; its end needs no wake-up, because looking again after an
             // idle time is early enough.
@@ -168,6 +199,12 @@ fn past(at: Instant, due: Due) -> Due {
 /// A request in flight: from its head to the last byte of its answer's body.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Activity>);
+
+impl InFlight {
+    pub(super) fn activity(&self) -> &Activity {
+        &self.0
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {

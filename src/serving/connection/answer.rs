@@ -5,8 +5,8 @@ use crate::request::body::BoxError;
 use crate::request::{Body, Handler};
 use crate::serving::peer::{ConnectionCache, LocalAddr, PeerCertificates, RemoteAddr};
 use bytes::Bytes;
-use http::header::CONNECTION;
-use http::{Request, Response, Version};
+use http::header::{CONNECTION, CONTENT_TYPE, HOST};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::pin::Pin;
@@ -28,6 +28,9 @@ impl Answerer {
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Counted> {
         let in_flight = self.activity.request();
         let version = request.version();
+        if let Some(why) = malformed(&request) {
+            return bad_request(why, version, in_flight);
+        }
         let mut request = request.map(|incoming| match incoming.is_end_stream() {
             true => Body::empty(),
             false => Body::stream(incoming),
@@ -41,23 +44,70 @@ impl Answerer {
         }
         let mut response = self.handler.handle(request).await;
         if version == Version::HTTP_2 && response.headers().contains_key(CONNECTION) {
-            let says_close = |v: &http::HeaderValue| v.as_bytes().eq_ignore_ascii_case(b"close");
+            let says_close = |v: &HeaderValue| v.as_bytes().eq_ignore_ascii_case(b"close");
             if response.headers().get_all(CONNECTION).iter().any(says_close) {
                 self.activity.signal(signals::CLOSE);
             }
             response.headers_mut().remove(CONNECTION);
         }
-        response.map(|body| Counted {
-            body,
-            _in_flight: in_flight,
-        })
+        response.map(|body| Counted::new(body, in_flight))
     }
+}
+
+/// What Go's server refuses before any handler sees it, and hyper lets through.
+fn malformed<B>(request: &Request<B>) -> Option<&'static str> {
+    if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
+        return Some("400 Bad Request: missing required Host header");
+    }
+    let mut rest = request.uri().path().as_bytes();
+    while let Some(at) = rest.iter().position(|b| *b == b'%') {
+        match rest.get(at + 1..at + 3) {
+            Some(hex) if hex.iter().all(u8::is_ascii_hexdigit) => rest = &rest[at + 3..],
+            _ => return Some("400 Bad Request"),
+        }
+    }
+    None
+}
+
+fn bad_request(why: &'static str, version: Version, in_flight: InFlight) -> Response<Counted> {
+    let mut response = Response::new(Counted::new(Body::from(why), in_flight));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if version < Version::HTTP_2 {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// An answer's body; the request is in flight until it is dropped.
 pub(super) struct Counted {
     body: Body,
-    _in_flight: InFlight,
+    in_flight: InFlight,
+    /// It gave bytes and has not been asked since.
+    held: bool,
+}
+
+impl Counted {
+    fn new(body: Body, in_flight: InFlight) -> Self {
+        Self {
+            body,
+            in_flight,
+            held: false,
+        }
+    }
+
+    fn release(&mut self) {
+        if std::mem::take(&mut self.held) {
+            self.in_flight.activity().released();
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.release();
+    }
 }
 
 impl http_body::Body for Counted {
@@ -65,7 +115,13 @@ impl http_body::Body for Counted {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        self.release();
+        let poll = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(poll, Poll::Ready(Some(Ok(_)))) {
+            self.held = true;
+            self.in_flight.activity().held();
+        }
+        poll
     }
 
     fn is_end_stream(&self) -> bool {

@@ -32,6 +32,13 @@ impl<S> Watched<S> {
         }
         poll
     }
+
+    fn mark_write(&self, poll: Poll<Result<usize>>) -> Poll<Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &poll {
+            self.activity.wrote(*bytes);
+        }
+        self.mark(poll)
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -48,7 +55,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.mark(poll)
+        self.mark_write(poll)
     }
 
     fn poll_write_vectored(
@@ -57,7 +64,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.mark(poll)
+        self.mark_write(poll)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -218,30 +218,63 @@ pub fn answer_later(after: Duration) -> Arc<dyn Handler> {
 }
 
 #[derive(Clone)]
-pub struct Gate(Arc<(watch::Sender<usize>, watch::Sender<bool>)>);
+pub struct Gate(Arc<Doors>);
+
+struct Doors {
+    entered: watch::Sender<usize>,
+    waiting: watch::Sender<usize>,
+    open: watch::Sender<bool>,
+}
+
+struct Waiting<'a>(&'a Doors);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.send_modify(|n| *n -= 1);
+    }
+}
 
 impl Gate {
     pub async fn entered(&self, n: usize) {
-        self.0.0.subscribe().wait_for(|entered| *entered >= n).await.unwrap();
+        self.0
+            .entered
+            .subscribe()
+            .wait_for(|entered| *entered >= n)
+            .await
+            .unwrap();
     }
 
     pub fn open(&self) {
-        self.0.1.send_replace(true);
+        self.0.open.send_replace(true);
+    }
+
+    pub fn waiting(&self) -> usize {
+        *self.0.waiting.borrow()
+    }
+
+    pub async fn none_waiting(&self) {
+        self.0.waiting.subscribe().wait_for(|n| *n == 0).await.unwrap();
     }
 }
 
 #[async_trait]
 impl Handler for Gate {
     async fn handle(&self, _: Asked) -> Answer {
-        self.0.0.send_modify(|n| *n += 1);
-        self.0.1.subscribe().wait_for(|open| *open).await.unwrap();
+        self.0.waiting.send_modify(|n| *n += 1);
+        let _waiting = Waiting(&self.0);
+        self.0.entered.send_modify(|n| *n += 1);
+        self.0.open.subscribe().wait_for(|open| *open).await.unwrap();
         Response::new(Body::full("through"))
     }
 }
 
 /// A handler whose requests wait until the gate opens.
 pub fn answer_at_gate() -> (Arc<dyn Handler>, Gate) {
-    let gate = Gate(Arc::new((watch::Sender::new(0), watch::Sender::new(false))));
+    let gate = Gate(Arc::new(Doors {
+        entered: watch::Sender::new(0),
+        waiting: watch::Sender::new(0),
+        open: watch::Sender::new(false),
+    }));
     (Arc::new(gate.clone()), gate)
 }
 
@@ -261,15 +294,25 @@ pub async fn text(response: Response<Incoming>) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// A connection that ends with its request.
+struct Owned(tokio::task::JoinHandle<hyper::Result<()>>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// One GET over what ALPN chose.
 pub async fn get(tls: Tls, path: &str) -> (http::StatusCode, String) {
     if tls.get_ref().1.alpn_protocol() == Some(b"h2") {
-        let (mut sender, _connection) = http2(tls).await;
+        let (mut sender, connection) = http2(tls).await;
+        let _owned = Owned(connection);
         let response = sender.send_request(request(path)).await.unwrap();
         return (response.status(), text(response).await);
     }
     let (mut sender, connection) = http1::handshake(TokioIo::new(tls)).await.unwrap();
-    tokio::spawn(connection);
+    let _owned = Owned(tokio::spawn(connection));
     let request = Request::get(path)
         .header("host", "localhost")
         .body(Empty::<bytes::Bytes>::new())

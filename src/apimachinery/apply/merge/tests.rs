@@ -1,3 +1,4 @@
+use super::super::check::decode_config;
 use super::super::managed::tests::{Toy, writer};
 use super::*;
 use crate::json;

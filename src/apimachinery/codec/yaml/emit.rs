@@ -127,9 +127,8 @@ fn text_block(s: &str, indent: usize, out: &mut String) {
 
 /// Writes a string on one line, with as few quotes as its content allows.
 fn one_line(s: &str, out: &mut String) {
-    if !s.chars().all(is_printable) {
-        double_quoted(s, out);
-    } else if resolve(s) != Plain::String || is_base60(s) || is_timestamp(s) || s == "<<" || s == "=" {
+    let other_type = resolve(s) != Plain::String || is_base60(s) || is_timestamp(s) || s == "<<" || s == "=";
+    if other_type || !s.chars().all(is_printable) {
         double_quoted(s, out);
     } else if fits_plain(s) {
         out.push_str(s);

@@ -1,0 +1,2 @@
+# Signs service account tokens: a bare key pair, no certificate.
+kind    = signer

@@ -1,0 +1,276 @@
+//! A snapshot of one APIService object: parsed once per change, shared by routes, controllers and documents.
+
+use crate::apimachinery::value::{Str, Value};
+use crate::endpoints::discovery::compare_versions;
+use crate::storage::Entry;
+use base64::Engine as _;
+use bytes::Bytes;
+use std::fmt;
+use std::sync::Arc;
+
+/// The label by which auto-registration knows its own objects.
+pub const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// The group of APIService objects, which has no APIService itself.
+pub const OWN_GROUP: &str = "apiregistration.k8s.io";
+
+/// The Service an APIService names.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ServiceReference {
+    /// Namespace.
+    pub namespace: Str,
+    /// Name.
+    pub name: Str,
+    /// The service port.
+    pub port: u16,
+    key: Box<str>,
+}
+
+/// The condition of type `Available`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// `True`, `False` or `Unknown`.
+    pub status: Str,
+    /// One CamelCase word.
+    pub reason: Str,
+    /// For people.
+    pub message: Str,
+}
+
+/// An APIService.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiService {
+    /// `<version>.<group>`.
+    pub name: Str,
+    /// Unique over time.
+    pub uid: Str,
+    /// Group; empty for the legacy core.
+    pub group: Str,
+    /// Version.
+    pub version: Str,
+    /// Who serves it; `None`: this process.
+    pub service: Option<ServiceReference>,
+    /// Do not verify the backend's certificate.
+    pub insecure: bool,
+    /// PEM roots; empty: the system's.
+    pub ca_bundle: Bytes,
+    /// Priority of the group.
+    pub group_priority: i64,
+    /// Priority of the version within the group.
+    pub version_priority: i64,
+    /// The Available condition, if it was ever written.
+    pub available: Option<Condition>,
+    /// Value of the [`AUTOMANAGED`] label.
+    pub automanaged: Option<Str>,
+}
+
+impl ServiceReference {
+    /// A reference.
+    pub fn new(namespace: &str, name: &str, port: u16) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            port,
+            key: format!("{namespace}/{name}").into(),
+        }
+    }
+
+    /// `<namespace>/<name>`: the Service's storage key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The name that the backend's certificate must be valid for.
+    pub fn server_name(&self) -> String {
+        format!("{}.{}.svc", self.name, self.namespace)
+    }
+}
+
+impl fmt::Debug for ServiceReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.key, self.port)
+    }
+}
+
+impl Condition {
+    /// A condition.
+    pub fn new(status: &str, reason: &str, message: impl Into<Str>) -> Self {
+        Self {
+            status: status.into(),
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+
+    /// What a served-here APIService always says.
+    pub fn local() -> Self {
+        Self::new("True", "Local", "Local APIServices are always available")
+    }
+
+    fn of(object: &Value) -> Option<Self> {
+        let conditions = object.at(&["status", "conditions"]).items();
+        let c = conditions.iter().find(|c| c.str_at(&["type"]) == "Available")?;
+        Some(Self::new(
+            c.str_at(&["status"]),
+            c.str_at(&["reason"]),
+            c.str_at(&["message"]),
+        ))
+    }
+}
+
+impl ApiService {
+    /// Reads a stored object.
+    pub fn from_entry(entry: &Entry) -> Self {
+        Self::from_value(&entry.decode())
+    }
+
+    /// Reads an object's tree.
+    pub fn from_value(object: &Value) -> Self {
+        let spec = object.get("spec");
+        let service = spec.get("service").as_object().map(|s| {
+            let port = s.get("port").and_then(Value::as_i64).unwrap_or(443);
+            ServiceReference::new(s.str("namespace"), s.str("name"), u16::try_from(port).unwrap_or(443))
+        });
+        let ca = base64::engine::general_purpose::STANDARD
+            .decode(spec.str_at(&["caBundle"]))
+            .unwrap_or_default();
+        Self {
+            name: object.str_at(&["metadata", "name"]).into(),
+            uid: object.str_at(&["metadata", "uid"]).into(),
+            group: spec.str_at(&["group"]).into(),
+            version: spec.str_at(&["version"]).into(),
+            service,
+            insecure: spec.get("insecureSkipTLSVerify").as_bool().unwrap_or(false),
+            ca_bundle: ca.into(),
+            group_priority: spec.get("groupPriorityMinimum").as_i64().unwrap_or(0),
+            version_priority: spec.get("versionPriority").as_i64().unwrap_or(0),
+            available: Condition::of(object),
+            automanaged: object
+                .at(&["metadata", "labels"])
+                .get(AUTOMANAGED)
+                .as_str()
+                .map(Str::from),
+        }
+    }
+
+    /// Routing is on. A condition that was never written counts as no.
+    pub fn is_available(&self) -> bool {
+        self.available.as_ref().is_some_and(|c| c.status == "True")
+    }
+
+    /// `<group>/<version>`, or the version alone for the core.
+    pub fn group_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Where its discovery document is: `/apis/<g>/<v>`, and `/api/<v>` for the core.
+    pub fn discovery_path(&self) -> String {
+        if self.is_legacy() {
+            format!("/api/{}", self.version)
+        } else {
+            format!("/apis/{}/{}", self.group, self.version)
+        }
+    }
+
+    /// The core group, which lives under `/api`.
+    pub fn is_legacy(&self) -> bool {
+        self.name == "v1."
+    }
+}
+
+/// Groups in the order of `/apis`: a group stands where its first APIService does, by group priority (highest first),
+/// then object name. Versions inside by version priority, then as kube versions compare.
+pub fn sorted_by_group_and_version(mut services: Vec<Arc<ApiService>>) -> Vec<Vec<Arc<ApiService>>> {
+    services.sort_by(|a, b| {
+        b.group_priority
+            .cmp(&a.group_priority)
+            .then_with(|| a.name.cmp(&b.name))
+    });
+    let mut groups: Vec<Vec<Arc<ApiService>>> = Vec::new();
+    let mut places: std::collections::HashMap<Str, usize> = std::collections::HashMap::new();
+    for s in services {
+        let next = groups.len();
+        let place = *places.entry(s.group.clone()).or_insert(next);
+        if place == next {
+            groups.push(Vec::new());
+        }
+        groups[place].push(s);
+    }
+    for g in &mut groups {
+        g.sort_by(|a, b| {
+            b.version_priority
+                .cmp(&a.version_priority)
+                .then_with(|| compare_versions(&b.version, &a.version))
+        });
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn service(name: &str, group_priority: i64, version_priority: i64) -> Arc<ApiService> {
+        let (version, group) = name.split_once('.').unwrap();
+        Arc::new(ApiService::from_value(&json!({
+            "metadata": {"name": (name)},
+            "spec": {"group": (group), "version": (version),
+                     "groupPriorityMinimum": (group_priority), "versionPriority": (version_priority)}
+        })))
+    }
+
+    #[test]
+    fn versions_sort_as_kubernetes_sorts_them() {
+        let sorted = [
+            "v10",
+            "v2",
+            "v1",
+            "v11beta2",
+            "v10beta3",
+            "v3beta1",
+            "v12alpha1",
+            "v11alpha2",
+            "foo1",
+            "foo10",
+        ];
+        let mut shuffled = sorted;
+        shuffled.reverse();
+        shuffled.sort_by(|a, b| compare_versions(b, a));
+        assert_eq!(shuffled, sorted);
+    }
+
+    #[test]
+    fn a_group_stands_where_its_first_service_stands() {
+        let groups = sorted_by_group_and_version(vec![
+            service("v1.b", 100, 1),
+            service("v1beta1.a", 100, 9),
+            service("v1.a", 50, 10),
+            service("v2.c", 200, 1),
+            service("v1.c", 1, 1),
+        ]);
+        let names: Vec<Vec<&str>> = groups
+            .iter()
+            .map(|g| g.iter().map(|s| s.name.as_str()).collect())
+            .collect();
+        assert_eq!(names, [vec!["v2.c", "v1.c"], vec!["v1.b"], vec!["v1.a", "v1beta1.a"]]);
+    }
+
+    #[test]
+    fn an_object_is_read_with_its_defaults() {
+        let s = ApiService::from_value(&json!({
+            "metadata": {"name": "v1.g", "labels": {"kube-aggregator.kubernetes.io/automanaged": "true"}},
+            "spec": {"group": "g", "version": "v1", "service": {"namespace": "n", "name": "s"}, "caBundle": "YQ=="},
+            "status": {"conditions": [{"type": "Other", "status": "False"},
+                                      {"type": "Available", "status": "True", "reason": "Passed"}]}
+        }));
+        assert_eq!(s.service, Some(ServiceReference::new("n", "s", 443)));
+        assert_eq!(s.service.as_ref().unwrap().server_name(), "s.n.svc");
+        assert_eq!((&s.ca_bundle[..], s.is_available()), (&b"a"[..], true));
+        assert_eq!(s.automanaged.as_deref(), Some("true"));
+        assert_eq!(s.discovery_path(), "/apis/g/v1");
+    }
+}

@@ -1,0 +1,52 @@
+//! Answers the proxy gives in its own name. They are plain text, as upstream's are (`http.Error` in
+//! `kube-aggregator/pkg/apiserver/handler_proxy.go`), not `Status` objects.
+
+use crate::request::{Body, Response};
+use http::{HeaderValue, StatusCode, header};
+
+/// What a refused redirect answers; without a newline, as upstream writes it.
+pub const REDIRECT_REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
+
+/// A plain-text error: the text and a newline.
+pub fn error(status: StatusCode, text: &str) -> Response {
+    plain(status, format!("{text}\n"))
+}
+
+/// The backend cannot be reached now.
+pub fn unavailable() -> Response {
+    plain(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n")
+}
+
+/// A redirect that was not passed on.
+pub fn redirect_refused() -> Response {
+    let mut r = Response::new(REDIRECT_REFUSED.into());
+    *r.status_mut() = StatusCode::BAD_GATEWAY;
+    r
+}
+
+/// The deadline passed before the backend answered. A Status without kind and apiVersion under a text label: the bytes
+/// that upstream's timeout filter (`apiserver/pkg/server/filters/timeout.go`) sends.
+pub fn timed_out() -> Response {
+    let mut r = Response::new(Body::from(
+        "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the allotted \
+         timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n",
+    ));
+    *r.status_mut() = StatusCode::GATEWAY_TIMEOUT;
+    r.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    r
+}
+
+fn plain(status: StatusCode, text: impl Into<Body>) -> Response {
+    let mut r = Response::new(text.into());
+    *r.status_mut() = status;
+    let h = r.headers_mut();
+    h.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    h.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    r
+}

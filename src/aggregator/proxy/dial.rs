@@ -1,0 +1,190 @@
+//! A connection to a backend: name lookup, TCP, TLS, with the errors in Go's words, because they reach clients and
+//! APIService conditions.
+
+use super::tls::{ClientTls, X509Error};
+use rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Name lookup and TCP together.
+pub const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
+/// The TLS handshake.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a connection did not come about: a text for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialError(pub String);
+
+/// Which protocols to offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// h2, then http/1.1.
+    Any,
+    /// http/1.1 only.
+    Http1,
+}
+
+/// An established connection, and whether the backend chose HTTP/2.
+pub struct Dialed {
+    /// The stream.
+    pub io: TlsStream<TcpStream>,
+    /// HTTP/2 was agreed on.
+    pub http2: bool,
+}
+
+/// Connects to `authority` (`host:port`).
+///
+/// # Errors
+/// [`DialError`].
+///
+/// # Cancel safety
+/// When dropped, the attempt ends and the socket closes.
+pub async fn dial(authority: &str, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
+    let tcp = connect(authority).await?;
+    let (local, peer) = (tcp.local_addr().ok(), tcp.peer_addr().ok());
+    let Some(name) = tls.server_name.clone() else {
+        return Err(DialError(
+            "tls: either ServerName or InsecureSkipVerify must be specified".into(),
+        ));
+    };
+    let config = match offer {
+        Offer::Any => tls.any.clone(),
+        Offer::Http1 => tls.http1.clone(),
+    };
+    let handshake = TlsConnector::from(config).connect(name, tcp);
+    let io = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+        Err(_) => return Err(DialError("net/http: TLS handshake timeout".into())),
+        Ok(Err(e)) => return Err(DialError(handshake_error(&e, local, peer))),
+        Ok(Ok(io)) => io,
+    };
+    let http2 = io.get_ref().1.alpn_protocol() == Some(b"h2");
+    Ok(Dialed { io, http2 })
+}
+
+async fn connect(authority: &str) -> Result<TcpStream, DialError> {
+    let deadline = Instant::now() + DIAL_TIMEOUT;
+    let (host, _) = authority.rsplit_once(':').unwrap_or((authority, ""));
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let addresses: Vec<SocketAddr> = match timeout_at(deadline, tokio::net::lookup_host(authority)).await {
+        Err(_) => return Err(DialError(format!("dial tcp: lookup {host}: i/o timeout"))),
+        Ok(Err(_)) => return Err(DialError(format!("dial tcp: lookup {host}: no such host"))),
+        Ok(Ok(found)) => found.collect(),
+    };
+    let mut first_error = None;
+    let mut left = addresses.len() as u32;
+    for address in addresses {
+        // Later addresses keep their share of the time.
+        let share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
+        left -= 1;
+        let why = match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(tcp)) => {
+                tcp.set_nodelay(true)
+                    .map_err(|e| DialError(format!("dial tcp {address}: {}", system_error("setsockopt", &e))))?;
+                return Ok(tcp);
+            }
+            Ok(Err(e)) => system_error("connect", &e),
+            Err(_) => "i/o timeout".into(),
+        };
+        first_error.get_or_insert_with(|| DialError(format!("dial tcp {address}: {why}")));
+    }
+    Err(first_error.unwrap_or_else(|| DialError(format!("dial tcp: lookup {host}: no such host"))))
+}
+
+/// An I/O error as Go words it: the call, then the system's text.
+pub fn system_error(call: &str, e: &io::Error) -> String {
+    use io::ErrorKind as K;
+    let text = match e.kind() {
+        K::ConnectionRefused => "connection refused",
+        K::ConnectionReset => "connection reset by peer",
+        K::BrokenPipe => "broken pipe",
+        K::HostUnreachable => "no route to host",
+        K::NetworkUnreachable => "network is unreachable",
+        K::AddrNotAvailable => "cannot assign requested address",
+        K::TimedOut => "connection timed out",
+        K::PermissionDenied => "permission denied",
+        K::UnexpectedEof => return "EOF".into(),
+        _ => return format!("{call}: {e}"),
+    };
+    format!("{call}: {text}")
+}
+
+fn handshake_error(e: &io::Error, local: Option<SocketAddr>, peer: Option<SocketAddr>) -> String {
+    let Some(tls) = e.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) else {
+        return match (e.kind(), local, peer) {
+            (io::ErrorKind::ConnectionReset, Some(l), Some(p)) => {
+                format!("read tcp {l}->{p}: {}", system_error("read", e))
+            }
+            _ => system_error("read", e),
+        };
+    };
+    match tls {
+        TlsError::InvalidCertificate(CertificateError::Other(other)) => {
+            let text = other
+                .0
+                .downcast_ref::<X509Error>()
+                .map_or_else(|| other.0.to_string(), |x| x.0.clone());
+            format!("tls: failed to verify certificate: {text}")
+        }
+        TlsError::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
+            "tls: first record does not look like a TLS handshake".into()
+        }
+        TlsError::AlertReceived(alert) => format!("remote error: tls: {}", alert_text(*alert)),
+        other => format!("tls: {other}"),
+    }
+}
+
+fn alert_text(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::BadCertificate => "bad certificate".into(),
+        AlertDescription::CertificateRequired => "certificate required".into(),
+        AlertDescription::UnknownCA => "unknown certificate authority".into(),
+        AlertDescription::CertificateExpired => "expired certificate".into(),
+        AlertDescription::CertificateUnknown => "unknown certificate".into(),
+        AlertDescription::UnsupportedCertificate => "unsupported certificate".into(),
+        AlertDescription::AccessDenied => "access denied".into(),
+        AlertDescription::HandshakeFailure => "handshake failure".into(),
+        AlertDescription::ProtocolVersion => "protocol version not supported".into(),
+        AlertDescription::NoApplicationProtocol => "no application protocol".into(),
+        AlertDescription::UnrecognisedName => "unrecognized name".into(),
+        AlertDescription::InternalError => "internal error".into(),
+        other => format!("alert({})", u8::from(other)),
+    }
+}
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for DialError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_errors_read_as_gos() {
+        let e = |k: io::ErrorKind| io::Error::from(k);
+        assert_eq!(
+            system_error("connect", &e(io::ErrorKind::ConnectionRefused)),
+            "connect: connection refused"
+        );
+        assert_eq!(system_error("read", &e(io::ErrorKind::UnexpectedEof)), "EOF");
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_names_the_address() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let e = connect(&address.to_string()).await.unwrap_err();
+        assert_eq!(e.0, format!("dial tcp {address}: connect: connection refused"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Unpacks gzip that the proxy asked for in the client's place, frame by frame.
+
+use crate::request::body::BoxError;
+use bytes::Bytes;
+use flate2::write::GzDecoder;
+use http_body::{Body, Frame};
+use std::io::Write as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// A body with its gzip encoding taken off.
+pub struct Gunzip<B> {
+    inner: B,
+    decoder: GzDecoder<Vec<u8>>,
+    done: bool,
+}
+
+impl<B> Gunzip<B> {
+    /// Unpacks `inner`.
+    pub fn new(inner: B) -> Self {
+        Self {
+            inner,
+            decoder: GzDecoder::new(Vec::new()),
+            done: false,
+        }
+    }
+
+    fn unpacked(&mut self) -> Bytes {
+        std::mem::take(self.decoder.get_mut()).into()
+    }
+}
+
+impl<B> Body for Gunzip<B>
+where
+    B: Body<Data = Bytes, Error = BoxError> + Unpin,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        while !this.done {
+            match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(packed) => {
+                        // The flush pushes out what a streaming backend meant to be seen now.
+                        let written = this.decoder.write_all(&packed).and_then(|()| this.decoder.flush());
+                        if let Err(e) = written {
+                            this.done = true;
+                            return Poll::Ready(Some(Err(e.into())));
+                        }
+                        let data = this.unpacked();
+                        if !data.is_empty() {
+                            return Poll::Ready(Some(Ok(Frame::data(data))));
+                        }
+                    }
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                Some(Err(e)) => {
+                    this.done = true;
+                    return Poll::Ready(Some(Err(e)));
+                }
+                None => {
+                    this.done = true;
+                    if let Err(e) = this.decoder.try_finish() {
+                        return Poll::Ready(Some(Err(e.into())));
+                    }
+                    let data = this.unpacked();
+                    if !data.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(data))));
+                    }
+                }
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::{BodyExt as _, StreamBody};
+
+    #[tokio::test]
+    async fn any_cutting_of_a_packed_body_unpacks_the_same() {
+        let text = "torana ".repeat(1000);
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(text.as_bytes()).unwrap();
+        let packed = packer.finish().unwrap();
+        for size in [1, 7, packed.len()] {
+            let frames: Vec<Result<Frame<Bytes>, BoxError>> = packed
+                .chunks(size)
+                .map(|c| Ok(Frame::data(Bytes::copy_from_slice(c))))
+                .collect();
+            let body = Gunzip::new(StreamBody::new(futures_util::stream::iter(frames)));
+            assert_eq!(body.collect().await.unwrap().to_bytes(), text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! One handler per APIService: decides whether the request can go to the backend, rewrites it, and passes the answer on.
+//! As `proxyHandler` in `kube-aggregator/pkg/apiserver/handler_proxy.go`; the decisions stand in its order.
+
+use super::answers;
+use super::gunzip::Gunzip;
+use super::transport::{BackendBody, Outgoing, SendError, Transport};
+use super::{headers, upgrade, url};
+use crate::aggregator::apiservice::ServiceReference;
+use crate::aggregator::resolver::ServiceResolver;
+use crate::request::{
+    AuditId, Authorized, Body, Deadline, FromBackend, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
+    UserInfo,
+};
+use crate::tasks::TaskGroup;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use http::uri::PathAndQuery;
+use http::{Extensions, HeaderValue, StatusCode, header};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The limit for discovery documents.
+const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
+
+/// Counts what the proxy answered in its own name: `apiserver_request_terminations_total{component="aggregator"}`.
+pub trait Terminations: Send + Sync + 'static {
+    /// The proxy ended this request with this code.
+    fn terminated(&self, info: Option<&RequestInfo>, code: StatusCode);
+}
+
+/// What all proxy handlers of a gateway share.
+pub struct ProxyShared {
+    /// Who serves requests of local APIServices: the next server's director.
+    pub delegate: Arc<dyn UnprotectedHandler>,
+    /// Where services are.
+    pub resolver: Arc<dyn ServiceResolver>,
+    /// Owner of connections and tunnels.
+    pub tasks: TaskGroup,
+    /// Reads the client's address out of a request's extensions.
+    pub client_ip: fn(&Extensions) -> Option<IpAddr>,
+    /// Refuse redirects (502) instead of passing them on.
+    pub reject_redirects: bool,
+    /// Metrics.
+    pub terminations: Arc<dyn Terminations>,
+}
+
+/// What a proxy handler does now. Immutable; a change of the APIService swaps it whole.
+pub enum Settings {
+    /// Served by the next server in the chain.
+    Local,
+    /// Served by a backend.
+    Remote(Remote),
+}
+
+/// A backend's settings.
+pub struct Remote {
+    /// Which service.
+    pub service: ServiceReference,
+    /// Routing is on.
+    pub available: bool,
+    /// The connections, or why there can be none.
+    pub transport: Result<Arc<Transport>, String>,
+}
+
+/// The handler of one APIService.
+pub struct ProxyHandler {
+    shared: Arc<ProxyShared>,
+    settings: ArcSwap<Settings>,
+}
+
+impl ProxyHandler {
+    /// A handler that starts with these settings.
+    pub fn new(shared: Arc<ProxyShared>, settings: Settings) -> Self {
+        Self {
+            shared,
+            settings: ArcSwap::from_pointee(settings),
+        }
+    }
+
+    /// Swaps the settings; requests under way keep the old ones.
+    pub fn set(&self, settings: Settings) {
+        self.settings.store(Arc::new(settings));
+    }
+
+    /// The settings of this moment.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    fn end(&self, info: Option<&Arc<RequestInfo>>, answer: Response) -> Response {
+        self.shared.terminations.terminated(info.map(|i| &**i), answer.status());
+        answer
+    }
+
+    async fn forward(&self, remote: &Remote, req: Request, user: &UserInfo) -> Response {
+        let info = req.extensions().get::<Arc<RequestInfo>>().cloned();
+        let end = |answer| self.end(info.as_ref(), answer);
+        if !remote.available {
+            return end(answers::unavailable());
+        }
+        let transport = match &remote.transport {
+            Ok(t) => t,
+            Err(why) => return end(answers::error(StatusCode::INTERNAL_SERVER_ERROR, why)),
+        };
+        if user.name.is_empty() {
+            return end(answers::error(StatusCode::INTERNAL_SERVER_ERROR, "missing user"));
+        }
+        let authority = match self.shared.resolver.resolve(&remote.service) {
+            Ok(authority) => authority,
+            Err(why) => {
+                tracing::debug!(service = ?remote.service, "cannot resolve: {why}");
+                return end(answers::unavailable());
+            }
+        };
+        self.exchange(transport, &authority, req, user, info.as_deref()).await
+    }
+
+    async fn exchange(
+        &self,
+        transport: &Arc<Transport>,
+        authority: &str,
+        mut req: Request,
+        user: &UserInfo,
+        info: Option<&RequestInfo>,
+    ) -> Response {
+        let upgrading = headers::wants_upgrade(req.headers());
+        let client_side = match upgrading.then(|| upgrade::client_side(&mut req)).transpose() {
+            Ok(side) => side,
+            Err(answer) => return answer,
+        };
+        let (mut head, body) = req.into_parts();
+        let Some(target) = rewritten(&head.uri) else {
+            return answers::error(StatusCode::BAD_REQUEST, "invalid request path");
+        };
+        head.headers.remove(header::HOST);
+        if let Err(headers::InvalidValue(name)) = headers::set_identity(&mut head.headers, user) {
+            let why = format!("net/http: invalid header field value for {name:?}");
+            return unreachable_backend(&why);
+        }
+        headers::forwarded_for(&mut head.headers, (self.shared.client_ip)(&head.extensions));
+        if let Some(AuditId(id)) = head.extensions.get() {
+            headers::audit_id(&mut head.headers, id);
+        }
+        let mut out = Outgoing {
+            method: head.method,
+            target,
+            headers: head.headers,
+            body,
+        };
+        if let Some(client) = client_side {
+            let mut answer = upgrade::tunnel(transport, authority, out, client, &self.shared.tasks).await;
+            answer.extensions_mut().insert(FromBackend::Verbatim);
+            return answer;
+        }
+
+        let trailers = headers::wants_trailers(&out.headers);
+        headers::strip_hop_by_hop(&mut out.headers);
+        if trailers {
+            out.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+        if let Ok(host) = HeaderValue::from_str(authority) {
+            headers::forwarded_target(&mut out.headers, host, out.target.path());
+        }
+        let unpack = headers::ask_for_gzip(&out.method, &mut out.headers);
+
+        let request_end = head.extensions.get::<Deadline>().map(|d| Instant::from_std(d.0));
+        let discovery_end = is_discovery(info, out.target.path()).then(|| Instant::now() + DISCOVERY_LIMIT);
+        let sending = transport.send(authority, out);
+        let sent = match (request_end, discovery_end) {
+            (None, None) => sending.await,
+            (request_end, discovery_end) => {
+                let end = [request_end, discovery_end].into_iter().flatten().min();
+                match tokio::time::timeout_at(end.unwrap_or_else(Instant::now), sending).await {
+                    Ok(sent) => sent,
+                    Err(_) if end == request_end => return answers::timed_out(),
+                    Err(_) => Err(SendError::Exchange("context deadline exceeded".into())),
+                }
+            }
+        };
+        match sent {
+            Ok(answer) => {
+                let end = [request_end, discovery_end].into_iter().flatten().min();
+                self.answer(authority, answer, unpack, end)
+            }
+            Err(why) => unreachable_backend(&why.to_string()),
+        }
+    }
+
+    fn answer(
+        &self,
+        authority: &str,
+        answer: http::Response<BackendBody>,
+        unpack: bool,
+        end: Option<Instant>,
+    ) -> Response {
+        let (mut head, body) = answer.into_parts();
+        head.extensions.clear();
+        if head.status.is_redirection()
+            && let Some(location) = head.headers.get(header::LOCATION)
+            && !location.is_empty()
+        {
+            if self.shared.reject_redirects {
+                return answers::redirect_refused();
+            }
+            if let Some(absolute) = absolute_location(location, authority) {
+                head.headers.insert(header::LOCATION, absolute);
+            }
+        }
+        headers::clean_response(&mut head.headers);
+        head.extensions.insert(FromBackend::Proxied);
+        head.version = http::Version::default();
+        let packed = unpack
+            && head
+                .headers
+                .get(header::CONTENT_ENCODING)
+                .is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"gzip"));
+        let body = body.with_deadline(end);
+        if packed {
+            head.headers.remove(header::CONTENT_ENCODING);
+            head.headers.remove(header::CONTENT_LENGTH);
+            return Response::from_parts(head, Body::stream(Gunzip::new(body)));
+        }
+        Response::from_parts(head, body.into_body())
+    }
+}
+
+#[async_trait]
+impl UnprotectedHandler for ProxyHandler {
+    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+        // A full load: the guard of a cheap one would be held across the request.
+        let settings = self.settings.load_full();
+        match &*settings {
+            Settings::Local => self.shared.delegate.serve(req, authorized).await,
+            Settings::Remote(remote) => {
+                let mut answer = self.forward(remote, req, authorized.user()).await;
+                answer.extensions_mut().insert(Uncounted);
+                answer
+            }
+        }
+    }
+}
+
+fn unreachable_backend(why: &str) -> Response {
+    answers::error(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &format!("error trying to reach service: {why}"),
+    )
+}
+
+/// The request target for the backend: untouched where it is canonical already.
+fn rewritten(uri: &http::Uri) -> Option<PathAndQuery> {
+    let original = uri.path_and_query()?;
+    let canonical = url::canonical_path_and_query(uri);
+    if canonical == original.as_str() {
+        return Some(original.clone());
+    }
+    PathAndQuery::try_from(canonical).ok()
+}
+
+/// Non-resource paths of three segments, which in practice are `/apis/<group>/<version>`.
+fn is_discovery(info: Option<&RequestInfo>, path: &str) -> bool {
+    info.is_none_or(|i| !i.is_resource) && path.trim_matches('/').split('/').count() == 3
+}
+
+/// A redirect to the backend itself, made absolute; `None` where it is to be left alone.
+fn absolute_location(location: &HeaderValue, authority: &str) -> Option<HeaderValue> {
+    let location = location.to_str().ok()?;
+    let path = match location.split_once("://") {
+        Some((_, rest)) => rest.strip_prefix(authority)?,
+        None if location.starts_with("//") => location[2..].strip_prefix(authority)?,
+        None if location.starts_with('/') => location,
+        None => return None,
+    };
+    HeaderValue::try_from(format!("https://{authority}{path}")).ok()
+}

@@ -1,0 +1,311 @@
+//! Request and response headers on their way through: what the backend may see, and what the client may.
+
+use crate::request::UserInfo;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use std::net::IpAddr;
+
+const X_REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
+const X_REMOTE_UID: HeaderName = HeaderName::from_static("x-remote-uid");
+const X_REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
+const X_REMOTE_EXTRA: &str = "x-remote-extra-";
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    PROXY_CONNECTION,
+    KEEP_ALIVE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// A header value that no transport can carry: the canonical name of the header.
+#[derive(Debug, PartialEq, Eq)]
+pub struct InvalidValue(pub String);
+
+/// Removes every identity the client claims (and the credentials it sent us), then states the caller's.
+///
+/// HTTP/1 connections write names with capitals at the start and behind dashes, which is how Go writes them, down to
+/// the lower-case `%2f` of an escaped extra key.
+///
+/// # Errors
+/// [`InvalidValue`] where a name, group or extra holds bytes that are not allowed in headers.
+pub fn set_identity(headers: &mut HeaderMap, user: &UserInfo) -> Result<(), InvalidValue> {
+    headers.remove(header::AUTHORIZATION);
+    headers.remove(X_REMOTE_USER);
+    headers.remove(X_REMOTE_UID);
+    headers.remove(X_REMOTE_GROUP);
+    if headers.keys().any(|k| k.as_str().starts_with(X_REMOTE_EXTRA)) {
+        let claimed: Vec<HeaderName> = headers
+            .keys()
+            .filter(|k| k.as_str().starts_with(X_REMOTE_EXTRA))
+            .cloned()
+            .collect();
+        for name in claimed {
+            headers.remove(name);
+        }
+    }
+    headers.insert(X_REMOTE_USER, value(&X_REMOTE_USER, &user.name)?);
+    if !user.uid.is_empty() {
+        headers.insert(X_REMOTE_UID, value(&X_REMOTE_UID, &user.uid)?);
+    }
+    for group in &user.groups {
+        headers.append(X_REMOTE_GROUP, value(&X_REMOTE_GROUP, group)?);
+    }
+    for (key, values) in &user.extra {
+        let name = HeaderName::from_bytes(extra_name(key).as_bytes())
+            .map_err(|_| InvalidValue(format!("X-Remote-Extra-{key}")))?;
+        for v in values {
+            headers.append(name.clone(), value(&name, v)?);
+        }
+    }
+    Ok(())
+}
+
+fn value(name: &HeaderName, v: &str) -> Result<HeaderValue, InvalidValue> {
+    HeaderValue::from_str(v)
+        .or_else(|_| HeaderValue::from_bytes(v.as_bytes()))
+        .map_err(|_| InvalidValue(canonical_name(name.as_str())))
+}
+
+/// Every byte of an extra key that is no token byte, and `%` itself, as `%xx`.
+fn extra_name(key: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(X_REMOTE_EXTRA.len() + key.len());
+    out.push_str(X_REMOTE_EXTRA);
+    for b in key.bytes() {
+        match b {
+            b'%' => out.push_str("%25"),
+            b if b.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&b) => out.push(char::from(b)),
+            b => write!(out, "%{b:02x}").expect("writing to a string does not fail"),
+        }
+    }
+    out
+}
+
+/// A name as Go's `textproto.CanonicalMIMEHeaderKey` spells it.
+pub fn canonical_name(name: &str) -> String {
+    let mut up = true;
+    name.chars()
+        .map(|c| {
+            let c = if up {
+                c.to_ascii_uppercase()
+            } else {
+                c.to_ascii_lowercase()
+            };
+            up = c == '-';
+            c
+        })
+        .collect()
+}
+
+/// Takes away what belongs to the client's connection. `Te: trailers` stays for requests that ask for it.
+pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(header::CONNECTION)
+            .iter()
+            .filter_map(|v| v.to_str().ok())
+            .flat_map(|v| v.split(','))
+            .filter_map(|n| HeaderName::from_bytes(n.trim().as_bytes()).ok())
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// True where the client asked for trailers.
+pub fn wants_trailers(headers: &HeaderMap) -> bool {
+    headers.get_all(header::TE).iter().any(|v| {
+        v.to_str()
+            .is_ok_and(|v| v.split(',').any(|t| t.trim().eq_ignore_ascii_case("trailers")))
+    })
+}
+
+/// True where the client asks to change the protocol: any `Connection` value that contains "upgrade".
+pub fn wants_upgrade(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .any(|v| v.to_str().is_ok_and(|v| v.to_ascii_lowercase().contains("upgrade")))
+}
+
+/// Adds the client's address to `X-Forwarded-For`, folding what is there into one list.
+pub fn forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
+    let Some(client) = client else { return };
+    let before: Vec<&str> = headers
+        .get_all(X_FORWARDED_FOR)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .collect();
+    let all = if before.is_empty() {
+        client.to_string()
+    } else {
+        format!("{}, {client}", before.join(", "))
+    };
+    if let Ok(v) = HeaderValue::try_from(all) {
+        headers.insert(X_FORWARDED_FOR, v);
+    }
+}
+
+/// Sets `X-Forwarded-Host` (the backend's, as upstream does), `-Proto` and `-Uri`.
+pub fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path: &str) {
+    headers.insert(X_FORWARDED_HOST, host);
+    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("https"));
+    if let Ok(v) = HeaderValue::from_str(&super::url::cleaned_path(path)) {
+        headers.insert(X_FORWARDED_URI, v);
+    }
+}
+
+/// Sets `Audit-Id`.
+pub fn audit_id(headers: &mut HeaderMap, id: &str) {
+    if let Ok(v) = HeaderValue::from_str(id) {
+        headers.insert(AUDIT_ID, v);
+    }
+}
+
+/// Asks for gzip in the client's place, where it asked for nothing itself. True: the answer must be unpacked.
+pub fn ask_for_gzip(method: &http::Method, headers: &mut HeaderMap) -> bool {
+    if headers.contains_key(header::ACCEPT_ENCODING)
+        || headers.contains_key(header::RANGE)
+        || *method == http::Method::HEAD
+    {
+        return false;
+    }
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    true
+}
+
+/// Takes from a backend's answer what is not the backend's to say.
+pub fn clean_response(headers: &mut HeaderMap) {
+    strip_hop_by_hop(headers);
+    for name in [
+        header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        header::ACCESS_CONTROL_ALLOW_ORIGIN,
+    ] {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(k, v)| (HeaderName::try_from(*k).unwrap(), HeaderValue::from_str(v).unwrap()))
+            .collect()
+    }
+
+    fn all<'a>(h: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+        h.get_all(name).iter().map(|v| v.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn identity_replaces_every_claim_of_the_client() {
+        let mut h = map(&[
+            ("X-Remote-User", "evil"),
+            ("X-Remote-Uid", "1"),
+            ("X-Remote-Group", "system:masters"),
+            ("X-Remote-Extra-Scopes", "all"),
+            ("Authorization", "Bearer secret"),
+            ("Cookie", "kept"),
+        ]);
+        let mut user = UserInfo::system("alice", &["b", "a"]);
+        user.extra
+            .insert("scopes.example.com/foo".into(), vec!["x".into(), "y".into()]);
+        set_identity(&mut h, &user).unwrap();
+        assert_eq!(all(&h, "x-remote-user"), ["alice"]);
+        assert_eq!(all(&h, "x-remote-group"), ["b", "a"]);
+        assert_eq!(all(&h, "x-remote-extra-scopes.example.com%2ffoo"), ["x", "y"]);
+        assert_eq!(all(&h, "cookie"), ["kept"]);
+        assert_eq!(h.len(), 6);
+    }
+
+    #[test]
+    fn names_are_spelled_as_go_spells_them() {
+        assert_eq!(
+            canonical_name(&extra_name("authentication.kubernetes.io/credential-id")),
+            "X-Remote-Extra-Authentication.kubernetes.io%2fcredential-Id"
+        );
+    }
+
+    #[test]
+    fn an_illegal_extra_value_is_an_error() {
+        let mut user = UserInfo::system("alice", &[]);
+        user.extra.insert("foo".into(), vec!["a\nb".into()]);
+        assert_eq!(
+            set_identity(&mut HeaderMap::new(), &user),
+            Err(InvalidValue("X-Remote-Extra-Foo".into()))
+        );
+    }
+
+    #[test]
+    fn headers_of_the_connection_do_not_travel() {
+        let mut h = map(&[
+            ("Connection", "close, X-Mine"),
+            ("X-Mine", "1"),
+            ("Te", "trailers"),
+            ("Keep-Alive", "5"),
+            ("Upgrade", "h2c"),
+            ("X-Other", "1"),
+        ]);
+        assert!(wants_trailers(&h));
+        strip_hop_by_hop(&mut h);
+        assert_eq!(h, map(&[("X-Other", "1")]));
+    }
+
+    #[test]
+    fn an_upgrade_is_any_connection_value_that_contains_the_word() {
+        assert!(wants_upgrade(&map(&[
+            ("connection", "keep-alive"),
+            ("connection", "x-UpGraded")
+        ])));
+        assert!(!wants_upgrade(&map(&[("upgrade", "websocket")])));
+    }
+
+    #[test]
+    fn forwarding_addresses_fold_into_one_list() {
+        let mut h = map(&[("x-forwarded-for", "1.1.1.1"), ("x-forwarded-for", "2.2.2.2, 3.3.3.3")]);
+        forwarded_for(&mut h, Some("127.0.0.1".parse().unwrap()));
+        assert_eq!(all(&h, "x-forwarded-for"), ["1.1.1.1, 2.2.2.2, 3.3.3.3, 127.0.0.1"]);
+        let mut own = HeaderMap::new();
+        forwarded_for(&mut own, None);
+        assert!(own.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn extra_keys_survive_lower_casing_and_decoding(key in "[ -~é]{1,20}") {
+            let name = extra_name(&key);
+            prop_assert!(HeaderName::from_bytes(name.as_bytes()).is_ok());
+            let suffix = name.strip_prefix(X_REMOTE_EXTRA).unwrap().to_ascii_lowercase();
+            let mut bytes = Vec::new();
+            let mut rest = suffix.bytes();
+            while let Some(b) = rest.next() {
+                bytes.push(if b == b'%' {
+                    let hex = [rest.next().unwrap(), rest.next().unwrap()];
+                    u8::from_str_radix(std::str::from_utf8(&hex).unwrap(), 16).unwrap()
+                } else { b });
+            }
+            prop_assert_eq!(bytes, key.bytes().map(|b| b.to_ascii_lowercase()).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The proxy from a request in to an answer out, against TLS backends in the same process.
+
+mod failures;
+mod upgrades;
+
+use crate::aggregator::testing::*;
+use crate::request::{AuditId, Body, Request, UnprotectedHandler};
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use std::convert::Infallible;
+use std::sync::atomic::Ordering;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+pub(super) const H2: &[&[u8]] = &[b"h2", b"http/1.1"];
+pub(super) const H1: &[&[u8]] = &[b"http/1.1"];
+
+fn streaming(rx: mpsc::Receiver<&'static str>) -> Body {
+    let frames = futures_util::stream::unfold(rx, |mut rx| async move {
+        let next = rx.recv().await?;
+        Some((
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(next.as_bytes()))),
+            rx,
+        ))
+    });
+    Body::stream(StreamBody::new(frames))
+}
+
+/// Reads a request's head off a raw connection.
+pub(super) async fn head(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<String> {
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\r\n\r\n") {
+        seen.push(stream.read_u8().await.ok()?);
+    }
+    String::from_utf8(seen).ok()
+}
+
+#[tokio::test]
+async fn a_backend_over_http2_sees_who_calls_and_where_from() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |r| async move {
+        let mut seen = format!("{:?} {} {}\n", r.version(), r.method(), r.uri());
+        let mut lines: Vec<String> = r
+            .headers()
+            .iter()
+            .map(|(k, v)| format!("{k}: {}\n", v.to_str().unwrap()))
+            .collect();
+        lines.sort();
+        seen.extend(lines);
+        answer(200, seen)
+    })
+    .await;
+    let mut r: Request = http::Request::get("/apis/g/v1/things%2Fx?limit=5&a=b")
+        .header("host", "gateway")
+        .header("x-remote-user", "evil")
+        .header("connection", "x-drop")
+        .header("x-drop", "1")
+        .header("x-forwarded-for", "9.9.9.9")
+        .body(Body::empty())
+        .unwrap();
+    r.extensions_mut().insert(AuditId("audit-1".into()));
+    let answer = proxy(&backend.authority, &pki.ca_pem).serve(r, alice()).await;
+    let a = &backend.authority;
+    let wanted = format!(
+        "HTTP/2.0 GET https://{a}/apis/g/v1/things/x?a=b&limit=5\n\
+         accept-encoding: gzip\naudit-id: audit-1\nx-forwarded-for: 9.9.9.9, 127.0.0.1\nx-forwarded-host: {a}\n\
+         x-forwarded-proto: https\nx-forwarded-uri: /apis/g/v1/things/x\nx-remote-group: dev\n\
+         x-remote-group: system:authenticated\nx-remote-user: alice\n"
+    );
+    assert_eq!(text(answer).await, wanted);
+}
+
+#[tokio::test]
+async fn over_http1_names_are_written_as_go_writes_them() {
+    let pki = Pki::new(&["ext.ns.svc"], H1);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let backend = raw_backend(&pki, move |mut s| {
+        let tell = tell.clone();
+        async move {
+            while let Some(seen) = head(&mut s).await {
+                tell.send(seen).unwrap();
+                s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    .await
+                    .unwrap();
+            }
+        }
+    })
+    .await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    let mut user = crate::request::UserInfo::system("alice", &["dev"]);
+    user.extra
+        .insert("authentication.kubernetes.io/credential-id".into(), vec!["X509".into()]);
+    let user = crate::request::Authorized::mint(user.into());
+    for _ in 0..3 {
+        assert_eq!(text(p.serve(get("/apis/g/v1/x"), user.clone()).await).await, "ok");
+    }
+    let seen = told.recv().await.unwrap();
+    assert!(seen.starts_with("GET /apis/g/v1/x HTTP/1.1\r\n"), "{seen}");
+    assert!(
+        seen.contains("\r\nX-Remote-Extra-Authentication.kubernetes.io%2fcredential-Id: X509\r\n"),
+        "{seen}"
+    );
+    assert!(seen.contains(&format!("\r\nHost: {}\r\n", backend.authority)), "{seen}");
+    assert!(!seen.contains("User-Agent"), "{seen}");
+    assert_eq!(backend.connections.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn bodies_stream_both_ways_as_they_come() {
+    for alpn in [H1, H2] {
+        let pki = Pki::new(&["ext.ns.svc"], alpn);
+        let backend = Backend::http(&pki, 100, |r| async move {
+            http::Response::new(Body::stream(r.into_body()))
+        })
+        .await;
+        let (up, rx) = mpsc::channel(1);
+        let r = http::Request::post("/apis/g/v1/echo").body(streaming(rx)).unwrap();
+        let p = proxy(&backend.authority, &pki.ca_pem);
+        let answer = tokio::spawn(async move { p.serve(r, alice()).await });
+        up.send("one").await.unwrap();
+        let mut body = answer.await.unwrap().into_body();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
+        up.send("two").await.unwrap();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "two");
+        drop(up);
+        assert!(body.frame().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_added_when_the_streams_of_one_are_used_up() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let (go, _) = tokio::sync::broadcast::channel::<()>(1);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let gate = go.clone();
+    let backend = Backend::http(&pki, 2, move |_| {
+        let (mut gate, tell) = (gate.subscribe(), tell.clone());
+        async move {
+            tell.send(()).unwrap();
+            let _ = gate.recv().await;
+            answer(200, "ok")
+        }
+    })
+    .await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    // The first answer comes after the backend said how many streams it takes.
+    let warm = tokio::spawn({
+        let p = p.clone();
+        async move { text(p.serve(get("/x"), alice()).await).await }
+    });
+    told.recv().await.unwrap();
+    go.send(()).unwrap();
+    assert_eq!(warm.await.unwrap(), "ok");
+    let mut all = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let p = p.clone();
+        all.spawn(async move { text(p.serve(get("/x"), alice()).await).await });
+    }
+    for _ in 0..6 {
+        told.recv().await.unwrap();
+    }
+    assert!(backend.connections.load(Ordering::Relaxed) >= 3);
+    go.send(()).unwrap();
+    while let Some(t) = all.join_next().await {
+        assert_eq!(t.unwrap(), "ok");
+    }
+}
+
+#[tokio::test]
+async fn gzip_that_the_client_did_not_ask_for_is_unpacked() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |r| async move {
+        use std::io::Write as _;
+        assert_eq!(r.headers()["accept-encoding"], "gzip");
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(b"hello").unwrap();
+        let mut a = answer(200, packer.finish().unwrap());
+        a.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+        a
+    })
+    .await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    let a = p.serve(get("/x"), alice()).await;
+    assert!(!a.headers().contains_key("content-encoding") && !a.headers().contains_key("content-length"));
+    assert_eq!(text(a).await, "hello");
+    let mut asked = get("/x");
+    asked.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
+    let a = p.serve(asked, alice()).await;
+    assert_eq!(a.headers()["content-encoding"], "gzip");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cancels_its_request_at_the_backend() {
+    for alpn in [H1, H2] {
+        let pki = Pki::new(&["ext.ns.svc"], alpn);
+        let (tell, mut told) = mpsc::unbounded_channel();
+        struct Gone(mpsc::UnboundedSender<&'static str>);
+        impl Drop for Gone {
+            fn drop(&mut self) {
+                let _ = self.0.send("gone");
+            }
+        }
+        let backend = Backend::http(&pki, 100, move |_| {
+            let tell = tell.clone();
+            async move {
+                tell.send("arrived").unwrap();
+                let _gone = Gone(tell);
+                std::future::pending::<()>().await;
+                answer(200, "")
+            }
+        })
+        .await;
+        let p = proxy(&backend.authority, &pki.ca_pem);
+        let client = tokio::spawn(async move { p.serve(get("/x?watch=1"), alice()).await });
+        assert_eq!(told.recv().await, Some("arrived"));
+        client.abort();
+        assert_eq!(told.recv().await, Some("gone"));
+    }
+}

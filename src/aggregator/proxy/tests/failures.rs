@@ -1,0 +1,213 @@
+//! What clients read when a backend is wrong, slow, gone or hostile.
+
+use super::{H1, H2, head};
+use crate::aggregator::apiservice::ServiceReference;
+use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
+use crate::aggregator::testing::*;
+use crate::request::{Deadline, UnprotectedHandler};
+use http_body_util::BodyExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+async fn refused(pki: &Pki, trusted: &str) -> String {
+    let backend = Backend::http(pki, 100, |_| async { answer(200, "ok") }).await;
+    let a = proxy(&backend.authority, trusted)
+        .serve(get("/apis/g/v1/x"), alice())
+        .await;
+    assert_eq!(a.headers()["x-content-type-options"], "nosniff");
+    assert_eq!(a.status(), 503);
+    text(a).await
+}
+
+#[tokio::test]
+async fn a_certificate_is_trusted_as_go_trusts_it() {
+    let good = Pki::new(&["ext.ns.svc"], H2);
+    let prefix = "error trying to reach service: tls: failed to verify certificate: x509:";
+    assert_eq!(
+        refused(&good, &Pki::new(&["ext.ns.svc"], H2).ca_pem).await,
+        format!("{prefix} certificate signed by unknown authority\n")
+    );
+    let other = Pki::new(&["a.b.svc", "c"], H2);
+    assert_eq!(
+        refused(&other, &other.ca_pem).await,
+        format!("{prefix} certificate is valid for a.b.svc, c, not ext.ns.svc\n")
+    );
+    let nameless = Pki::new(&[], H2);
+    assert_eq!(
+        refused(&nameless, &nameless.ca_pem).await,
+        format!("{prefix} certificate is not valid for any names, but wanted to match ext.ns.svc\n")
+    );
+    let own = Pki::own_ca(&["ext.ns.svc"]);
+    let backend = Backend::http(&own, 100, |_| async { answer(200, "ok") }).await;
+    let ok = |ca: &str| {
+        let p = proxy(&backend.authority, ca);
+        async move { text(p.serve(get("/x"), alice()).await).await }
+    };
+    assert_eq!(ok(&own.ca_pem).await, "ok");
+    assert_eq!(ok("").await, "ok", "verification is off");
+    let own_but_wrong_name = Pki::own_ca(&["x.y.svc"]);
+    assert_eq!(
+        refused(&own_but_wrong_name, &own_but_wrong_name.ca_pem).await,
+        format!("{prefix} certificate is valid for x.y.svc, not ext.ns.svc\n")
+    );
+}
+
+#[tokio::test]
+async fn nobody_at_home_is_503_with_the_address() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let a = listener.local_addr().unwrap();
+    drop(listener);
+    let answer = proxy(&a.to_string(), "").serve(get("/x"), alice()).await;
+    assert_eq!(
+        text(answer).await,
+        format!("error trying to reach service: dial tcp {a}: connect: connection refused\n")
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_tried_is_said_before_trying() {
+    let settings = |available, transport| {
+        Settings::Remote(Remote {
+            service: ServiceReference::new("ns", "ext", 443),
+            available,
+            transport,
+        })
+    };
+    let shared = shared(Arc::new(Always("127.0.0.1:1".into())));
+    let handler = ProxyHandler::new(shared, settings(false, transport("junk")));
+    let a = handler.serve(get("/x"), alice()).await;
+    assert_eq!(a.status(), 503);
+    assert_eq!(a.headers()["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(text(a).await, "service unavailable\n");
+    handler.set(settings(true, transport("junk")));
+    let a = handler.serve(get("/x"), alice()).await;
+    assert_eq!(a.status(), 500);
+    assert_eq!(
+        text(a).await,
+        "unable to load root certificates: unable to parse bytes as PEM block\n"
+    );
+    handler.set(Settings::Local);
+    assert_eq!(handler.serve(get("/x"), alice()).await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_redirect_is_refused() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |r| async move {
+        let mut a = answer(302, "");
+        if r.uri().path() != "/bare" {
+            a.headers_mut().insert("location", "https://evil/".parse().unwrap());
+        }
+        a
+    })
+    .await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    let a = p.serve(get("/x"), alice()).await;
+    assert_eq!(
+        (a.status().as_u16(), a.headers().contains_key("location")),
+        (502, false)
+    );
+    assert_eq!(
+        text(a).await,
+        "the backend attempted to redirect this request, which is not permitted"
+    );
+    assert_eq!(p.serve(get("/bare"), alice()).await.status(), 302);
+}
+
+#[tokio::test]
+async fn a_hung_backend_costs_no_more_than_the_deadline() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| std::future::pending()).await;
+    let mut r = get("/apis/g/v1/x");
+    r.extensions_mut()
+        .insert(Deadline(Instant::now() + Duration::from_millis(60)));
+    let a = proxy(&backend.authority, &pki.ca_pem).serve(r, alice()).await;
+    assert_eq!(a.status(), 504);
+    assert_eq!(
+        text(a).await,
+        "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the allotted \
+         timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n"
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_an_error_not_an_end() {
+    for announced in ["Content-Length: 10", "Transfer-Encoding: chunked"] {
+        let pki = Pki::new(&["ext.ns.svc"], H1);
+        let backend = raw_backend(&pki, move |mut s| async move {
+            head(&mut s).await;
+            let answer = format!("HTTP/1.1 200 OK\r\n{announced}\r\n\r\n5\r\nhello");
+            s.write_all(answer.as_bytes()).await.unwrap();
+        })
+        .await;
+        let a = proxy(&backend.authority, &pki.ca_pem).serve(get("/x"), alice()).await;
+        assert_eq!(a.status(), 200);
+        assert!(a.into_body().collect(100).await.is_err(), "{announced}");
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_503() {
+    let pki = Pki::new(&["ext.ns.svc"], H1);
+    let backend = raw_backend(&pki, |mut s| async move {
+        head(&mut s).await;
+        s.write_all(b"BLAH BLAH\r\n\r\n").await.unwrap();
+    })
+    .await;
+    let a = proxy(&backend.authority, &pki.ca_pem).serve(get("/x"), alice()).await;
+    assert_eq!(a.status(), 503);
+    let t = text(a).await;
+    assert!(
+        t.starts_with("error trying to reach service: net/http: HTTP/1.x transport connection broken"),
+        "{t}"
+    );
+}
+
+#[tokio::test]
+async fn a_get_on_a_connection_that_died_idle_is_tried_again() {
+    let pki = Pki::new(&["ext.ns.svc"], H1);
+    let served = Arc::new(AtomicUsize::new(0));
+    let count = served.clone();
+    let backend = raw_backend(&pki, move |mut s| {
+        let count = count.clone();
+        async move {
+            head(&mut s).await;
+            // A first request is answered; the connection then dies on the second, unanswered.
+            s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                .await
+                .unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
+            head(&mut s).await;
+        }
+    })
+    .await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    for _ in 0..3 {
+        assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
+    }
+    assert_eq!(served.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn a_streaming_body_ends_with_its_backend() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| async {
+        let first = futures_util::stream::iter([Ok::<_, std::io::Error>(http_body::Frame::data("a".into()))]);
+        let then = futures_util::stream::once(async { Err(std::io::Error::other("broken")) });
+        use futures_util::StreamExt as _;
+        http::Response::new(crate::request::Body::stream(http_body_util::StreamBody::new(
+            first.chain(then),
+        )))
+    })
+    .await;
+    let a = proxy(&backend.authority, &pki.ca_pem).serve(get("/x"), alice()).await;
+    let mut body = a.into_body();
+    let mut last = None;
+    while let Some(frame) = body.frame().await {
+        last = Some(frame.is_err());
+    }
+    assert_eq!(last, Some(true));
+}

@@ -1,0 +1,118 @@
+//! Tunnels.
+
+use super::{H1, H2, head};
+use crate::aggregator::proxy::ProxyHandler;
+use crate::aggregator::testing::*;
+use crate::request::{Body, UnprotectedHandler};
+use hyper::client::conn::http1::SendRequest;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// An HTTP/1.1 front for the proxy, as the gateway's serving side is one.
+async fn front(proxy: Arc<ProxyHandler>) -> SendRequest<Body> {
+    let (client, server) = tokio::io::duplex(1 << 16);
+    tokio::spawn(async move {
+        let service = service_fn(move |r: http::Request<hyper::body::Incoming>| {
+            let proxy = proxy.clone();
+            async move { Ok::<_, std::convert::Infallible>(proxy.serve(r.map(Body::stream), alice()).await) }
+        });
+        let b = hyper::server::conn::http1::Builder::new();
+        let _ = b.serve_connection(TokioIo::new(server), service).with_upgrades().await;
+    });
+    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client))
+        .await
+        .unwrap();
+    tokio::spawn(connection.with_upgrades());
+    sender
+}
+
+fn upgrade_request() -> http::Request<Body> {
+    http::Request::post("/apis/g/v1/namespaces/n/pods/p/exec?b=1&a=2")
+        .header("connection", "Upgrade")
+        .header("upgrade", "SPDY/3.1")
+        .body(Body::empty())
+        .unwrap()
+}
+
+#[tokio::test]
+async fn bytes_go_both_ways_until_one_side_ends() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = raw_backend(&pki, |mut s| async move {
+        let seen = head(&mut s).await.unwrap();
+        assert!(
+            seen.starts_with("POST /apis/g/v1/namespaces/n/pods/p/exec?a=2&b=1 HTTP/1.1\r\n"),
+            "{seen}"
+        );
+        for line in [
+            "Connection: Upgrade",
+            "Upgrade: SPDY/3.1",
+            "X-Remote-User: alice",
+            "X-Forwarded-For: 127.0.0.1",
+            "User-Agent: Go-http-client/1.1",
+        ] {
+            assert!(seen.to_lowercase().contains(&line.to_lowercase()), "{line} in {seen}");
+        }
+        assert!(!seen.contains("X-Forwarded-Host"), "{seen}");
+        // The first payload comes in the same write as the answer.
+        s.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\nearly")
+            .await
+            .unwrap();
+        let mut got = [0; 4];
+        s.read_exact(&mut got).await.unwrap();
+        s.write_all(&got).await.unwrap();
+        s.shutdown().await.unwrap();
+    })
+    .await;
+    let mut client = front(proxy(&backend.authority, &pki.ca_pem)).await;
+    let answer = client.send_request(upgrade_request()).await.unwrap();
+    assert_eq!(answer.status(), 101);
+    assert_eq!(answer.headers()["upgrade"], "SPDY/3.1");
+    let mut io = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+    io.write_all(b"ping").await.unwrap();
+    let mut all = Vec::new();
+    io.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all, b"earlyping");
+}
+
+#[tokio::test]
+async fn a_refusal_reaches_the_client_and_anything_else_is_503() {
+    let pki = Pki::new(&["ext.ns.svc"], H1);
+    for (status, body, seen) in [
+        (403, "no", (403, "no".to_owned())),
+        (
+            200,
+            "ok",
+            (503, "invalid upgrade response: status code 200\n".to_owned()),
+        ),
+    ] {
+        let backend = Backend::http(&pki, 1, move |_| async move { answer(status, body) }).await;
+        let mut client = front(proxy(&backend.authority, &pki.ca_pem)).await;
+        let a = client.send_request(upgrade_request()).await.unwrap();
+        let status = a.status().as_u16();
+        assert_eq!((status, text(a.map(Body::stream)).await), seen);
+    }
+}
+
+#[tokio::test]
+async fn http2_clients_cannot_upgrade() {
+    let mut r = upgrade_request();
+    *r.version_mut() = http::Version::HTTP_2;
+    let a = proxy("127.0.0.1:1", "").serve(r, alice()).await;
+    assert_eq!(a.status(), 503);
+    assert!(text(a).await.starts_with("request connection cannot be hijacked: "));
+}
+
+#[tokio::test]
+async fn a_backend_that_cannot_be_dialled_is_named() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let mut client = front(proxy(&address.to_string(), "")).await;
+    let a = client.send_request(upgrade_request()).await.unwrap();
+    assert_eq!(
+        text(a.map(Body::stream)).await,
+        format!("error dialing backend: dial tcp {address}: connect: connection refused\n")
+    );
+}

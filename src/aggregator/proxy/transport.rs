@@ -1,0 +1,290 @@
+//! Pooled connections to backends under one TLS configuration.
+//!
+//! One [`Transport`] per set of TLS inputs, one [`Host`] per resolved `host:port` in it. HTTP/2 where the backend chooses
+//! it (several connections once the streams of one are used up), else HTTP/1.1 connections that are kept while idle.
+//! Each connection is driven by a task of its own, which ends when nothing refers to the connection any more: dropping a
+//! transport closes what is idle and lets requests in flight finish.
+
+mod body;
+mod host;
+
+pub use body::BackendBody;
+
+use super::dial::{self, DialError, Offer};
+use super::tls::ClientTls;
+use crate::request::Body;
+use crate::tasks::TaskGroup;
+use host::{Host, Lease};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
+use hyper_util::rt::TokioIo;
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// Attempts for a request that provably never reached the backend.
+const MOST_ATTEMPTS: usize = 4;
+/// Hosts remembered per transport; endpoints come and go, and those unused are forgotten beyond this number.
+const MOST_HOSTS: usize = 64;
+
+/// A request for a backend. The authority comes from the resolver.
+pub struct Outgoing {
+    /// Method.
+    pub method: Method,
+    /// Canonical path and query.
+    pub target: PathAndQuery,
+    /// Headers, without `Host`.
+    pub headers: HeaderMap,
+    /// Body.
+    pub body: Body,
+}
+
+/// Why there is no answer: a text for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// No connection came about.
+    Dial(DialError),
+    /// The connection failed before the answer's head.
+    Exchange(String),
+}
+
+/// Connections that share a TLS configuration.
+pub struct Transport {
+    tls: Arc<ClientTls>,
+    tasks: TaskGroup,
+    hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
+}
+
+impl Transport {
+    /// A transport without connections. Its connections' tasks belong to `tasks`.
+    pub fn new(tls: ClientTls, tasks: TaskGroup) -> Self {
+        Self {
+            tls: Arc::new(tls),
+            tasks,
+            hosts: Mutex::default(),
+        }
+    }
+
+    /// The TLS configuration.
+    pub fn tls(&self) -> &ClientTls {
+        &self.tls
+    }
+
+    /// Sends a request and waits for the head of the answer.
+    ///
+    /// What never reached the backend is sent again on another connection; a request without a body that was refused
+    /// unprocessed too; a GET, HEAD, OPTIONS or TRACE whose reused connection died once.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    ///
+    /// # Cancel safety
+    /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
+    pub async fn send(&self, authority: &str, out: Outgoing) -> Result<Response<BackendBody>, SendError> {
+        let host = self.host(authority)?;
+        let mut spare = (http_body::Body::is_end_stream(&out.body)).then(|| Outgoing {
+            method: out.method.clone(),
+            target: out.target.clone(),
+            headers: out.headers.clone(),
+            body: Body::empty(),
+        });
+        let mut next = out;
+        for attempt in 1.. {
+            let lease = host.checkout().await.map_err(SendError::Dial)?;
+            let mut failure = match exchange(&host, lease, next).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            next = match (failure.unsent.take(), spare.take()) {
+                (Some(unsent), kept) if attempt < MOST_ATTEMPTS => {
+                    spare = kept;
+                    unsent
+                }
+                (None, Some(kept)) if failure.may_retry(&kept.method) => kept,
+                _ => return Err(SendError::Exchange(failure.text)),
+            };
+        }
+        unreachable!("the loop above only ends by returning")
+    }
+
+    /// A connection of its own for an upgrade.
+    ///
+    /// # Errors
+    /// [`DialError`].
+    ///
+    /// # Cancel safety
+    /// When dropped, the attempt ends.
+    pub async fn dial_http1(
+        &self,
+        authority: &str,
+    ) -> Result<TokioIo<tokio_rustls::client::TlsStream<tokio::net::TcpStream>>, DialError> {
+        let dialed = dial::dial(authority, &self.tls, Offer::Http1).await?;
+        Ok(TokioIo::new(dialed.io))
+    }
+
+    /// Uses no present connection for new requests: after a failed probe, a pooled connection to a wrong or dead server
+    /// must not live on. Requests in flight go on.
+    pub fn close_idle(&self) {
+        let hosts: Vec<Arc<Host>> = self.lock().values().cloned().collect();
+        for host in hosts {
+            host.close_idle();
+        }
+    }
+
+    fn host(&self, authority: &str) -> Result<Arc<Host>, SendError> {
+        let mut hosts = self.lock();
+        if let Some(host) = hosts.get(authority) {
+            return Ok(host.clone());
+        }
+        let name = authority
+            .parse()
+            .map_err(|e| SendError::Exchange(format!("invalid host {authority:?}: {e}")))?;
+        let value = HeaderValue::from_str(authority)
+            .map_err(|e| SendError::Exchange(format!("invalid host {authority:?}: {e}")))?;
+        if hosts.len() >= MOST_HOSTS {
+            hosts.retain(|_, h| !h.is_idle());
+        }
+        let host = Arc::new(Host::new(name, value, self.tls.clone(), self.tasks.clone()));
+        hosts.insert(authority.into(), host.clone());
+        Ok(host)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Arc<Host>>> {
+        self.hosts.lock().expect("no code panics while holding this lock")
+    }
+}
+
+/// An exchange that failed, and what may be done about it.
+struct Failure {
+    /// The request, where not a byte of it was sent.
+    unsent: Option<Outgoing>,
+    /// The backend says that it did not process it.
+    refused: bool,
+    /// The connection had served before, and died.
+    stale: bool,
+    text: String,
+}
+
+impl Failure {
+    fn may_retry(&self, method: &Method) -> bool {
+        let idempotent = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
+        self.refused || (self.stale && idempotent)
+    }
+
+    fn of(mut e: hyper::client::conn::TrySendError<Request<Body>>, reused: bool) -> Self {
+        let unsent = e.take_message().map(|r| {
+            let (mut head, body) = r.into_parts();
+            head.headers.remove(header::HOST);
+            Outgoing {
+                method: head.method,
+                target: head
+                    .uri
+                    .into_parts()
+                    .path_and_query
+                    .unwrap_or_else(|| PathAndQuery::from_static("/")),
+                headers: head.headers,
+                body,
+            }
+        });
+        let error = e.into_error();
+        let text = error_text(&error, reused);
+        // hyper does not re-export h2's error type; its texts for REFUSED_STREAM and for streams behind a GOAWAY's
+        // last id are the only trace of them.
+        let refused = text.contains("refused stream") || text.contains("GOAWAY");
+        let stale = reused
+            && (error.is_incomplete_message() || error.is_canceled() || error.is_closed() || root_io(&error).is_some());
+        Self {
+            unsent,
+            refused,
+            stale,
+            text,
+        }
+    }
+}
+
+async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Response<BackendBody>, Failure> {
+    let mut request = Request::new(out.body);
+    *request.method_mut() = out.method;
+    *request.headers_mut() = out.headers;
+    let mut uri = http::uri::Parts::default();
+    uri.path_and_query = Some(out.target);
+    match lease {
+        Lease::Http2(stream) => {
+            uri.scheme = Some(http::uri::Scheme::HTTPS);
+            uri.authority = Some(host.authority.clone());
+            *request.uri_mut() = Uri::from_parts(uri).expect("scheme, authority and path make a URI");
+            let reused = stream.reused();
+            match stream.sender().try_send_request(request).await {
+                Ok(answer) => Ok(answer.map(|b| BackendBody::http2(b, stream))),
+                Err(e) => {
+                    if e.error().is_closed() || e.error().is_canceled() || e.message().is_some() {
+                        host.forget(&stream);
+                    }
+                    Err(Failure::of(e, reused))
+                }
+            }
+        }
+        Lease::Http1 { mut sender, reused } => {
+            *request.uri_mut() = Uri::from_parts(uri).expect("a path makes a URI");
+            request.headers_mut().insert(header::HOST, host.value.clone());
+            match sender.try_send_request(request).await {
+                Ok(answer) => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host)))),
+                Err(e) => Err(Failure::of(e, reused)),
+            }
+        }
+    }
+}
+
+fn root_io(e: &hyper::Error) -> Option<&io::Error> {
+    let mut cause = e.source();
+    while let Some(c) = cause {
+        if let Some(io) = c.downcast_ref::<io::Error>() {
+            return Some(io);
+        }
+        cause = c.source();
+    }
+    None
+}
+
+/// A failure in Go's words, as far as they are the same thing.
+pub(super) fn error_text(e: &hyper::Error, reused: bool) -> String {
+    if let Some(io) = root_io(e) {
+        return dial::system_error("read", io);
+    }
+    if e.is_incomplete_message() {
+        return "EOF".into();
+    }
+    if e.is_parse() {
+        return format!("net/http: HTTP/1.x transport connection broken: {e}");
+    }
+    if e.is_canceled() || e.is_closed() {
+        return if reused {
+            "http: server closed idle connection".into()
+        } else {
+            "EOF".into()
+        };
+    }
+    let mut text = e.to_string();
+    let mut cause: Option<&dyn StdError> = e.source();
+    while let Some(c) = cause {
+        text = c.to_string();
+        cause = c.source();
+    }
+    if text.contains("go away") || text.contains("GOAWAY") {
+        return format!("http2: server sent GOAWAY and closed the connection; {text}");
+    }
+    text
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dial(e) => e.fmt(f),
+            Self::Exchange(text) => f.write_str(text),
+        }
+    }
+}
+
+impl StdError for SendError {}

@@ -1,0 +1,119 @@
+//! Upgrades (SPDY, WebSocket, anything): a fresh HTTP/1.1 connection to the backend, then bytes both ways until either
+//! side ends. As `UpgradeAwareHandler` in `apimachinery/pkg/util/proxy/upgradeaware.go`.
+
+use super::answers;
+use super::transport::{Outgoing, Transport};
+use crate::request::{Body, Request, Response};
+use crate::tasks::TaskGroup;
+use http::{HeaderValue, StatusCode, Version, header};
+use hyper::client::conn::http1;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// The client's side of a coming upgrade; refused where its protocol has none.
+///
+/// # Errors
+/// The answer to give.
+#[allow(clippy::result_large_err, reason = "the error is the answer")]
+pub fn client_side(request: &mut Request) -> Result<OnUpgrade, Response> {
+    let is_http1 = matches!(request.version(), Version::HTTP_10 | Version::HTTP_11);
+    if !is_http1 || request.extensions().get::<OnUpgrade>().is_none() {
+        return Err(answers::error(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "request connection cannot be hijacked: feature not supported",
+        ));
+    }
+    Ok(hyper::upgrade::on(request))
+}
+
+/// Asks the backend to upgrade and, where it does, starts the tunnel, whose task belongs to `tasks`.
+///
+/// # Cancel safety
+/// When dropped, the backend's connection closes; a tunnel that was started goes on until one side ends.
+pub async fn tunnel(
+    transport: &Transport,
+    authority: &str,
+    mut out: Outgoing,
+    client: OnUpgrade,
+    tasks: &TaskGroup,
+) -> Response {
+    let unavailable = |text: String| answers::error(StatusCode::SERVICE_UNAVAILABLE, &text);
+    let io = match transport.dial_http1(authority).await {
+        Ok(io) => io,
+        Err(e) => return unavailable(format!("error dialing backend: {e}")),
+    };
+    let handshake = http1::Builder::new()
+        .title_case_headers(true)
+        .handshake::<_, Body>(io)
+        .await;
+    let (mut sender, connection) = match handshake {
+        Ok(both) => both,
+        Err(e) => return unavailable(format!("error dialing backend: {e}")),
+    };
+    tasks.spawn("upgrade connection", async move {
+        if let Err(e) = connection.with_upgrades().await {
+            tracing::debug!("connection to a backend ended before its upgrade: {e}");
+        }
+    });
+    if let Ok(host) = HeaderValue::from_str(authority) {
+        out.headers.insert(header::HOST, host);
+    }
+    out.headers
+        .entry(header::USER_AGENT)
+        .or_insert(HeaderValue::from_static("Go-http-client/1.1"));
+    let mut request = http::Request::new(out.body);
+    *request.method_mut() = out.method;
+    *request.headers_mut() = out.headers;
+    *request.uri_mut() = http::Uri::from(out.target);
+    let mut answer = match sender.send_request(request).await {
+        Ok(answer) => answer,
+        Err(e) => return unavailable(format!("error sending request: {e}")),
+    };
+    match answer.status() {
+        StatusCode::SWITCHING_PROTOCOLS => {
+            let backend = hyper::upgrade::on(&mut answer);
+            let stop = tasks.stop_signal().clone();
+            let started = tasks.spawn("upgrade tunnel", async move {
+                let (client, backend) = match tokio::try_join!(client, backend) {
+                    Ok(both) => both,
+                    Err(e) => return tracing::debug!("an upgrade came to nothing: {e}"),
+                };
+                // Whichever comes first ends both connections, by dropping them.
+                tokio::select! {
+                    () = copy_until_either_ends(TokioIo::new(client), TokioIo::new(backend)) => {}
+                    () = stop.wait() => {}
+                }
+            });
+            if !started {
+                return unavailable("error dialing backend: the server is shutting down".into());
+            }
+            answer.map(|_| Body::empty())
+        }
+        status if status.as_u16() >= 400 => {
+            answer
+                .headers_mut()
+                .insert(header::CONNECTION, HeaderValue::from_static("close"));
+            answer.map(Body::stream)
+        }
+        status => unavailable(format!("invalid upgrade response: status code {}", status.as_u16())),
+    }
+}
+
+async fn copy_until_either_ends(a: impl AsyncRead + AsyncWrite, b: impl AsyncRead + AsyncWrite) {
+    let (mut a_read, mut a_write) = tokio::io::split(a);
+    let (mut b_read, mut b_write) = tokio::io::split(b);
+    // Either direction's end ends the tunnel; what was read in that direction has been written by then.
+    let ended = tokio::select! {
+        r = tokio::io::copy(&mut a_read, &mut b_write) => r,
+        r = tokio::io::copy(&mut b_read, &mut a_write) => r,
+    };
+    if let Err(e) = ended {
+        tracing::debug!("a tunnel broke off: {e}");
+    }
+    // TLS is told that the end is meant.
+    let _ = tokio::join!(
+        tokio::io::AsyncWriteExt::shutdown(&mut a_write),
+        tokio::io::AsyncWriteExt::shutdown(&mut b_write)
+    );
+}

@@ -1,0 +1,180 @@
+//! How a path and a query look at the backend: decoded and written again, as Go's `url.URL` does it.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// The path with every escape normalised: `%2F` becomes `/`, needless escapes go, double and trailing slashes stay.
+/// `None` where an escape is broken.
+pub fn canonical_path(path: &str) -> Option<Cow<'_, str>> {
+    if path.bytes().all(is_path_byte) {
+        return Some(Cow::Borrowed(path));
+    }
+    let decoded = unescape(path, false)?;
+    Some(Cow::Owned(escape_path(&decoded)))
+}
+
+/// The query parsed and written again: keys sorted, the order of one key's values kept, a space as `+`; pairs with
+/// broken escapes or with `;` go.
+pub fn canonical_query(query: &str) -> String {
+    let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = query
+        .split('&')
+        .filter(|p| !p.is_empty() && !p.contains(';'))
+        .filter_map(|p| {
+            let (k, v) = p.split_once('=').unwrap_or((p, ""));
+            Some((unescape(k, true)?, unescape(v, true)?))
+        })
+        .collect();
+    pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut out = String::with_capacity(query.len());
+    for (k, v) in &pairs {
+        if !out.is_empty() {
+            out.push('&');
+        }
+        escape_query(k, &mut out);
+        out.push('=');
+        escape_query(v, &mut out);
+    }
+    out
+}
+
+/// Path and query for the request line; falls back to the raw path where it cannot be decoded.
+pub fn canonical_path_and_query(uri: &http::Uri) -> String {
+    let path = canonical_path(uri.path()).unwrap_or(Cow::Borrowed(uri.path()));
+    let mut out = String::with_capacity(path.len() + uri.query().map_or(0, |q| q.len() + 1));
+    out.push_str(&path);
+    if let Some(query) = uri.query() {
+        let query = canonical_query(query);
+        if !query.is_empty() {
+            out.push('?');
+            out.push_str(&query);
+        }
+    }
+    out
+}
+
+/// The value of `X-Forwarded-Uri`: the canonical path with `.`, `..` and double slashes resolved; a trailing slash stays.
+pub fn cleaned_path(path: &str) -> Cow<'_, str> {
+    let needs_cleaning =
+        path.contains("//") || path.split('/').any(|s| s == "." || s == "..") || !path.starts_with('/');
+    if !needs_cleaning {
+        return Cow::Borrowed(path);
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            p => parts.push(p),
+        }
+    }
+    let mut out = String::with_capacity(path.len());
+    for p in &parts {
+        out.push('/');
+        out.push_str(p);
+    }
+    if path.ends_with('/') || out.is_empty() {
+        out.push('/');
+    }
+    Cow::Owned(out)
+}
+
+/// Percent-encodes a decoded path as Go does.
+pub fn escape_path(decoded: &[u8]) -> String {
+    let mut out = String::with_capacity(decoded.len() + 8);
+    for &b in decoded {
+        if is_path_byte(b) {
+            out.push(char::from(b));
+        } else {
+            write!(out, "%{b:02X}").expect("writing to a string does not fail");
+        }
+    }
+    out
+}
+
+fn escape_query(decoded: &[u8], out: &mut String) {
+    for &b in decoded {
+        match b {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(b)),
+            b' ' => out.push('+'),
+            _ => write!(out, "%{b:02X}").expect("writing to a string does not fail"),
+        }
+    }
+}
+
+fn is_path_byte(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&b)
+}
+
+fn unescape(s: &str, plus_is_space: bool) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(s.len());
+    let mut bytes = s.bytes();
+    while let Some(b) = bytes.next() {
+        out.push(match b {
+            b'%' => {
+                let hex = |b: Option<u8>| char::from(b?).to_digit(16);
+                (hex(bytes.next())? * 16 + hex(bytes.next())?) as u8
+            }
+            b'+' if plus_is_space => b' ',
+            b => b,
+        });
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_query_is_sorted_and_cleaned() {
+        assert_eq!(
+            canonical_query("b=2&a=1&a=0&c=x+y%20z&bad=%zz;k=v"),
+            "a=1&a=0&b=2&c=x+y+z"
+        );
+        assert_eq!(
+            canonical_query("limit=5&labelSelector=a%3Db"),
+            "labelSelector=a%3Db&limit=5"
+        );
+        assert_eq!(canonical_query("watch&&x=%4"), "watch=");
+    }
+
+    #[test]
+    fn a_path_is_escaped_anew() {
+        for (raw, canonical) in [
+            ("/apis/g/v1/a%2Fb", "/apis/g/v1/a/b"),
+            ("/a%41//b/", "/aA//b/"),
+            ("/a%20(b)", "/a%20%28b%29"),
+            ("/x;y=1,2:3@z", "/x;y=1,2:3@z"),
+        ] {
+            assert_eq!(canonical_path(raw).as_deref(), Some(canonical));
+        }
+        assert_eq!(canonical_path("/%zz"), None);
+    }
+
+    #[test]
+    fn a_query_of_nothing_leaves_no_question_mark() {
+        for (raw, canonical) in [("/a?", "/a"), ("/a?;", "/a"), ("/a?b", "/a?b=")] {
+            assert_eq!(canonical_path_and_query(&raw.parse().unwrap()), canonical);
+        }
+    }
+
+    #[test]
+    fn forwarded_paths_are_cleaned_and_keep_a_trailing_slash() {
+        for (raw, clean) in [("/a//b/./c/../d/", "/a/b/d/"), ("/a", "/a"), ("/", "/"), ("/..", "/")] {
+            assert_eq!(cleaned_path(raw), clean);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn canonical_forms_are_fixed_points(path in "/[ -~]{0,30}", query in "[ -~]{0,40}") {
+            let q = canonical_query(&query);
+            prop_assert_eq!(canonical_query(&q), q);
+            if let Some(p) = canonical_path(&path) {
+                // A decoded `%` is written as `%25`, so that a second pass reads the same path.
+                prop_assert_eq!(canonical_path(&p), Some(Cow::Borrowed(&*p)).map(|c| Cow::Owned(c.into_owned())));
+            }
+        }
+    }
+}

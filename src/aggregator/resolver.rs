@@ -1,0 +1,200 @@
+//! Where a Service is: `host:port` from the gateway's own Services and EndpointSlices.
+//!
+//! The rules are those of `apiserver/pkg/util/proxy/proxy.go`. A request costs one or two map lookups: objects are parsed
+//! when they change, not when they are asked for.
+
+mod objects;
+
+pub use objects::{EndpointSlice, Service, ServicePort, ServiceType, SliceEndpoint};
+
+use super::apiservice::ServiceReference;
+use crate::client::Informer;
+use arc_swap::ArcSwap;
+use imbl::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Why a Service has no address now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolveError(pub String);
+
+/// Finds the address of a Service.
+pub trait ServiceResolver: Send + Sync + 'static {
+    /// `host:port`, afresh for each request.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    fn resolve(&self, service: &ServiceReference) -> Result<Arc<str>, ResolveError>;
+}
+
+/// Services and their slices, as the gateway stores them.
+#[derive(Clone)]
+pub struct ServiceIndex {
+    services: Informer<Service>,
+    slices: Arc<ArcSwap<SlicesByService>>,
+}
+
+type SlicesByService = HashMap<Box<str>, Arc<Vec<Arc<EndpointSlice>>>>;
+
+/// Resolves `default/kubernetes:443` to this server, everything else through the index.
+pub struct ClusterResolver {
+    index: ServiceIndex,
+    loopback: Arc<str>,
+    to_endpoints: bool,
+    turn: AtomicUsize,
+}
+
+impl ServiceIndex {
+    /// An index over these informers. To be made before the informers run.
+    pub fn new(services: Informer<Service>, endpoint_slices: &Informer<EndpointSlice>) -> Self {
+        let slices: Arc<ArcSwap<SlicesByService>> = Arc::default();
+        let mine = slices.clone();
+        endpoint_slices.subscribe(move |change| {
+            let mut all = SlicesByService::clone(&mine.load());
+            if let Some(old) = change.old {
+                let rest: Vec<_> = all
+                    .get(&*old.service)
+                    .into_iter()
+                    .flat_map(|v| v.iter())
+                    .filter(|s| s.key != old.key)
+                    .cloned()
+                    .collect();
+                if rest.is_empty() {
+                    all.remove(&*old.service);
+                } else {
+                    all.insert(old.service.clone(), Arc::new(rest));
+                }
+            }
+            if let Some(new) = change.new
+                && !new.service.is_empty()
+            {
+                let mut slices = all.get(&*new.service).map(|v| v.to_vec()).unwrap_or_default();
+                slices.push(new.clone());
+                all.insert(new.service.clone(), Arc::new(slices));
+            }
+            mine.store(Arc::new(all));
+        });
+        Self { services, slices }
+    }
+
+    /// A Service.
+    pub fn service(&self, key: &str) -> Option<Arc<Service>> {
+        self.services.get(key)
+    }
+
+    /// The slices of a Service.
+    pub fn slices(&self, key: &str) -> Arc<Vec<Arc<EndpointSlice>>> {
+        self.slices.load().get(key).cloned().unwrap_or_default()
+    }
+}
+
+impl ClusterResolver {
+    /// `loopback` is this server's own `host:port`; `to_endpoints` goes to endpoints instead of cluster IPs.
+    pub fn new(index: ServiceIndex, loopback: impl Into<Arc<str>>, to_endpoints: bool) -> Self {
+        Self {
+            index,
+            loopback: loopback.into(),
+            to_endpoints,
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    fn cluster_ip(&self, wanted: &ServiceReference) -> Result<Arc<str>, ResolveError> {
+        let service = self.lookup(wanted)?;
+        match &service.kind {
+            ServiceType::ExternalName(host) => Ok(join(host, wanted.port).into()),
+            ServiceType::ClusterIp | ServiceType::NodePort | ServiceType::LoadBalancer => {
+                if service.cluster_ip == "None" && service.kind == ServiceType::ClusterIp {
+                    return Err(ResolveError("cannot route to service with ClusterIP \"None\"".into()));
+                }
+                let port = service.port(wanted.port).ok_or_else(|| no_port(wanted))?;
+                Ok(port.address.clone())
+            }
+            ServiceType::Other(t) => Err(ResolveError(format!("unsupported service type {t:?}"))),
+        }
+    }
+
+    fn endpoint(&self, wanted: &ServiceReference) -> Result<Arc<str>, ResolveError> {
+        let service = self.lookup(wanted)?;
+        match &service.kind {
+            ServiceType::ClusterIp | ServiceType::NodePort | ServiceType::LoadBalancer => {}
+            ServiceType::ExternalName(_) => {
+                return Err(ResolveError("unsupported service type \"ExternalName\"".into()));
+            }
+            ServiceType::Other(t) => return Err(ResolveError(format!("unsupported service type {t:?}"))),
+        }
+        let none = || ResolveError(format!("no endpoints available for service {:?}", wanted.name.as_str()));
+        let port = service.port(wanted.port).ok_or_else(|| no_port(wanted))?;
+        let slices = self.index.slices(wanted.key());
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        // Slices of the service's first family come first; within a family, and within a slice, each request starts
+        // one further than the last.
+        let (first, rest): (Vec<_>, Vec<_>) = slices
+            .iter()
+            .partition(|s| service.families.first().is_none_or(|f| s.address_type == *f));
+        for family in [first, rest] {
+            for i in 0..family.len() {
+                let slice = family[(turn + i) % family.len()];
+                let Some(number) = slice.port_named(&port.name) else {
+                    continue;
+                };
+                let n = slice.endpoints.len();
+                let ready = (0..n)
+                    .map(|k| &slice.endpoints[(turn + k) % n])
+                    .find(|e| e.ready && !e.address.is_empty());
+                if let Some(e) = ready {
+                    return Ok(join(&e.address, number).into());
+                }
+            }
+        }
+        Err(none())
+    }
+
+    fn lookup(&self, wanted: &ServiceReference) -> Result<Arc<Service>, ResolveError> {
+        self.index
+            .service(wanted.key())
+            .ok_or_else(|| ResolveError(format!("service {:?} not found", wanted.name.as_str())))
+    }
+}
+
+impl ServiceResolver for ClusterResolver {
+    fn resolve(&self, service: &ServiceReference) -> Result<Arc<str>, ResolveError> {
+        if service.port == 443 && service.key() == "default/kubernetes" {
+            return Ok(self.loopback.clone());
+        }
+        if self.to_endpoints {
+            self.endpoint(service)
+        } else {
+            self.cluster_ip(service)
+        }
+    }
+}
+
+fn no_port(wanted: &ServiceReference) -> ResolveError {
+    ResolveError(format!(
+        "no service port {} found for service {:?}",
+        wanted.port,
+        wanted.name.as_str()
+    ))
+}
+
+/// `host:port`, with brackets around IPv6 addresses.
+pub(crate) fn join(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+impl fmt::Display for ResolveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ResolveError {}
+
+#[cfg(test)]
+mod tests;

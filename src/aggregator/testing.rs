@@ -1,0 +1,99 @@
+//! Test doubles: a storage in memory, a PKI made on the spot, TLS backends on 127.0.0.1.
+
+mod backend;
+mod store;
+
+pub use backend::{Backend, Pki, answer, raw_backend};
+pub use store::MemoryStorage;
+
+use super::apiservice::ServiceReference;
+use super::proxy::tls::{TlsBuilder, TlsInputs};
+use super::proxy::transport::Transport;
+use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings, Terminations};
+use super::resolver::{ResolveError, ServiceResolver};
+use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
+use crate::tasks::TaskGroup;
+use std::sync::Arc;
+
+/// Resolves everything to one address.
+pub struct Always(pub String);
+
+impl ServiceResolver for Always {
+    fn resolve(&self, _: &ServiceReference) -> Result<Arc<str>, ResolveError> {
+        Ok(self.0.as_str().into())
+    }
+}
+
+/// Answers 404 for everything.
+pub struct Nothing;
+
+#[async_trait::async_trait]
+impl UnprotectedHandler for Nothing {
+    async fn serve(&self, _: Request, _: Authorized) -> Response {
+        let mut r = Response::new("404 page not found\n".into());
+        *r.status_mut() = http::StatusCode::NOT_FOUND;
+        r
+    }
+}
+
+impl Terminations for () {
+    fn terminated(&self, _: Option<&RequestInfo>, _: http::StatusCode) {}
+}
+
+pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// A group that outlives the handlers of a test, as the gateway's does; the test's runtime ends its tasks.
+pub fn tasks() -> TaskGroup {
+    let group = TaskGroup::new("test");
+    std::mem::forget(group.clone());
+    group
+}
+
+pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
+    Arc::new(ProxyShared {
+        delegate: Arc::new(Nothing),
+        resolver,
+        tasks: tasks(),
+        client_ip: |_| Some([127, 0, 0, 1].into()),
+        reject_redirects: true,
+        terminations: Arc::new(()),
+    })
+}
+
+/// A transport that trusts `ca_pem` for `ext.ns.svc`; empty: trusts anything.
+pub fn transport(ca_pem: &str) -> Result<Arc<Transport>, String> {
+    let tls = TlsBuilder::new(provider()).build(&TlsInputs {
+        insecure: ca_pem.is_empty(),
+        ca_bundle: ca_pem.as_bytes().to_vec().into(),
+        server_name: "ext.ns.svc".into(),
+        identity: None,
+    })?;
+    Ok(Arc::new(Transport::new(tls, tasks())))
+}
+
+pub fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
+    let settings = Settings::Remote(Remote {
+        service: ServiceReference::new("ns", "ext", 443),
+        available: true,
+        transport: transport(ca_pem),
+    });
+    Arc::new(ProxyHandler::new(
+        shared(Arc::new(Always(authority.to_owned()))),
+        settings,
+    ))
+}
+
+pub fn alice() -> Authorized {
+    Authorized::mint(Arc::new(UserInfo::system("alice", &["dev", "system:authenticated"])))
+}
+
+pub fn get(path: &str) -> Request {
+    http::Request::get(path).body(Body::empty()).unwrap()
+}
+
+pub async fn text(r: Response) -> String {
+    let bytes = r.into_body().collect(1 << 24).await.unwrap();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}

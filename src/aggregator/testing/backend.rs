@@ -1,0 +1,142 @@
+//! TLS servers on 127.0.0.1:0, and certificates for them.
+
+use super::provider;
+use crate::request::Body;
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+type Stream = TlsStream<TcpStream>;
+
+/// A CA and a serving certificate by it.
+pub struct Pki {
+    pub ca_pem: String,
+    pub config: Arc<rustls::ServerConfig>,
+}
+
+impl Pki {
+    /// A serving certificate for these names, by a CA of its own.
+    pub fn new(names: &[&str], alpn: &[&[u8]]) -> Self {
+        let mut ca = CertificateParams::new(vec![]).unwrap();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        ca.distinguished_name.push(DnType::CommonName, "test-ca");
+        let issuer = CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();
+        let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+        let mut leaf = CertificateParams::new(names).unwrap();
+        leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate().unwrap();
+        let cert = leaf.signed_by(&key, &issuer).unwrap();
+        Self {
+            ca_pem: issuer.pem(),
+            config: config(cert.der().clone(), &key, alpn),
+        }
+    }
+
+    /// A self-signed serving certificate, marked as a CA, that is its own bundle.
+    pub fn own_ca(names: &[&str]) -> Self {
+        let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let cert = params.self_signed(&key).unwrap();
+        Self {
+            ca_pem: cert.pem(),
+            config: config(cert.der().clone(), &key, &[b"h2"]),
+        }
+    }
+}
+
+fn config(cert: CertificateDer<'static>, key: &KeyPair, alpn: &[&[u8]]) -> Arc<rustls::ServerConfig> {
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let mut c = rustls::ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert], key)
+        .unwrap();
+    c.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
+    Arc::new(c)
+}
+
+/// A running backend; ends when dropped.
+pub struct Backend {
+    pub authority: String,
+    pub connections: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Backend {
+    /// Serves HTTP over what ALPN chose; at most `streams` at once over HTTP/2.
+    pub async fn http<F, R>(pki: &Pki, streams: u32, service: F) -> Self
+    where
+        F: Fn(http::Request<Incoming>) -> R + Clone + Send + 'static,
+        R: Future<Output = http::Response<Body>> + Send + 'static,
+    {
+        raw_backend(pki, move |stream| {
+            let service = service.clone();
+            async move {
+                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                let service = service_fn(move |r| {
+                    let answer = service(r);
+                    async move { Ok::<_, std::convert::Infallible>(answer.await) }
+                });
+                let io = TokioIo::new(stream);
+                if http2 {
+                    let mut b = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    let _ = b.max_concurrent_streams(streams).serve_connection(io, service).await;
+                } else {
+                    let b = hyper::server::conn::http1::Builder::new();
+                    let _ = b.serve_connection(io, service).with_upgrades().await;
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// Gives each TLS connection to `serve`.
+pub async fn raw_backend<F, R>(pki: &Pki, serve: F) -> Backend
+where
+    F: Fn(Stream) -> R + Send + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let authority = listener.local_addr().unwrap().to_string();
+    let acceptor = TlsAcceptor::from(pki.config.clone());
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = connections.clone();
+    let task = tokio::spawn(async move {
+        let mut set = tokio::task::JoinSet::new();
+        while let Ok((tcp, _)) = listener.accept().await {
+            if let Ok(stream) = acceptor.accept(tcp).await {
+                count.fetch_add(1, Ordering::Relaxed);
+                set.spawn(serve(stream));
+            }
+        }
+    });
+    Backend {
+        authority,
+        connections,
+        task,
+    }
+}
+
+pub fn answer(status: u16, body: impl Into<Bytes>) -> http::Response<Body> {
+    http::Response::builder().status(status).body(Body::full(body)).unwrap()
+}

@@ -1,0 +1,155 @@
+//! A [`Storage`] of one resource in memory; every write is seen by every watch.
+
+use crate::apimachinery::value::Value;
+use crate::storage::interface::WatchItem;
+use crate::storage::{
+    Draft, Entry, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
+    WatchOptions,
+};
+use async_trait::async_trait;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc;
+
+#[derive(Default)]
+pub struct MemoryStorage(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    revision: u64,
+    entries: BTreeMap<String, Arc<Entry>>,
+    watchers: Vec<mpsc::UnboundedSender<WatchItem>>,
+}
+
+struct MemoryWatch {
+    initial: VecDeque<WatchItem>,
+    changes: mpsc::UnboundedReceiver<WatchItem>,
+}
+
+impl MemoryStorage {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub fn set(&self, key: &str, object: &Value) {
+        let mut s = self.0.lock().unwrap();
+        s.write(key, Some(Draft::new(object, vec![])));
+    }
+
+    pub fn remove(&self, key: &str) {
+        self.0.lock().unwrap().write(key, None);
+    }
+
+    pub fn object(&self, key: &str) -> Option<Value> {
+        self.0.lock().unwrap().entries.get(key).map(|e| e.decode())
+    }
+
+    /// Ends all watches, as a store does whose reader is too slow.
+    pub fn cut_watches(&self) {
+        self.0.lock().unwrap().watchers.clear();
+    }
+}
+
+impl Inner {
+    fn write(&mut self, key: &str, draft: Option<Draft>) -> Option<Arc<Entry>> {
+        self.revision += 1;
+        let revision = Revision(self.revision);
+        let previous = self.entries.get(key).cloned();
+        let deleted = draft.is_none();
+        let entry = match draft {
+            Some(d) => Arc::new(d.into_entry(key, revision)),
+            None => Arc::new(previous.as_ref()?.at_revision(revision)),
+        };
+        if deleted {
+            self.entries.remove(key);
+        } else {
+            self.entries.insert(key.to_owned(), entry.clone());
+        }
+        let kind = match (&previous, deleted) {
+            (_, true) => EventType::Deleted,
+            (Some(_), false) => EventType::Modified,
+            (None, false) => EventType::Added,
+        };
+        let event = Arc::new(Event {
+            entry: entry.clone(),
+            previous,
+            deleted,
+            frames: Default::default(),
+        });
+        self.watchers
+            .retain(|w| w.send(WatchItem::Change(kind, event.clone())).is_ok());
+        Some(entry)
+    }
+}
+
+#[async_trait]
+impl Watch for MemoryWatch {
+    async fn next(&mut self) -> Option<WatchItem> {
+        match self.initial.pop_front() {
+            Some(item) => Some(item),
+            None => self.changes.recv().await,
+        }
+    }
+    fn try_next(&mut self) -> Option<WatchItem> {
+        self.initial.pop_front().or_else(|| self.changes.try_recv().ok())
+    }
+}
+
+#[async_trait]
+impl Storage for MemoryStorage {
+    async fn get(&self, key: &str, _: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        Ok(self.0.lock().unwrap().entries.get(key).cloned())
+    }
+
+    async fn list(&self, _: ListOptions) -> Result<Listing, Error> {
+        let s = self.0.lock().unwrap();
+        Ok(Listing {
+            entries: s.entries.values().cloned().collect(),
+            revision: Revision(s.revision),
+            next: None,
+            remaining: None,
+        })
+    }
+
+    async fn watch(&self, _: WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        let mut s = self.0.lock().unwrap();
+        let (tx, changes) = mpsc::unbounded_channel();
+        s.watchers.push(tx);
+        let mut initial: VecDeque<_> = s.entries.values().cloned().map(WatchItem::Initial).collect();
+        initial.push_back(WatchItem::Bookmark {
+            revision: Revision(s.revision),
+            initial_end: true,
+        });
+        Ok(Box::new(MemoryWatch { initial, changes }))
+    }
+
+    async fn put(&self, key: &str, when: Precondition, draft: Draft, _: Option<u64>) -> Result<Arc<Entry>, Error> {
+        let mut s = self.0.lock().unwrap();
+        let now = s.entries.get(key).cloned();
+        let holds = match when {
+            Precondition::Absent => now.is_none(),
+            Precondition::Unchanged(r) => now.as_ref().is_some_and(|e| e.revision == r),
+        };
+        if !holds {
+            return Err(Error::Conflict(now));
+        }
+        Ok(s.write(key, Some(draft)).expect("a put always has a state"))
+    }
+
+    async fn delete(&self, key: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
+        let mut s = self.0.lock().unwrap();
+        let now = s.entries.get(key).cloned();
+        if now.as_ref().is_none_or(|e| e.revision != unchanged) {
+            return Err(Error::Conflict(now));
+        }
+        Ok(s.write(key, None).expect("it was there"))
+    }
+
+    fn revision(&self) -> Revision {
+        Revision(self.0.lock().unwrap().revision)
+    }
+
+    fn count(&self) -> usize {
+        self.0.lock().unwrap().entries.len()
+    }
+}

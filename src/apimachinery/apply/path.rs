@@ -1,0 +1,166 @@
+//! One step of a path into an object, and how it is written in `fieldsV1` and in conflicts.
+
+use crate::apimachinery::codec::json;
+use crate::apimachinery::field::quote;
+use crate::apimachinery::value::{Str, Value};
+use std::cmp::Ordering;
+use std::fmt::{self, Write};
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PathElement {
+    /// A member of an object: `f:name`.
+    Field(Str),
+    /// The item of a list with these values under its keys, sorted by key: `k:{"name":"x"}`.
+    Key(Vec<(Str, Value)>),
+    /// The item of a set: `v:"x"`.
+    Value(Value),
+    /// The item at a position: `i:0`.
+    Index(i64),
+}
+
+impl Eq for PathElement {}
+
+impl PartialOrd for PathElement {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for PathElement {
+    fn cmp(&self, other: &Self) -> Ordering {
+        use PathElement::{Field, Index, Key, Value as Item};
+        match (self, other) {
+            (Field(a), Field(b)) => a.cmp(b),
+            (Key(a), Key(b)) => {
+                for ((ka, va), (kb, vb)) in a.iter().zip(b) {
+                    let o = ka.cmp(kb).then_with(|| compare_values(va, vb));
+                    if o != Ordering::Equal {
+                        return o;
+                    }
+                }
+                a.len().cmp(&b.len())
+            }
+            (Item(a), Item(b)) => compare_values(a, b),
+            (Index(a), Index(b)) => a.cmp(b),
+            (a, b) => a.class().cmp(&b.class()),
+        }
+    }
+}
+
+/// A total order of JSON values; numbers by magnitude, so that `1` and `1.0` are one key, as upstream has it.
+fn compare_values(a: &Value, b: &Value) -> Ordering {
+    fn class(v: &Value) -> u8 {
+        match v {
+            Value::Int(_) | Value::Float(_) => 0,
+            Value::String(_) => 1,
+            Value::Bool(_) => 2,
+            Value::Array(_) => 3,
+            Value::Object(_) => 4,
+            Value::Null => 5,
+        }
+    }
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Array(a), Value::Array(b)) => {
+            let first = a
+                .iter()
+                .zip(b)
+                .map(|(a, b)| compare_values(a, b))
+                .find(|o| *o != Ordering::Equal);
+            first.unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let first = a
+                .iter()
+                .zip(b.iter())
+                .map(|((ka, va), (kb, vb))| ka.cmp(kb).then_with(|| compare_values(va, vb)))
+                .find(|o| *o != Ordering::Equal);
+            first.unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        (a, b) if class(a) == 0 && class(b) == 0 => a.as_f64().unwrap_or(0.0).total_cmp(&b.as_f64().unwrap_or(0.0)),
+        (a, b) => class(a).cmp(&class(b)),
+    }
+}
+
+impl PathElement {
+    fn class(&self) -> u8 {
+        match self {
+            Self::Field(_) => 0,
+            Self::Key(_) => 1,
+            Self::Value(_) => 2,
+            Self::Index(_) => 3,
+        }
+    }
+
+    /// The key this has in `fieldsV1`.
+    pub(super) fn encode(&self) -> Str {
+        match self {
+            Self::Field(name) => {
+                let mut s = Str::with_capacity(name.len() + 2);
+                s.push_str("f:");
+                s.push_str(name);
+                s
+            }
+            Self::Key(pairs) => {
+                let mut out = b"k:{".to_vec();
+                for (i, (k, v)) in pairs.iter().enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    json::encode_str(k, &mut out);
+                    out.push(b':');
+                    json::encode(v, &mut out);
+                }
+                out.push(b'}');
+                Str::from_utf8_lossy(&out)
+            }
+            Self::Value(v) => {
+                let mut out = b"v:".to_vec();
+                json::encode(v, &mut out);
+                Str::from_utf8_lossy(&out)
+            }
+            Self::Index(i) => Str::from(format!("i:{i}")),
+        }
+    }
+
+    /// Reads a key of `fieldsV1`. `Ok(None)`: an element of a kind unknown here, which is dropped, as upstream does.
+    pub(super) fn decode(s: &str) -> Result<Option<Self>, String> {
+        let Some((class, rest)) = s.split_at_checked(2).filter(|(c, _)| c.ends_with(':')) else {
+            return Err(format!("missing colon: {s}"));
+        };
+        Ok(Some(match class {
+            "f:" => Self::Field(Str::new(rest)),
+            "v:" => Self::Value(json::decode(rest.as_bytes())?),
+            "k:" => match json::decode(rest.as_bytes())? {
+                Value::Object(m) => Self::Key(m.into_iter().collect()),
+                _ => return Err(format!("expected object in key: {s}")),
+            },
+            "i:" => Self::Index(rest.parse().map_err(|_| format!("not an index: {s}"))?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl fmt::Display for PathElement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |v: &Value| match v {
+            Value::String(s) => quote(s),
+            v => json::to_string(v),
+        };
+        match self {
+            Self::Field(name) => write!(f, ".{name}"),
+            Self::Key(pairs) => {
+                f.write_char('[')?;
+                for (i, (k, v)) in pairs.iter().enumerate() {
+                    write!(f, "{}{k}={}", if i > 0 { "," } else { "" }, show(v))?;
+                }
+                f.write_char(']')
+            }
+            Self::Value(v) => write!(f, "[={}]", show(v)),
+            Self::Index(i) => write!(f, "[{i}]"),
+        }
+    }
+}

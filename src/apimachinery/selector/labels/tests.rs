@@ -1,0 +1,134 @@
+use super::*;
+use proptest::prelude::*;
+
+fn matches(selector: &str, labels: &[(&str, &'static str)]) -> bool {
+    LabelSelector::parse(selector)
+        .unwrap()
+        .matches(&|k| labels.iter().find(|(x, _)| *x == k).map(|(_, v)| *v))
+}
+
+#[test]
+fn every_operator_matches_as_upstream_defines_it() {
+    let l = [("a", "b"), ("n", "5"), ("in", "notin"), ("e", "")];
+    for yes in [
+        "",
+        "a=b",
+        "a==b",
+        "a!=c",
+        "x!=c",
+        "a in (b,c)",
+        "a notin (c)",
+        "x notin (c)",
+        "a",
+        "!x",
+        "n>4",
+        "n<6",
+        "in in (notin)",
+        "in=notin",
+        "e=",
+        "e in ()",
+        "e in (,q)",
+        "a = b , n",
+        "a=b,e",
+    ] {
+        assert!(matches(yes, &l), "{yes}");
+    }
+    for no in [
+        "a=c",
+        "a!=b",
+        "x=",
+        "a in (c)",
+        "a notin (b)",
+        "x",
+        "!a",
+        "n>5",
+        "a>1",
+        "x<9",
+        "a=b,x",
+    ] {
+        assert!(!matches(no, &l), "{no}");
+    }
+}
+
+#[test]
+fn errors_carry_upstreams_words() {
+    for (text, want) in [
+        (
+            "a b",
+            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+        ),
+        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+        ("a in", "unable to parse requirement: found '' expected: '('"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a=(", "unable to parse requirement: found '(', expected: identifier"),
+        (
+            "a in (b,",
+            "unable to parse requirement: found '', expected: ',', or identifier",
+        ),
+        (
+            "a>x",
+            "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
+        ),
+        ("a,", "found '', expected: identifier after ','"),
+        (",a", "found ',', expected: !, identifier, or 'end of string'"),
+        ("!a=b", "found '=', expected: ',' or 'end of string'"),
+    ] {
+        assert_eq!(LabelSelector::parse(text).unwrap_err(), want, "{text}");
+    }
+    let e = LabelSelector::parse("k=1;b").unwrap_err();
+    assert!(
+        e.starts_with("unable to parse requirement: values[0][k]: Invalid value: \"1;b\": a valid label must be "),
+        "{e}"
+    );
+    let e = LabelSelector::parse("UPPER/x").unwrap_err();
+    assert!(
+        e.starts_with("unable to parse requirement: <nil>: Invalid value: \"UPPER/x\": prefix part "),
+        "{e}"
+    );
+}
+
+#[test]
+fn a_null_selector_object_selects_nothing_and_an_empty_one_everything() {
+    assert!(!LabelSelector::from_object(&Value::Null).unwrap().matches(&|_| None));
+    assert!(LabelSelector::from_object(&Value::object()).unwrap().is_everything());
+    let s = crate::json!({"matchLabels": {"b": "c"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x"]}]});
+    assert_eq!(LabelSelector::from_object(&s).unwrap().to_string(), "a in (x,y),b=c");
+    assert_eq!(
+        LabelSelector::parse("b in (c),a").unwrap().requires_exact("b"),
+        Some("c")
+    );
+}
+
+fn requirement() -> impl Strategy<Value = Requirement> {
+    let word = "[a-z][a-z0-9]{0,3}";
+    (word, 0..7usize, proptest::collection::vec(word, 1..4), any::<i64>()).prop_map(|(key, op, values, n)| {
+        let values: Vec<Str> = values.into_iter().map(Str::from).collect();
+        let one = vec![values[0].clone()];
+        let (op, values) = match op {
+            0 => (Operator::In, values),
+            1 => (Operator::NotIn, values),
+            2 => (Operator::Equals, one),
+            3 => (Operator::NotEquals, one),
+            4 => (Operator::Exists, vec![]),
+            5 => (Operator::DoesNotExist, vec![]),
+            _ => (
+                Operator::GreaterThan,
+                vec![Str::from(n.unsigned_abs().min(1 << 60).to_string())],
+            ),
+        };
+        Requirement::try_new(&key, op, values).unwrap()
+    })
+}
+
+proptest! {
+    #[test]
+    fn rendering_and_parsing_are_inverse(r in proptest::collection::vec(requirement(), 0..5)) {
+        let s = LabelSelector::of(r);
+        prop_assert_eq!(LabelSelector::parse(&s.to_string()).unwrap(), s);
+    }
+
+    #[test]
+    fn no_text_makes_the_parser_panic(s in "[a-z=!(), <>\\PC]{0,20}") {
+        let _ = LabelSelector::parse(&s);
+    }
+}

@@ -1,0 +1,256 @@
+//! The composition root: extensions → core → aggregator, one chain in front, one port. The only file that may name every
+//! room.
+
+mod authentication;
+mod flows;
+mod metrics;
+mod servers;
+mod trust;
+
+use crate::aggregator::{self, Aggregator};
+use crate::cli::{CompletedOptions, OpenPort, Port};
+use crate::controlplane::bootstrap::{self, Advertise};
+use crate::controlplane::reviews::Judges;
+use crate::endpoints::install::Published;
+use crate::server::chain::ChainConfig;
+use crate::server::generic::GenericServer;
+use crate::server::health::{Endpoints, HealthCheck};
+use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
+use crate::serving::Drained;
+use crate::storage::embedded::{self, Engine};
+use crate::tasks::TaskGroup;
+use crate::telemetry::Telemetry;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How long the gateway's own tasks get to end after the last connection is closed.
+const TASKS_GRACE: Duration = Duration::from_secs(5);
+
+/// A gateway that serves.
+pub struct Gateway {
+    address: SocketAddr,
+    url: String,
+    kubeconfig: PathBuf,
+    lifecycle: Lifecycle,
+    hooks: Vec<PreShutdownHook>,
+    times: ShutdownTimes,
+    tasks: TaskGroup,
+    engine: Arc<Engine>,
+    port: OpenPort,
+    fatal: mpsc::Receiver<String>,
+}
+
+/// Starts a gateway. It serves from when this returns; `/readyz` says when its hooks are through.
+/// Needs a multi-threaded tokio runtime.
+///
+/// # Errors
+/// One line that names what cannot be used: the data directory, the port, a file.
+pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
+    let provider = rustls::crypto::CryptoProvider::get_default()
+        .cloned()
+        .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    let data_dir = options.storage.data_dir.clone();
+    let engine = open_store(&options)?;
+    let port = Port::prepare(&options, &provider)?;
+    let address = port.local_addr();
+    let url = options.local_url(address.port());
+    let authentication = authentication::build(&options, &port)?;
+    let authorizer = authentication::authorizer(&options);
+    let telemetry = Telemetry::new();
+    let lifecycle = Lifecycle::new();
+    let tasks = TaskGroup::new("gateway");
+
+    let judges = Judges {
+        tokens: authentication.tokens.clone(),
+        authorizer: authorizer.clone(),
+        rules: None,
+        audiences: options.authentication.api_audiences.clone(),
+    };
+    let plane = Arc::new(servers::control_plane(&engine, &options, judges).await?);
+    let external = SocketAddr::new(options.advertise_address, address.port());
+    let published = Published::new(external.to_string());
+    let extensions = servers::extensions(&plane, &options, &published);
+    let core = servers::core(&plane, &options, &published, extensions);
+    let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
+    let own = servers::own_group(&head, &plane, &options, &published);
+    let (flow_schemas, flow_feeds) = flows::follow(&plane);
+    let identity = port.proxy_client.clone();
+    let aggregator = Aggregator::install(
+        &mut head,
+        aggregator::Config {
+            api_services: plane.store("apiregistration.k8s.io", "apiservices").storage().clone(),
+            writer: Arc::new(plane.store("apiregistration.k8s.io", "apiservices").clone()),
+            services: plane.store("", "services").storage().clone(),
+            endpoint_slices: plane.store("discovery.k8s.io", "endpointslices").storage().clone(),
+            discovery: published.apis.clone(),
+            openapi: vec![own.openapi],
+            telemetry: telemetry.clone(),
+            connections: tasks.clone(),
+            provider,
+            identity: Some(identity.current().certified_key.clone()),
+            loopback: url.trim_start_matches("https://").to_owned(),
+            to_endpoints: options.aggregator.route_by_endpoint,
+            reject_redirects: options.aggregator.reject_redirects,
+            resolver: None,
+        },
+    );
+    trust::follow_identity(identity, aggregator, &tasks);
+    let trust = trust::published(&options, &port, &tasks);
+    let advertise = Advertise { address: options.advertise_address, port: address.port() };
+    head.add_post_start_hook("start-system-namespaces-controller", {
+        let (plane, advertise, trust) = (plane.clone(), advertise.clone(), trust.clone());
+        move |cx| async move {
+            let now = trust.borrow().clone();
+            let made = bootstrap::ensure(&plane, &advertise, &now).await;
+            bootstrap::keep(&cx.tasks, plane, advertise, trust);
+            made.map_err(|e| format!("making the system objects: {e}"))
+        }
+    });
+    head.add_post_start_hook("priority-and-fairness-config-consumer", move |cx| async move {
+        for feed in flow_feeds {
+            let stop = cx.tasks.stop_signal().clone();
+            cx.tasks.spawn("flow schemas", async move {
+                // Stopping first: an informer has no end of its own.
+                tokio::select! {
+                    biased;
+                    () = stop.wait() => {}
+                    () = feed.run() => {}
+                }
+            });
+        }
+        Ok(())
+    });
+    for (name, at) in [("etcd", Endpoints::ALL), ("etcd-readiness", Endpoints::READYZ)] {
+        let store = engine.clone();
+        head.add_health_check(HealthCheck::new(name, at, move || store.health()));
+    }
+    metrics::publish(&telemetry, &engine, &plane);
+    let config = ChainConfig {
+        identity_headers: authentication.identity_headers,
+        request_timeout: options.generic.request_timeout,
+        max_requests_in_flight: options.generic.max_requests_in_flight,
+        max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
+        flow_schemas: Some(flow_schemas),
+        ..ChainConfig::new(telemetry.clone(), lifecycle.clone(), authentication.authenticator, authorizer)
+    };
+    let mut prepared = head
+        .prepare(config, options.generic.livez_grace_period)
+        .map_err(|e| e.to_string())?;
+
+    let (report, fatal) = mpsc::channel(1);
+    let kubeconfig = port.kubeconfig.clone();
+    let port = port.open(prepared.handler.clone());
+    prepared.start_hooks(&tasks, &report);
+    tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
+    let times = ShutdownTimes {
+        delay: options.generic.shutdown_delay,
+        in_flight: options.generic.request_timeout,
+    };
+    let hooks = prepared.pre_shutdown_hooks;
+    Ok(Gateway {
+        address,
+        url,
+        kubeconfig,
+        lifecycle,
+        hooks,
+        times,
+        tasks,
+        engine,
+        port,
+        fatal,
+    })
+}
+
+fn open_store(options: &CompletedOptions) -> Result<Arc<Engine>, String> {
+    let dir = &options.storage.data_dir;
+    std::fs::create_dir_all(dir).map_err(|e| format!("--data-dir: cannot make {}: {e}", dir.display()))?;
+    Engine::open(dir, embedded::Options::default()).map_err(|e| format!("--data-dir: {e}"))
+}
+
+impl Gateway {
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where a client on this machine reaches it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> &std::path::Path {
+        &self.kubeconfig
+    }
+
+    /// Waits for an error that ends the process: a hook that failed, the listener gone.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn failed(&mut self) -> String {
+        match self.fatal.recv().await {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Goes down in order: readiness turns false, new work is refused, requests finish, watches end, the store is
+    /// flushed. False where requests had to be cut.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropped in the middle, connections are cut and the store is closed without waiting for them.
+    pub async fn shut_down(self) -> bool {
+        let Self {
+            lifecycle,
+            hooks,
+            times,
+            tasks,
+            engine,
+            port,
+            ..
+        } = self;
+        let server = port.server;
+        let stopping = &server;
+        let stop = || stopping.stop_accepting();
+        let drained = lifecycle.shut_down(times, hooks, stop, || async {}).await;
+        let closed = server.drain(Duration::from_secs(2)).await;
+        if let Err(late) = tasks.shutdown(tokio::time::Instant::now() + TASKS_GRACE).await {
+            tracing::warn!(tasks = ?late.0, "tasks did not end in time");
+        }
+        let flushed = tokio::task::spawn_blocking(move || engine.shutdown()).await;
+        if let Err(e) = flushed {
+            tracing::error!("closing the store failed: {e}");
+        }
+        drained && closed == Drained::Clean
+    }
+}
+
+/// Serves until a termination signal or a fatal error, then goes down in order. A second signal ends the process at once.
+///
+/// # Errors
+/// One line.
+pub async fn run(options: CompletedOptions) -> Result<(), String> {
+    let mut gateway = start(options).await?;
+    let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
+    // Whichever comes first; none is lost by losing here.
+    let failure = tokio::select! {
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+        error = gateway.failed() => Some(error),
+    };
+    tracing::info!("going down");
+    tokio::select! {
+        _ = gateway.shut_down() => {}
+        _ = terminate.recv() => return Err("ended by a second signal".to_owned()),
+        _ = interrupt.recv() => return Err("ended by a second signal".to_owned()),
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, String> {
+    tokio::signal::unix::signal(kind).map_err(|e| format!("cannot listen for signals: {e}"))
+}

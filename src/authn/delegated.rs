@@ -1,0 +1,205 @@
+//! Authentication as the core API server would do it, for extension servers: its CAs and front-proxy settings are read
+//! from the ConfigMap `kube-system/extension-apiserver-authentication` and followed, tokens are sent to it for review
+//! (upstream: `k8s.io/apiserver/pkg/server/options/authentication.go`).
+
+mod config;
+mod tokens;
+
+pub use config::Configuration;
+pub use tokens::TokenReviews;
+
+use super::{
+    Anonymous, Authenticator, BearerToken, Credentials, Identified, Refused, RequestHeader, Union, WebSocketToken,
+    WithAnonymous, X509,
+};
+use crate::apimachinery::Value;
+use crate::client::{Client, ClientError};
+use crate::serving::certs::{CaPool, DynamicCa};
+use crate::tasks::{Backoff, TaskGroup};
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const COLLECTION: &str = "/api/v1/namespaces/kube-system/configmaps";
+const NAME: &str = "extension-apiserver-authentication";
+
+/// How long is waited before the ConfigMap is asked for again.
+const RETRY: Backoff = Backoff {
+    base: Duration::from_millis(250),
+    max: Duration::from_secs(30),
+};
+
+/// Recognises callers by what the core API server says it trusts.
+pub struct Delegated {
+    current: ArcSwap<WithAnonymous>,
+    proxies: Arc<DynamicCa>,
+    clients: Arc<DynamicCa>,
+    reviews: Arc<TokenReviews>,
+}
+
+impl Delegated {
+    /// Reads the configuration, trying again for at most `patience`, and then follows it in a task of `tasks`.
+    ///
+    /// # Errors
+    /// One line: what kept it from being read. Nothing is served without it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the task is started last.
+    pub async fn start(client: Arc<Client>, tasks: &TaskGroup, patience: Duration) -> Result<Arc<Self>, String> {
+        let deadline = Instant::now() + patience;
+        let mut failures = 0;
+        let found = loop {
+            let why = match read(&client).await {
+                Ok(found) => break found,
+                Err(why) => why,
+            };
+            let next = Instant::now() + RETRY.delay(failures).min(Duration::from_secs(5));
+            if next > deadline {
+                return Err(why);
+            }
+            if failures == 0 {
+                tracing::warn!("{why}; trying again");
+            }
+            failures += 1;
+            tokio::time::sleep_until(next).await;
+        };
+        let me = Arc::new(Self::with(&found.0, TokenReviews::new(client.clone()))?);
+        let (follower, stop) = (me.clone(), tasks.stop_signal().clone());
+        tasks.spawn("delegated-authentication", async move {
+            // Stopping wins: what is lost with the watch is read again at the next start.
+            tokio::select! {
+                () = stop.wait() => {}
+                () = follower.follow(client, found.1) => {}
+            }
+        });
+        Ok(me)
+    }
+
+    fn with(config: &Configuration, reviews: TokenReviews) -> Result<Self, String> {
+        let pool = |pem: &Option<String>| pem.as_deref().map_or_else(|| Ok(CaPool::default()), parse_pool);
+        let (proxies, clients) = (pool(&config.proxy_ca)?, pool(&config.client_ca)?);
+        let (proxies, clients) = (DynamicCa::fixed(proxies), DynamicCa::fixed(clients));
+        let reviews = Arc::new(reviews);
+        Ok(Self {
+            current: ArcSwap::from_pointee(authenticators(config, &proxies, &clients, &reviews)),
+            proxies,
+            clients,
+            reviews,
+        })
+    }
+
+    /// The CAs whose clients the port should ask for a certificate. They are replaced when the configuration is.
+    pub fn client_cas(&self) -> Vec<Arc<DynamicCa>> {
+        vec![self.proxies.clone(), self.clients.clone()]
+    }
+
+    fn replace(&self, config: &Configuration) -> Result<(), String> {
+        // All is parsed before any of it is put in place.
+        let pool = |pem: &Option<String>| pem.as_deref().map_or_else(|| Ok(CaPool::default()), parse_pool);
+        let (proxies, clients) = (pool(&config.proxy_ca)?, pool(&config.client_ca)?);
+        let replace = |ca: &DynamicCa, pool: CaPool| {
+            if ca.current().pem != pool.pem {
+                ca.replace(pool);
+            }
+        };
+        replace(&self.proxies, proxies);
+        replace(&self.clients, clients);
+        let next = authenticators(config, &self.proxies, &self.clients, &self.reviews);
+        self.current.store(Arc::new(next));
+        Ok(())
+    }
+
+    /// Watches, and reads again where the watch ends; for ever.
+    async fn follow(&self, client: Arc<Client>, mut version: String) {
+        let mut failures = 0;
+        loop {
+            let path = format!(
+                "{COLLECTION}?watch=1&fieldSelector=metadata.name%3D{NAME}&resourceVersion={version}&timeoutSeconds=600"
+            );
+            if let Ok(mut events) = client.watch(&path).await {
+                while let Some(event) = events.next().await {
+                    match event.str_at(&["type"]) {
+                        "ADDED" | "MODIFIED" => self.take(event.get("object")),
+                        "DELETED" => {
+                            tracing::warn!("ConfigMap kube-system/{NAME} was deleted; its last content stays in use")
+                        }
+                        // An ERROR (the version is too old) ends the watch; all is read again.
+                        _ => break,
+                    }
+                }
+            }
+            tokio::time::sleep(RETRY.delay(failures)).await;
+            match read_object(&client).await {
+                Ok(object) => {
+                    self.take(&object);
+                    version = object.str_at(&["metadata", "resourceVersion"]).to_owned();
+                    failures = 0;
+                }
+                Err(e) => {
+                    failures = (failures + 1).min(16);
+                    tracing::debug!("ConfigMap kube-system/{NAME} cannot be read: {e}");
+                }
+            }
+        }
+    }
+
+    fn take(&self, object: &Value) {
+        let replaced = Configuration::parse(object).and_then(|c| self.replace(&c));
+        if let Err(e) = replaced {
+            tracing::error!("ConfigMap kube-system/{NAME} cannot be used, its former content stays in use: {e}");
+        }
+    }
+}
+
+fn parse_pool(pem: &str) -> Result<CaPool, String> {
+    CaPool::from_pem(pem.as_bytes().to_vec()).map_err(|e| e.to_string())
+}
+
+/// In upstream's order: front proxy, client certificate, token, anonymous.
+fn authenticators(
+    config: &Configuration,
+    proxies: &Arc<DynamicCa>,
+    clients: &Arc<DynamicCa>,
+    reviews: &Arc<TokenReviews>,
+) -> WithAnonymous {
+    let mut members: Vec<Arc<dyn Authenticator>> = Vec::new();
+    if config.proxy_ca.is_some() {
+        let (allowed, names) = (config.allowed_names.clone(), config.headers.clone());
+        members.push(Arc::new(RequestHeader::new(proxies.clone(), allowed, names)));
+    }
+    if config.client_ca.is_some() {
+        members.push(Arc::new(X509::new(clients.clone())));
+    }
+    members.push(Arc::new(BearerToken::new(reviews.clone())));
+    members.push(Arc::new(WebSocketToken::new(reviews.clone())));
+    WithAnonymous::new(Arc::new(Union::new(members)), Anonymous::new())
+}
+
+async fn read_object(client: &Client) -> Result<Value, ClientError> {
+    client.get(&format!("{COLLECTION}/{NAME}")).await
+}
+
+async fn read(client: &Client) -> Result<(Configuration, String), String> {
+    let object = read_object(client).await.map_err(|e| match e.code() {
+        Some(403) => format!(
+            "ConfigMap kube-system/{NAME} may not be read; bind this server's user to the role kube-system/extension-apiserver-authentication-reader ({e})"
+        ),
+        _ => format!("ConfigMap kube-system/{NAME} cannot be read: {e}"),
+    })?;
+    let config =
+        Configuration::parse(&object).map_err(|e| format!("ConfigMap kube-system/{NAME} cannot be used: {e}"))?;
+    Ok((config, object.str_at(&["metadata", "resourceVersion"]).to_owned()))
+}
+
+#[async_trait]
+impl Authenticator for Delegated {
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+        let current = self.current.load_full();
+        current.authenticate(from).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

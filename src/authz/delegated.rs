@@ -1,0 +1,239 @@
+//! Authorization by the core API server, for extension servers: one SubjectAccessReview per question, remembered for a
+//! while (upstream: `k8s.io/apiserver/pkg/server/options/authorization.go`). No answer is a no.
+
+use super::{AllowedPaths, Attributes, Authorizer, Decision, PrivilegedGroups, Union, Verdict};
+use crate::apimachinery::Value;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Map;
+use crate::client::{Client, ClientError};
+use async_trait::async_trait;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
+
+const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// How long a yes holds.
+const ALLOW_TTL: Duration = Duration::from_secs(10);
+/// How long a no holds.
+const DENY_TTL: Duration = Duration::from_secs(10);
+/// Answers kept at most. When they are all fresh, new ones are not kept.
+const MAX_ENTRIES: usize = 8192;
+/// A question longer than this is not kept: names and extra are the caller's to choose.
+const MAX_KEY: usize = 10_000;
+/// Waits before a review is sent again.
+const RETRIES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
+
+/// Reviews access. A seam, so that decisions and memory are tested without a server.
+#[async_trait]
+pub trait Reviewer: Send + Sync + 'static {
+    /// The review with its status.
+    async fn review(&self, review: &Value) -> Result<Value, ClientError>;
+}
+
+#[async_trait]
+impl Reviewer for Client {
+    async fn review(&self, review: &Value) -> Result<Value, ClientError> {
+        self.create(PATH, review).await
+    }
+}
+
+/// Asks another server.
+pub struct Delegated {
+    reviewer: Arc<dyn Reviewer>,
+    known: Mutex<HashMap<String, (Verdict, Instant)>>,
+}
+
+impl Delegated {
+    /// Asks this one.
+    pub fn new(reviewer: Arc<dyn Reviewer>) -> Self {
+        Self {
+            reviewer,
+            known: Mutex::default(),
+        }
+    }
+
+    /// What extension servers use: `system:masters` may do everything, everybody may see health, and the rest is asked.
+    pub fn recommended(reviewer: Arc<dyn Reviewer>) -> Union {
+        Union::new(vec![
+            Arc::new(PrivilegedGroups::masters()),
+            Arc::new(AllowedPaths::new(["/healthz", "/readyz", "/livez"])),
+            Arc::new(Self::new(reviewer)),
+        ])
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Verdict, Instant)>> {
+        self.known.lock().expect("no code panics while holding this lock")
+    }
+
+    async fn ask(&self, spec: &Value) -> Result<Value, ClientError> {
+        let mut review = Map::new();
+        review.insert("apiVersion", "authorization.k8s.io/v1");
+        review.insert("kind", "SubjectAccessReview");
+        review.insert("spec", spec.clone());
+        let review = Value::Object(review);
+        for wait in RETRIES {
+            match self.reviewer.review(&review).await {
+                Err(e) if e.code().is_none_or(|c| c == 429 || c >= 500) => tokio::time::sleep(wait).await,
+                answer => return answer,
+            }
+        }
+        self.reviewer.review(&review).await
+    }
+}
+
+fn spec(asked: &Attributes<'_>) -> Value {
+    let mut spec = Map::new();
+    let mut what = Map::new();
+    let mut put = |key: &str, value: &str| {
+        if !value.is_empty() {
+            what.insert(key, value);
+        }
+    };
+    put("verb", asked.verb);
+    if asked.is_resource {
+        put("namespace", asked.namespace);
+        put("group", asked.api_group);
+        put("version", asked.api_version);
+        put("resource", asked.resource);
+        put("subresource", asked.subresource);
+        put("name", asked.name);
+        spec.insert("resourceAttributes", what);
+    } else {
+        put("path", asked.path);
+        spec.insert("nonResourceAttributes", what);
+    }
+    spec.insert("user", asked.user.name.as_str());
+    if !asked.user.uid.is_empty() {
+        spec.insert("uid", asked.user.uid.as_str());
+    }
+    spec.insert("groups", asked.user.groups.clone());
+    let extra: Map = asked.user.extra.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
+    if !extra.is_empty() {
+        spec.insert("extra", extra);
+    }
+    Value::Object(spec)
+}
+
+fn verdict(status: &Value) -> Verdict {
+    let reason = status.str_at(&["reason"]).to_owned();
+    let is = |field: &str| status.get(field).as_bool() == Some(true);
+    if is("denied") {
+        Verdict::deny(reason)
+    } else if is("allowed") {
+        Verdict::allow(reason)
+    } else {
+        Verdict::no_opinion(reason)
+    }
+}
+
+#[async_trait]
+impl Authorizer for Delegated {
+    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        let spec = spec(asked);
+        let key = json::to_string(&spec);
+        let now = Instant::now();
+        if let Some((verdict, until)) = self.lock().get(&key)
+            && *until > now
+        {
+            return verdict.clone();
+        }
+        let verdict = match self.ask(&spec).await {
+            Ok(review) => verdict(review.get("status")),
+            Err(e) => {
+                tracing::warn!("a SubjectAccessReview failed: {e}");
+                return Verdict {
+                    error: Some(e.to_string()),
+                    ..Verdict::no_opinion("")
+                };
+            }
+        };
+        let now = Instant::now();
+        let ttl = if verdict.decision == Decision::Allow {
+            ALLOW_TTL
+        } else {
+            DENY_TTL
+        };
+        let mut known = self.lock();
+        if known.len() >= MAX_ENTRIES {
+            known.retain(|_, (_, until)| *until > now);
+        }
+        if known.len() < MAX_ENTRIES && key.len() <= MAX_KEY {
+            known.insert(key, (verdict.clone(), now + ttl));
+        }
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::request::{RequestInfo, UserInfo};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    struct Says(AtomicUsize, Option<Value>);
+
+    #[async_trait]
+    impl Reviewer for Says {
+        async fn review(&self, review: &Value) -> Result<Value, ClientError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(review.str_at(&["spec", "user"]), "jane");
+            let status = self.1.clone().ok_or(ClientError::Transport("gone".into()))?;
+            Ok(json!({"status": (serde_json::Value::from(status))}))
+        }
+    }
+
+    async fn ask(a: &dyn Authorizer, user: &UserInfo, uri: &str) -> Verdict {
+        let info = RequestInfo::resolve(&http::Method::GET, &uri.parse().unwrap()).unwrap();
+        a.authorize(&Attributes::of(user, &info)).await
+    }
+
+    fn says(answer: Option<Value>) -> (Arc<Says>, Union) {
+        let says = Arc::new(Says(AtomicUsize::new(0), answer));
+        (says.clone(), Delegated::recommended(says))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_holds_for_ten_seconds() {
+        let (asked, a) = says(Some(json!({"allowed": true, "reason": "role"})));
+        let jane = UserInfo::system("jane", &["dev"]);
+        let path = "/apis/g/v1/namespaces/n/gadgets/x";
+        assert_eq!(ask(&a, &jane, path).await, Verdict::allow("role"));
+        assert_eq!(ask(&a, &jane, path).await, Verdict::allow("role"));
+        assert_eq!(asked.0.load(Ordering::Relaxed), 1);
+        ask(&a, &jane, "/apis/g/v1/namespaces/n/gadgets/y").await;
+        assert_eq!(asked.0.load(Ordering::Relaxed), 2, "another name is another question");
+        tokio::time::advance(Duration::from_secs(11)).await;
+        ask(&a, &jane, path).await;
+        assert_eq!(asked.0.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_is_a_no_and_is_not_remembered() {
+        let (asked, a) = says(None);
+        let jane = UserInfo::system("jane", &[]);
+        let v = ask(&a, &jane, "/apis/g/v1/gadgets").await;
+        assert_eq!((v.decision, v.error.as_deref()), (Decision::NoOpinion, Some("gone")));
+        assert_eq!(asked.0.load(Ordering::Relaxed), 3, "it is tried again before giving up");
+        ask(&a, &jane, "/apis/g/v1/gadgets").await;
+        assert_eq!(asked.0.load(Ordering::Relaxed), 6);
+    }
+
+    #[tokio::test]
+    async fn masters_and_health_are_not_asked_about() {
+        let (asked, a) = says(None);
+        let root = UserInfo::system("root", &["system:masters"]);
+        assert_eq!(ask(&a, &root, "/apis/g/v1/gadgets").await.decision, Decision::Allow);
+        assert_eq!(
+            ask(&a, &UserInfo::anonymous(), "/readyz").await.decision,
+            Decision::Allow
+        );
+        assert_eq!(asked.0.load(Ordering::Relaxed), 0);
+        let (_, a) = says(Some(json!({"denied": true})));
+        assert_eq!(
+            ask(&a, &UserInfo::system("jane", &[]), "/apis/g/v1/x").await.decision,
+            Decision::Deny
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! An informer: keeps the parsed objects of one resource in memory, fed by a watch, and tells subscribers which changed.
+//!
+//! Each object is parsed once per change. Readers take a snapshot, which costs a pointer. When the watch ends (the store
+//! ended it), the informer lists again and reports the difference.
+
+use crate::storage::interface::WatchItem;
+use crate::storage::{Entry, Error, MinRevision, Predicate, Storage, WatchOptions};
+use crate::tasks::Signal;
+use arc_swap::ArcSwap;
+use imbl::OrdMap;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const RETRY: Duration = Duration::from_millis(500);
+
+/// A change of one object, by its storage key.
+pub struct Change<'a, T> {
+    /// `<namespace>/<name>` or `<name>`.
+    pub key: &'a str,
+    /// Before.
+    pub old: Option<&'a Arc<T>>,
+    /// After.
+    pub new: Option<&'a Arc<T>>,
+}
+
+type Subscriber<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
+type Items<T> = OrdMap<Arc<str>, Arc<T>>;
+
+/// The reading end. Clones see the same objects.
+pub struct Informer<T>(Arc<Inner<T>>);
+
+struct Inner<T> {
+    items: ArcSwap<Items<T>>,
+    subscribers: Mutex<Arc<Vec<Subscriber<T>>>>,
+    synced: Signal,
+}
+
+/// The running end: a future to be driven by one task.
+pub struct InformerHandle<T> {
+    informer: Informer<T>,
+    storage: Arc<dyn Storage>,
+    parse: fn(&Entry) -> T,
+}
+
+impl<T> Clone for Informer<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: Send + Sync + 'static> Informer<T> {
+    /// An informer of what lives in `storage`, empty until its handle runs.
+    pub fn new(storage: Arc<dyn Storage>, parse: fn(&Entry) -> T) -> (Self, InformerHandle<T>) {
+        let informer = Self(Arc::new(Inner {
+            items: ArcSwap::from_pointee(OrdMap::new()),
+            subscribers: Mutex::default(),
+            synced: Signal::new("informer synced"),
+        }));
+        let handle = InformerHandle {
+            informer: informer.clone(),
+            storage,
+            parse,
+        };
+        (informer, handle)
+    }
+
+    /// The object under a key.
+    pub fn get(&self, key: &str) -> Option<Arc<T>> {
+        self.0.items.load().get(key).cloned()
+    }
+
+    /// All objects, in key order, as of now.
+    pub fn snapshot(&self) -> Arc<OrdMap<Arc<str>, Arc<T>>> {
+        self.0.items.load_full()
+    }
+
+    /// Fires when the initial state is in.
+    pub fn synced(&self) -> &Signal {
+        &self.0.synced
+    }
+
+    /// Calls `f` at each change, after the snapshot shows it. It runs in the informer's task and must not wait: it marks
+    /// keys in a work queue or the like. Changes before this call are not told.
+    pub fn subscribe(&self, f: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
+        let mut all = self
+            .0
+            .subscribers
+            .lock()
+            .expect("no code panics while holding this lock");
+        match Arc::get_mut(&mut all) {
+            Some(all) => all.push(Box::new(f)),
+            None => tracing::error!("an informer was subscribed to from inside a notification"),
+        }
+    }
+
+    fn apply(&self, key: &str, new: Option<Arc<T>>) {
+        let mut items = Items::clone(&self.0.items.load());
+        let old = match &new {
+            Some(n) => items.insert(key.into(), n.clone()),
+            None => items.remove(key),
+        };
+        self.0.items.store(Arc::new(items));
+        let subscribers = self
+            .0
+            .subscribers
+            .lock()
+            .expect("no code panics while holding this lock");
+        for s in subscribers.iter() {
+            s(&Change {
+                key,
+                old: old.as_ref(),
+                new: new.as_ref(),
+            });
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> InformerHandle<T> {
+    /// Keeps the informer up to date, until dropped.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; the informer then stands still.
+    pub async fn run(self) {
+        loop {
+            if let Err(e) = self.follow().await {
+                tracing::debug!("informer watch failed: {e}");
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    async fn follow(&self) -> Result<(), Error> {
+        let mut watch = self
+            .storage
+            .watch(WatchOptions {
+                prefix: String::new(),
+                single: false,
+                predicate: Predicate::default(),
+                since: None,
+                initial: Some(MinRevision::Latest),
+                bookmarks: true,
+                until: None,
+            })
+            .await?;
+        let mut seen: HashSet<Box<str>> = HashSet::new();
+        while let Some(item) = watch.next().await {
+            match item {
+                WatchItem::Initial(entry) => {
+                    self.informer.apply(&entry.key, Some(Arc::new((self.parse)(&entry))));
+                    seen.insert(entry.key.clone());
+                }
+                WatchItem::Change(_, event) => {
+                    let new = (!event.deleted).then(|| Arc::new((self.parse)(&event.entry)));
+                    if new.is_some() {
+                        seen.insert(event.entry.key.clone());
+                    }
+                    self.informer.apply(&event.entry.key, new);
+                }
+                WatchItem::Bookmark { initial_end: true, .. } => {
+                    // What a former watch saw and this one did not is gone.
+                    let gone: Vec<Arc<str>> = self
+                        .informer
+                        .snapshot()
+                        .keys()
+                        .filter(|k| !seen.contains(&***k))
+                        .cloned()
+                        .collect();
+                    for key in gone {
+                        self.informer.apply(&key, None);
+                    }
+                    seen = HashSet::new();
+                    self.informer.0.synced.fire();
+                }
+                WatchItem::Bookmark { .. } => {}
+            }
+        }
+        Ok(())
+    }
+}

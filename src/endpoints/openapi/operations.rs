@@ -1,0 +1,338 @@
+//! Which operations the rows of a group version have.
+
+use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
+use crate::registry::resource::Resource;
+use crate::registry::{Subresource, SubresourceBehaviour, Verbs};
+use std::sync::Arc;
+
+/// One operation of one path.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Path with placeholders.
+    pub path: String,
+    /// HTTP method in lower case.
+    pub method: &'static str,
+    /// `x-kubernetes-action`
+    pub action: &'static str,
+    /// Verb part of the operation id: `read`, `list`, `connectGet`.
+    pub verb: String,
+    /// What follows group and version in the operation id.
+    pub subject: String,
+    /// Kind spoken.
+    pub gvk: GroupVersionKind,
+    /// Definition of the object.
+    pub definition: String,
+    /// Parameters that come with the path.
+    pub in_path: Vec<&'static str>,
+    /// What it takes and answers.
+    pub shape: Shape,
+}
+
+/// What an operation takes and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One object out.
+    Get,
+    /// A list out.
+    List,
+    /// Events out.
+    Watch,
+    /// An object in and out; also 201 and 202.
+    Create,
+    /// An object in and out; also 201.
+    Replace,
+    /// A patch in, an object out.
+    Patch,
+    /// DeleteOptions in, a Status or the object out.
+    Delete {
+        /// The object instead of a Status.
+        returns_object: bool,
+    },
+    /// DeleteOptions in, a Status out; list parameters.
+    DeleteCollection,
+    /// Text out, with the options of this definition as parameters.
+    Connect,
+}
+
+/// Upper camel case of a word.
+fn title(word: &str) -> String {
+    let mut chars = word.chars();
+    chars
+        .next()
+        .map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
+/// `CoreV1`, `RbacAuthorizationV1`.
+pub fn group_version_camel(gv: &GroupVersion) -> String {
+    let group = match gv.group.as_str() {
+        "" => "core",
+        g => g.strip_suffix(".k8s.io").unwrap_or(g),
+    };
+    group.split(['.', '-']).map(title).collect::<String>() + &title(&gv.version)
+}
+
+/// `core_v1`, `rbacAuthorization_v1`.
+pub fn tag(gv: &GroupVersion) -> String {
+    let group = match gv.group.as_str() {
+        "" => "core",
+        g => g.strip_suffix(".k8s.io").unwrap_or(g),
+    };
+    let mut parts = group.split(['.', '-']);
+    let first = parts.next().unwrap_or("").to_owned();
+    format!("{first}{}_{}", parts.map(title).collect::<String>(), gv.version)
+}
+
+/// All operations, row by row.
+pub fn of_rows<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>) -> Vec<Operation> {
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
+    let mut out = Vec::new();
+    for row in rows {
+        of_row(&gv.path(), row, &mut out);
+        for sub in &row.subresources {
+            of_subresource(&gv.path(), row, sub, &mut out);
+        }
+    }
+    out
+}
+
+fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
+    let plural = &row.gvr.resource;
+    let (scope, in_collection, scoped) = match row.namespaced {
+        true => ("/namespaces/{namespace}", vec!["namespace"], "Namespaced"),
+        false => ("", vec![], ""),
+    };
+    let mut in_item = vec!["name"];
+    in_item.extend(&in_collection);
+    let collection = format!("{root}{scope}/{plural}");
+    let item = format!("{collection}/{{name}}");
+    let mut add =
+        |verbs: Verbs, path: &str, method, action, verb: &str, subject: String, in_path: &[&'static str], shape| {
+            if !row.verbs.has(verbs) {
+                return;
+            }
+            out.push(Operation {
+                path: path.to_owned(),
+                method,
+                action,
+                verb: verb.to_owned(),
+                subject,
+                gvk: row.gvk(),
+                definition: row.definition.to_string(),
+                in_path: in_path.to_vec(),
+                shape,
+            });
+        };
+    let kind = &row.kind;
+    let one = || format!("{scoped}{kind}");
+    add(
+        Verbs::LIST,
+        &collection,
+        "get",
+        "list",
+        "list",
+        one(),
+        &in_collection,
+        Shape::List,
+    );
+    add(
+        Verbs::CREATE,
+        &collection,
+        "post",
+        "post",
+        "create",
+        one(),
+        &in_collection,
+        Shape::Create,
+    );
+    add(
+        Verbs::DELETE_COLLECTION,
+        &collection,
+        "delete",
+        "deletecollection",
+        "delete",
+        format!("Collection{scoped}{kind}"),
+        &in_collection,
+        Shape::DeleteCollection,
+    );
+    add(Verbs::GET, &item, "get", "get", "read", one(), &in_item, Shape::Get);
+    add(
+        Verbs::UPDATE,
+        &item,
+        "put",
+        "put",
+        "replace",
+        one(),
+        &in_item,
+        Shape::Replace,
+    );
+    add(
+        Verbs::PATCH,
+        &item,
+        "patch",
+        "patch",
+        "patch",
+        one(),
+        &in_item,
+        Shape::Patch,
+    );
+    let delete = Shape::Delete {
+        returns_object: row.returns_deleted,
+    };
+    add(
+        Verbs::DELETE,
+        &item,
+        "delete",
+        "delete",
+        "delete",
+        one(),
+        &in_item,
+        delete,
+    );
+    let everywhere = format!("{kind}ForAllNamespaces");
+    if row.namespaced {
+        let path = format!("{root}/{plural}");
+        add(Verbs::LIST, &path, "get", "list", "list", everywhere, &[], Shape::List);
+    }
+    let both = Verbs::WATCH.with(Verbs::LIST);
+    if row.namespaced {
+        let path = format!("{root}/watch/{plural}");
+        let subject = format!("{kind}ListForAllNamespaces");
+        add(both, &path, "get", "watchlist", "watch", subject, &[], Shape::Watch);
+    }
+    let list = format!("{scoped}{kind}List");
+    let path = format!("{root}/watch{scope}/{plural}");
+    add(
+        both,
+        &path,
+        "get",
+        "watchlist",
+        "watch",
+        list,
+        &in_collection,
+        Shape::Watch,
+    );
+    let path = format!("{path}/{{name}}");
+    add(
+        Verbs::WATCH,
+        &path,
+        "get",
+        "watch",
+        "watch",
+        one(),
+        &in_item,
+        Shape::Watch,
+    );
+}
+
+fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<Operation>) {
+    let (scope, in_path, scoped) = match row.namespaced {
+        true => ("/namespaces/{namespace}", vec!["name", "namespace"], "Namespaced"),
+        false => ("", vec!["name"], ""),
+    };
+    let path = format!("{root}{scope}/{}/{{name}}/{}", row.gvr.resource, sub.name);
+    let subject = format!("{scoped}{}{}", row.kind, title(sub.name));
+    let definition = crate::api::by_gvk(&sub.kind.group, &sub.kind.version, &sub.kind.kind)
+        .map_or_else(|| row.definition.to_string(), |d| d.name.to_owned());
+    let methods = [
+        (Verbs::GET, "get", "get", "read", Shape::Get),
+        (Verbs::CREATE, "post", "post", "create", Shape::Create),
+        (Verbs::UPDATE, "put", "put", "replace", Shape::Replace),
+        (Verbs::PATCH, "patch", "patch", "patch", Shape::Patch),
+        (
+            Verbs::DELETE,
+            "delete",
+            "delete",
+            "delete",
+            Shape::Delete { returns_object: false },
+        ),
+    ];
+    let connects = matches!(sub.behaviour, SubresourceBehaviour::Connect(_)) && sub.name != "log";
+    let mut add =
+        |path: &str, subject: &str, method: &'static str, action, verb: String, shape, in_path: &[&'static str]| {
+            out.push(Operation {
+                path: path.to_owned(),
+                method,
+                action,
+                verb,
+                subject: subject.to_owned(),
+                gvk: sub.kind.clone(),
+                definition: definition.clone(),
+                in_path: in_path.to_vec(),
+                shape,
+            });
+        };
+    for (verb, method, action, name, shape) in methods {
+        if !sub.verbs.has(verb) {
+            continue;
+        }
+        if !connects {
+            add(&path, &subject, method, action, name.to_owned(), shape, &in_path);
+            continue;
+        }
+        add(
+            &path,
+            &subject,
+            method,
+            "connect",
+            format!("connect{}", title(method)),
+            Shape::Connect,
+            &in_path,
+        );
+    }
+    if connects && sub.name == "proxy" {
+        let mut with_path = in_path.clone();
+        with_path.push("path");
+        let deep = format!("{path}/{{path}}");
+        let deep_subject = format!("{subject}WithPath");
+        for method in ["get", "post", "put", "patch", "delete", "head", "options"] {
+            let verb = format!("connect{}", title(method));
+            if ["head", "options"].contains(&method) {
+                add(
+                    &path,
+                    &subject,
+                    method,
+                    "connect",
+                    verb.clone(),
+                    Shape::Connect,
+                    &in_path,
+                );
+            }
+            add(
+                &deep,
+                &deep_subject,
+                method,
+                "connect",
+                verb,
+                Shape::Connect,
+                &with_path,
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_versions_are_spelled_as_upstream_spells_them() {
+        for (group, camel, tagged) in [
+            ("", "CoreV1", "core_v1"),
+            ("apps", "AppsV1", "apps_v1"),
+            (
+                "rbac.authorization.k8s.io",
+                "RbacAuthorizationV1",
+                "rbacAuthorization_v1",
+            ),
+            (
+                "flowcontrol.apiserver.k8s.io",
+                "FlowcontrolApiserverV1",
+                "flowcontrolApiserver_v1",
+            ),
+        ] {
+            let gv = GroupVersion::new(group, "v1");
+            assert_eq!((group_version_camel(&gv).as_str(), tag(&gv).as_str()), (camel, tagged));
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Operations written down as the `paths` of a document.
+
+use super::operations::{Operation, Shape, group_version_camel, tag};
+use crate::api::{self, Ty, openapi::Dialect};
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::value::{Map, Value};
+use std::collections::BTreeMap;
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+const PATCHES: [&str; 4] = [
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
+
+/// A parameter of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Parameter {
+    name: &'static str,
+    /// `path` or `query`.
+    place: &'static str,
+    ty: &'static str,
+    description: &'static str,
+}
+
+const fn query(name: &'static str, ty: &'static str, description: &'static str) -> Parameter {
+    Parameter {
+        name,
+        place: "query",
+        ty,
+        description,
+    }
+}
+
+const PRETTY: Parameter = query(
+    "pretty",
+    "string",
+    "Indents the answer where it is 'true'; the default depends on the User-Agent (browsers, curl and wget).",
+);
+const DRY_RUN: Parameter = query(
+    "dryRun",
+    "string",
+    "With 'All' nothing is stored; every other check is made.",
+);
+const FIELD_MANAGER: Parameter = query(
+    "fieldManager",
+    "string",
+    "Name of whoever makes the change, for managed fields; at most 128 printable bytes.",
+);
+const FIELD_VALIDATION: Parameter = query(
+    "fieldValidation",
+    "string",
+    "What becomes of unknown and duplicate fields: Ignore, Warn (the default) or Strict.",
+);
+const FORCE: Parameter = query("force", "boolean", "An apply takes over fields that others own.");
+const LISTS: [Parameter; 11] = [
+    query(
+        "allowWatchBookmarks",
+        "boolean",
+        "The client takes BOOKMARK events of a watch.",
+    ),
+    query(
+        "continue",
+        "string",
+        "Goes on with a list where an earlier page with a limit ended.",
+    ),
+    query("fieldSelector", "string", "Selects objects by their fields."),
+    query("labelSelector", "string", "Selects objects by their labels."),
+    query(
+        "limit",
+        "integer",
+        "Most objects of one answer; further ones follow with `continue`.",
+    ),
+    query(
+        "resourceVersion",
+        "string",
+        "Which state is read, or where a watch starts.",
+    ),
+    query(
+        "resourceVersionMatch",
+        "string",
+        "How resourceVersion is meant: Exact or NotOlderThan.",
+    ),
+    query(
+        "sendInitialEvents",
+        "boolean",
+        "A watch begins with the state there is, closed by a bookmark.",
+    ),
+    query(
+        "shardSelector",
+        "string",
+        "Selects a part of the objects by hash; without effect here.",
+    ),
+    query("timeoutSeconds", "integer", "Ends the call after this many seconds."),
+    query("watch", "boolean", "Streams changes instead of answering with a list."),
+];
+const DELETES: [Parameter; 4] = [
+    query(
+        "gracePeriodSeconds",
+        "integer",
+        "Seconds until the object goes; zero: at once.",
+    ),
+    query(
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+        "boolean",
+        "Deletes what cannot be read; without effect here.",
+    ),
+    query("orphanDependents", "boolean", "Deprecated form of propagationPolicy."),
+    query(
+        "propagationPolicy",
+        "string",
+        "What becomes of dependents: Orphan, Background or Foreground.",
+    ),
+];
+
+fn in_path(name: &'static str, kind: &str) -> (Parameter, String) {
+    let description = match name {
+        "namespace" => "namespace of the objects".to_owned(),
+        "path" => "path of the proxied request".to_owned(),
+        _ => format!("name of the {kind}"),
+    };
+    let parameter = Parameter {
+        name,
+        place: "path",
+        ty: "string",
+        description: "",
+    };
+    (parameter, description)
+}
+
+fn parameters(op: &Operation) -> Vec<Parameter> {
+    let lists = |watch: bool| {
+        LISTS
+            .into_iter()
+            .filter(move |p| watch || p.name != "watch" && p.name != "allowWatchBookmarks")
+    };
+    let mut out: Vec<Parameter> = match op.shape {
+        Shape::Get | Shape::Connect => Vec::new(),
+        Shape::List | Shape::Watch => lists(true).collect(),
+        Shape::Create | Shape::Replace => vec![DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION],
+        Shape::Patch => vec![DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE],
+        Shape::Delete { .. } => std::iter::once(DRY_RUN).chain(DELETES).collect(),
+        Shape::DeleteCollection => lists(false).chain([DRY_RUN]).chain(DELETES).collect(),
+    };
+    if op.shape != Shape::Connect {
+        out.push(PRETTY);
+    }
+    out.sort_by_key(|p| p.name);
+    out
+}
+
+/// The options of a connection are its parameters.
+fn connect_options(op: &Operation) -> Vec<(&'static str, &'static str)> {
+    let Some(def) = api::by_name(&op.definition).filter(|_| op.shape == Shape::Connect) else {
+        return Vec::new();
+    };
+    let named = |ty: Ty| match ty {
+        Ty::Bool => "boolean",
+        Ty::Int32 | Ty::Int64 => "integer",
+        _ => "string",
+    };
+    let fields = def.fields.iter();
+    fields
+        .filter(|f| !["apiVersion", "kind"].contains(&f.name))
+        .map(|f| (f.name, named(f.ty)))
+        .collect()
+}
+
+/// `{path: item}` of these operations, and that of the group version's own list.
+pub fn paths(dialect: Dialect, gv: &GroupVersion, operations: &[Operation]) -> Map {
+    let mut by_path: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
+    for op in operations {
+        by_path.entry(&op.path).or_default().push(op);
+    }
+    let mut out: Map = by_path
+        .into_iter()
+        .map(|(path, ops)| (path, Value::Object(item(dialect, gv, &ops))))
+        .collect();
+    out.insert(format!("{}/", gv.path()), resources_item(dialect, gv));
+    out
+}
+
+fn item(dialect: Dialect, gv: &GroupVersion, ops: &[&Operation]) -> Map {
+    let all: Vec<Vec<Value>> = ops.iter().map(|op| rendered_parameters(dialect, op)).collect();
+    // What every operation of a path takes stands at the path.
+    let shared: Vec<Value> = all[0]
+        .iter()
+        .filter(|p| all.iter().all(|others| others.contains(p)))
+        .cloned()
+        .collect();
+    let mut out = Map::new();
+    for (op, parameters) in ops.iter().zip(all) {
+        let own: Vec<Value> = parameters.into_iter().filter(|p| !shared.contains(p)).collect();
+        out.insert(op.method, operation(dialect, gv, op, own));
+    }
+    if !shared.is_empty() {
+        out.insert("parameters", shared);
+    }
+    out
+}
+
+fn rendered_parameters(dialect: Dialect, op: &Operation) -> Vec<Value> {
+    let mut out: Vec<Value> = Vec::new();
+    for (name, ty) in connect_options(op) {
+        out.push(parameter(dialect, name, "query", ty, ""));
+    }
+    for name in &op.in_path {
+        let (p, description) = in_path(name, &op.gvk.kind);
+        out.push(parameter(dialect, p.name, p.place, p.ty, &description));
+    }
+    for p in parameters(op) {
+        out.push(parameter(dialect, p.name, p.place, p.ty, p.description));
+    }
+    out
+}
+
+fn parameter(dialect: Dialect, name: &str, place: &str, ty: &str, description: &str) -> Value {
+    let mut m = Map::new();
+    m.insert("name", name);
+    m.insert("in", place);
+    if !description.is_empty() {
+        m.insert("description", description);
+    }
+    if place == "path" {
+        m.insert("required", true);
+    }
+    let mut schema = Map::new();
+    schema.insert("type", ty);
+    schema.insert("uniqueItems", true);
+    match dialect {
+        Dialect::V3 => drop(m.insert("schema", schema)),
+        Dialect::V2 => schema.into_iter().for_each(|(k, v)| drop(m.insert(k, v))),
+    }
+    Value::Object(m)
+}
+
+fn reference(dialect: Dialect, definition: &str) -> Value {
+    let base = match dialect {
+        Dialect::V2 => "#/definitions/",
+        Dialect::V3 => "#/components/schemas/",
+    };
+    let mut m = Map::new();
+    m.insert("$ref", format!("{base}{definition}"));
+    Value::Object(m)
+}
+
+/// What an operation answers with: the definition, or text.
+pub(super) fn answer(op: &Operation) -> Option<String> {
+    match op.shape {
+        Shape::List => Some(format!("{}List", op.definition)),
+        Shape::Watch => Some(format!("{META}WatchEvent")),
+        Shape::DeleteCollection | Shape::Delete { returns_object: false } => Some(format!("{META}Status")),
+        Shape::Connect => None,
+        _ if op.path.ends_with("/log") => None,
+        _ => Some(op.definition.clone()),
+    }
+}
+
+/// What an operation takes.
+pub(super) fn body(op: &Operation) -> Option<String> {
+    match op.shape {
+        Shape::Create | Shape::Replace => Some(op.definition.clone()),
+        Shape::Patch => Some(format!("{META}Patch")),
+        Shape::Delete { .. } | Shape::DeleteCollection => Some(format!("{META}DeleteOptions")),
+        _ => None,
+    }
+}
+
+fn produced(op: &Operation) -> Vec<&'static str> {
+    match (op.shape, answer(op).is_some()) {
+        (_, false) => vec!["*/*"],
+        (Shape::List | Shape::Watch, true) => vec![
+            "application/json",
+            "application/json;stream=watch",
+            "application/vnd.kubernetes.protobuf",
+            "application/vnd.kubernetes.protobuf;stream=watch",
+            "application/yaml",
+        ],
+        _ => vec![
+            "application/json",
+            "application/vnd.kubernetes.protobuf",
+            "application/yaml",
+        ],
+    }
+}
+
+fn content(dialect: Dialect, types: &[&str], definition: &str) -> Value {
+    let mut out = Map::new();
+    for media_type in types {
+        let mut m = Map::new();
+        m.insert("schema", reference(dialect, definition));
+        out.insert(*media_type, m);
+    }
+    Value::Object(out)
+}
+
+fn operation(dialect: Dialect, gv: &GroupVersion, op: &Operation, mut parameters: Vec<Value>) -> Value {
+    let mut m = Map::new();
+    m.insert("description", describe(op));
+    m.insert(
+        "operationId",
+        format!("{}{}{}", op.verb, group_version_camel(gv), op.subject),
+    );
+    m.insert("tags", vec![Value::from(tag(gv))]);
+    m.insert("x-kubernetes-action", op.action);
+    let mut gvk = Map::new();
+    gvk.insert("group", op.gvk.group.as_str());
+    gvk.insert("version", op.gvk.version.as_str());
+    gvk.insert("kind", op.gvk.kind.as_str());
+    m.insert("x-kubernetes-group-version-kind", gvk);
+    let required = matches!(op.shape, Shape::Create | Shape::Replace | Shape::Patch);
+    match (dialect, body(op)) {
+        (_, None) => {}
+        (Dialect::V3, Some(definition)) => {
+            let types: &[&str] = if op.shape == Shape::Patch { &PATCHES } else { &["*/*"] };
+            let mut b = Map::new();
+            b.insert("content", content(dialect, types, &definition));
+            if required {
+                b.insert("required", true);
+            }
+            m.insert("requestBody", b);
+        }
+        (Dialect::V2, Some(definition)) => {
+            let mut b = Map::new();
+            b.insert("name", "body");
+            b.insert("in", "body");
+            if required {
+                b.insert("required", true);
+            }
+            b.insert("schema", reference(dialect, &definition));
+            parameters.insert(0, Value::Object(b));
+        }
+    }
+    if !parameters.is_empty() {
+        m.insert("parameters", parameters);
+    }
+    if dialect == Dialect::V2 {
+        let consumed: &[&str] = if op.shape == Shape::Patch { &PATCHES } else { &["*/*"] };
+        m.insert("consumes", consumed.iter().map(|t| Value::from(*t)).collect::<Vec<_>>());
+        m.insert(
+            "produces",
+            produced(op).into_iter().map(Value::from).collect::<Vec<_>>(),
+        );
+        m.insert("schemes", vec![Value::from("https")]);
+    }
+    m.insert("responses", responses(dialect, op));
+    Value::Object(m)
+}
+
+fn responses(dialect: Dialect, op: &Operation) -> Map {
+    let codes: &[(&str, &str)] = match op.shape {
+        Shape::Create => &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
+        Shape::Replace | Shape::Patch => &[("200", "OK"), ("201", "Created")],
+        Shape::Delete { .. } => &[("200", "OK"), ("202", "Accepted")],
+        _ => &[("200", "OK")],
+    };
+    let mut out = Map::new();
+    for (code, text) in codes {
+        let mut m = Map::new();
+        m.insert("description", *text);
+        match (dialect, answer(op)) {
+            (Dialect::V3, Some(d)) => drop(m.insert("content", content(dialect, &produced(op), &d))),
+            (Dialect::V2, Some(d)) => drop(m.insert("schema", reference(dialect, &d))),
+            (Dialect::V3, None) => {
+                let text = crate::json!({"*/*": {"schema": {"type": "string"}}});
+                m.insert("content", text);
+            }
+            (Dialect::V2, None) => drop(m.insert("schema", crate::json!({"type": "string"}))),
+        }
+        out.insert(*code, m);
+    }
+    out.insert("401", crate::json!({"description": "Unauthorized"}));
+    out
+}
+
+fn describe(op: &Operation) -> String {
+    let kind = &op.gvk.kind;
+    match op.shape {
+        Shape::Get => format!("reads one {kind}"),
+        Shape::List => format!("lists or watches objects of kind {kind}"),
+        Shape::Watch => format!("watches {kind}; deprecated: use the 'watch' parameter of a list"),
+        Shape::Create => format!("creates a {kind}"),
+        Shape::Replace => format!("replaces one {kind}"),
+        Shape::Patch => format!("changes one {kind} in part"),
+        Shape::Delete { .. } => format!("deletes one {kind}"),
+        Shape::DeleteCollection => format!("deletes a collection of {kind}"),
+        Shape::Connect => format!("connects to {kind}"),
+    }
+}
+
+fn resources_item(dialect: Dialect, gv: &GroupVersion) -> Value {
+    let mut get = Map::new();
+    get.insert("description", "lists the resources there are");
+    get.insert("operationId", format!("get{}APIResources", group_version_camel(gv)));
+    get.insert("tags", vec![Value::from(tag(gv))]);
+    let types = [
+        "application/json",
+        "application/vnd.kubernetes.protobuf",
+        "application/yaml",
+    ];
+    let definition = format!("{META}APIResourceList");
+    let mut ok = Map::new();
+    ok.insert("description", "OK");
+    match dialect {
+        Dialect::V3 => drop(ok.insert("content", content(dialect, &types, &definition))),
+        Dialect::V2 => {
+            ok.insert("schema", reference(dialect, &definition));
+            let types: Vec<Value> = types.into_iter().map(Value::from).collect();
+            get.insert("consumes", types.clone());
+            get.insert("produces", types);
+            get.insert("schemes", vec![Value::from("https")]);
+        }
+    }
+    let mut responses = Map::new();
+    responses.insert("200", ok);
+    responses.insert("401", crate::json!({"description": "Unauthorized"}));
+    get.insert("responses", responses);
+    let mut item = Map::new();
+    item.insert("get", get);
+    Value::Object(item)
+}
+
+/// Every definition that operations name.
+pub fn definitions(operations: &[Operation]) -> Vec<String> {
+    let mut out: Vec<String> = operations
+        .iter()
+        .flat_map(|op| [answer(op), body(op)])
+        .flatten()
+        .chain([format!("{META}APIResourceList")])
+        .collect();
+    out.sort();
+    out.dedup();
+    out
+}

@@ -1,0 +1,121 @@
+//! `/openapi/v2`: one document of everything, for older tools.
+
+use super::kept::{Kept, bare, takes_json};
+use super::{operations, paths};
+use crate::api::openapi::{Components, Dialect, closure};
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::value::{Map, Value};
+use crate::registry::resource::Resource;
+use crate::request::{Authorized, Request, Response, UnprotectedHandler};
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use http::StatusCode;
+use std::sync::{Arc, OnceLock};
+
+/// The rows of every group version served.
+pub type Served = Vec<(GroupVersion, Vec<Arc<Resource>>)>;
+
+/// The document, built on first use and again after a change.
+pub struct OpenApiV2 {
+    current: ArcSwap<Current>,
+}
+
+struct Current {
+    served: Served,
+    kept: OnceLock<Kept>,
+}
+
+impl OpenApiV2 {
+    /// Of these rows.
+    pub fn new(served: Served) -> Self {
+        Self {
+            current: ArcSwap::from_pointee(Current {
+                served,
+                kept: OnceLock::new(),
+            }),
+        }
+    }
+
+    /// Replaces the rows.
+    pub fn set(&self, served: Served) {
+        self.current.store(Arc::new(Current {
+            served,
+            kept: OnceLock::new(),
+        }));
+    }
+
+    /// The document.
+    pub async fn document(&self) -> Option<Kept> {
+        let current = self.current.load_full();
+        let built = tokio::task::spawn_blocking(move || {
+            let build = || Kept::new(&document(&current.served));
+            current.kept.get_or_init(build).clone()
+        });
+        match built.await {
+            Ok(kept) => Some(kept),
+            Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+            Err(_) => None,
+        }
+    }
+}
+
+/// The document of these rows.
+pub fn document(served: &Served) -> Value {
+    let mut all_paths = Map::new();
+    let mut named: Vec<String> = Vec::new();
+    for (gv, rows) in served {
+        let operations = operations::of_rows(gv, rows.iter());
+        named.extend(paths::definitions(&operations));
+        for (path, item) in paths::paths(Dialect::V2, gv, &operations) {
+            all_paths.insert(path, item);
+        }
+    }
+    all_paths.insert("/version/", version_item());
+    let names = closure(
+        named
+            .iter()
+            .map(String::as_str)
+            .chain(["io.k8s.apimachinery.pkg.version.Info"]),
+    );
+    let group_versions: Vec<(&str, &str)> = served
+        .iter()
+        .map(|(gv, _)| (gv.group.as_str(), gv.version.as_str()))
+        .collect();
+    let definitions = Components::load().schemas(Dialect::V2, &names, &group_versions);
+    let mut out = crate::json!({
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": "v1.36.2"},
+        "securityDefinitions": {"BearerToken": {
+            "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}},
+        "security": [{"BearerToken": []}],
+    });
+    out.set(&["paths"], all_paths);
+    out.set(&["definitions"], definitions);
+    out
+}
+
+fn version_item() -> Value {
+    crate::json!({"get": {
+        "description": "says which version this server is",
+        "operationId": "getCodeVersion",
+        "tags": ["version"],
+        "consumes": ["application/json"],
+        "produces": ["application/json"],
+        "schemes": ["https"],
+        "responses": {
+            "200": {"description": "OK", "schema": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.version.Info"}},
+            "401": {"description": "Unauthorized"}}}})
+}
+
+#[async_trait]
+impl UnprotectedHandler for OpenApiV2 {
+    async fn serve(&self, req: Request, _: Authorized) -> Response {
+        if !takes_json(req.headers()) {
+            return bare(StatusCode::NOT_ACCEPTABLE);
+        }
+        match self.document().await {
+            Some(kept) => kept.respond(req.headers()),
+            None => bare(StatusCode::SERVICE_UNAVAILABLE),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! `/openapi/v3`: an index with hashes, and one document for each group version.
+
+use super::kept::{Kept, bare, set, takes_json};
+use super::{operations, paths};
+use crate::api::openapi::{Components, Dialect, closure};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::value::{Map, Value};
+use crate::endpoints::options::Query;
+use crate::registry::resource::Resource;
+use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, LOCATION};
+use http::{HeaderMap, StatusCode};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+const ROOT: &str = "/openapi/v3";
+
+/// Makes a document. Called off the threads that serve, on first use.
+pub type Build = Arc<dyn Fn() -> Value + Send + Sync>;
+
+struct Document {
+    build: Build,
+    kept: OnceLock<Kept>,
+}
+
+/// The documents of one server by key: `api/v1`, `apis/apps/v1`, `version`.
+#[derive(Default)]
+pub struct OpenApiV3 {
+    documents: ArcSwap<BTreeMap<String, Arc<Document>>>,
+}
+
+impl OpenApiV3 {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts in or replaces a document.
+    pub fn set(&self, key: &str, build: Build) {
+        let document = Arc::new(Document {
+            build,
+            kept: OnceLock::new(),
+        });
+        self.documents.rcu(|all| {
+            let mut all = BTreeMap::clone(all);
+            all.insert(key.to_owned(), document.clone());
+            all
+        });
+    }
+
+    /// Takes a document out.
+    pub fn remove(&self, key: &str) {
+        self.documents.rcu(|all| {
+            let mut all = BTreeMap::clone(all);
+            all.remove(key);
+            all
+        });
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> Vec<String> {
+        self.documents.load().keys().cloned().collect()
+    }
+
+    /// Key and `serverRelativeURL` of every document; builds those that were not needed before.
+    pub async fn urls(&self) -> Vec<(String, String)> {
+        let all = self.documents.load_full();
+        let hashes = tokio::task::spawn_blocking(move || {
+            let one =
+                |(key, d): (&String, &Arc<Document>)| (key.clone(), format!("{ROOT}/{key}?hash={}", d.kept().hash));
+            all.iter().map(one).collect()
+        });
+        match hashes.await {
+            Ok(urls) => urls,
+            Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// A document; `None`: no such key.
+    pub async fn document(&self, key: &str) -> Option<Kept> {
+        let document = self.documents.load().get(key).cloned()?;
+        if let Some(kept) = document.kept.get() {
+            return Some(kept.clone());
+        }
+        match tokio::task::spawn_blocking(move || document.kept().clone()).await {
+            Ok(kept) => Some(kept),
+            Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+            Err(_) => None,
+        }
+    }
+
+    /// Answers for a key, with the rules of `?hash=`. The key has no slash at its beginning.
+    pub async fn serve_key(&self, key: &str, headers: &HeaderMap, query: &Query) -> Response {
+        let Some(kept) = self.document(key).await else {
+            return bare(StatusCode::NOT_FOUND);
+        };
+        if query.get("hash").is_some_and(|h| !h.is_empty() && h != kept.hash) {
+            let mut r = bare(StatusCode::MOVED_PERMANENTLY);
+            set(&mut r, LOCATION, &format!("{ROOT}/{key}?hash={}", kept.hash));
+            return r;
+        }
+        if !takes_json(headers) {
+            return bare(StatusCode::NOT_ACCEPTABLE);
+        }
+        let mut response = kept.respond(headers);
+        if query.get("hash") == Some(&kept.hash) {
+            set(&mut response, CACHE_CONTROL, "public, immutable");
+            set(&mut response, EXPIRES, &in_a_year());
+        }
+        response
+    }
+
+    /// The index.
+    pub async fn serve_index(&self) -> Response {
+        index(self.urls().await)
+    }
+}
+
+impl Document {
+    fn kept(&self) -> &Kept {
+        self.kept.get_or_init(|| Kept::new(&(self.build)()))
+    }
+}
+
+/// The answer with `{"paths": {key: {serverRelativeURL}}}`. Upstream does not label it as JSON.
+pub fn index(urls: Vec<(String, String)>) -> Response {
+    let one = |(key, url): (String, String)| {
+        let mut m = Map::new();
+        m.insert("serverRelativeURL", url);
+        (key, Value::Object(m))
+    };
+    let paths: Map = urls.into_iter().map(one).collect();
+    let mut m = Map::new();
+    m.insert("paths", paths);
+    let mut r = Response::new(Body::full(json::to_vec(&Value::Object(m))));
+    set(&mut r, CONTENT_TYPE, "text/plain; charset=utf-8");
+    r
+}
+
+fn in_a_year() -> String {
+    let then = time::OffsetDateTime::now_utc() + time::Duration::days(365);
+    let date = then.format(time::macros::format_description!(
+        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] UTC"
+    ));
+    date.unwrap_or_default()
+}
+
+#[async_trait]
+impl UnprotectedHandler for OpenApiV3 {
+    async fn serve(&self, req: Request, _: Authorized) -> Response {
+        match req.uri().path().strip_prefix(ROOT) {
+            Some("") => self.serve_index().await,
+            Some(rest) => match rest.strip_prefix('/').filter(|k| !k.is_empty()) {
+                Some(key) => {
+                    let (key, query) = (key.to_owned(), Query::of(&req));
+                    let headers = req.into_parts().0.headers;
+                    self.serve_key(&key, &headers, &query).await
+                }
+                None => bare(StatusCode::NOT_FOUND),
+            },
+            None => bare(StatusCode::NOT_FOUND),
+        }
+    }
+}
+
+/// The key of a group version's document.
+pub fn key(gv: &GroupVersion) -> String {
+    gv.path().trim_start_matches('/').to_owned()
+}
+
+/// `{openapi, info, paths, components}` around paths and schemas.
+pub fn document(paths: Map, schemas: Map) -> Value {
+    let mut out = crate::json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.36.2"},
+        "components": {"securitySchemes": {"BearerToken": {
+            "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}}},
+    });
+    out.set(&["components", "schemas"], schemas);
+    out.set(&["paths"], paths);
+    out
+}
+
+/// The document of a group version of built-in kinds.
+pub fn group_version_document(gv: &GroupVersion, rows: &[Arc<Resource>]) -> Value {
+    let operations = operations::of_rows(gv, rows.iter());
+    let named = paths::definitions(&operations);
+    let names = closure(named.iter().map(String::as_str));
+    let group_versions = [(gv.group.as_str(), gv.version.as_str())];
+    let schemas = Components::load().schemas(Dialect::V3, &names, &group_versions);
+    document(paths::paths(Dialect::V3, gv, &operations), schemas)
+}
+
+#[cfg(test)]
+mod tests;

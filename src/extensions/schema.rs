@@ -1,0 +1,218 @@
+//! Structural schemas: the OpenAPI v3 schema of a kind, read once, then used to prune, default, validate, apply and
+//! publish its objects.
+//!
+//! Entry points: [`StructuralSchema::parse`] for the schema alone, [`KindSchema`] and [`SchemaStrategy`] to serve a kind
+//! with it. What the words mean is upstream's (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`); differences:
+//!
+//! * `x-kubernetes-validations` is refused: rules across fields belong into a [`Strategy`](crate::registry::Strategy).
+//! * The formats `isbn`, `creditcard`, `ssn` and `rgbcolor` are published but not checked.
+
+mod defaulting;
+mod embedded;
+mod format;
+mod kind;
+mod lists;
+mod openapi;
+mod parse;
+mod pattern;
+mod prune;
+mod typed;
+mod validate;
+
+pub use kind::{KindSchema, SchemaStrategy};
+pub use typed::Typed;
+
+use crate::apimachinery::field::{ErrorList, FieldPath};
+use crate::apimachinery::value::{Str, Value};
+use format::Format;
+use pattern::Pattern;
+
+/// A schema of a whole object.
+#[derive(Debug)]
+pub struct StructuralSchema {
+    root: Node,
+}
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Type {
+    Array,
+    Boolean,
+    Integer,
+    Number,
+    Object,
+    String,
+}
+
+/// What the schema says about one place in an object.
+#[derive(Debug, Default)]
+struct Node {
+    /// `None`: any.
+    ty: Option<Type>,
+    nullable: bool,
+    int_or_string: bool,
+    preserve_unknown: bool,
+    embedded: bool,
+    atomic_map: bool,
+    /// Sorted by name.
+    properties: Vec<(Str, Node)>,
+    additional: Additional,
+    items: Option<Box<Node>>,
+    default: Option<Box<Value>>,
+    list: ListKind,
+    required: Vec<Str>,
+    /// Boxed, because most places have none.
+    checks: Option<Box<Checks>>,
+}
+
+#[derive(Debug, Default)]
+enum Additional {
+    #[default]
+    Absent,
+    Any(bool),
+    Schema(Box<Node>),
+}
+
+#[derive(Debug, Default)]
+enum ListKind {
+    #[default]
+    Atomic,
+    Set,
+    Map(Box<[Str]>),
+}
+
+/// What a value must be beside its type.
+#[derive(Debug, Default)]
+struct Checks {
+    enumeration: Vec<Value>,
+    minimum: Option<Bound>,
+    maximum: Option<Bound>,
+    multiple_of: Option<f64>,
+    min_length: Option<usize>,
+    max_length: Option<usize>,
+    pattern: Option<Pattern>,
+    format: Option<Format>,
+    min_items: Option<usize>,
+    max_items: Option<usize>,
+    min_properties: Option<usize>,
+    max_properties: Option<usize>,
+    all_of: Vec<Node>,
+    any_of: Vec<Node>,
+    one_of: Vec<Node>,
+    not: Option<Node>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    at: f64,
+    exclusive: bool,
+}
+
+impl Type {
+    const ALL: [&'static str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "array" => Self::Array,
+            "boolean" => Self::Boolean,
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "object" => Self::Object,
+            "string" => Self::String,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL[self as usize]
+    }
+}
+
+impl Node {
+    fn property(&self, name: &str) -> Option<&Self> {
+        let found = self.properties.binary_search_by(|(k, _)| k.as_str().cmp(name));
+        found.ok().map(|i| &self.properties[i].1)
+    }
+
+    /// The schema of the member `name`: a property's, or that of all others.
+    fn member(&self, name: &str) -> Option<&Self> {
+        self.property(name).or(match &self.additional {
+            Additional::Schema(s) => Some(s),
+            _ => None,
+        })
+    }
+
+    /// Null stands where no null may be.
+    fn refuses_null(&self, v: &Value) -> bool {
+        v.is_null() && !self.nullable && !(self.ty.is_none() && !self.int_or_string)
+    }
+}
+
+impl StructuralSchema {
+    /// Reads a schema; `path` is where it stands in the document that holds it (`""`: nowhere).
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, in upstream's words.
+    pub fn parse_at(schema: &Value, path: &FieldPath) -> Result<Self, ErrorList> {
+        let root = parse::root(schema, path)?;
+        Ok(Self { root })
+    }
+
+    /// Reads a schema.
+    ///
+    /// # Errors
+    /// As of [`parse_at`](Self::parse_at).
+    pub fn parse(schema: &Value) -> Result<Self, ErrorList> {
+        Self::parse_at(schema, &FieldPath::default())
+    }
+
+    /// Drops what the schema does not know, and nulls it does not allow. `apiVersion`, `kind` and `metadata` stay as they
+    /// are. Returns the paths of what was dropped, sorted; they belong to the object's strict validation.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        let found = prune::unknown(&self.root, object, true);
+        prune::nulls(&self.root, object);
+        found
+    }
+
+    /// Fills in defaults. Doing it twice changes nothing more.
+    pub fn default(&self, object: &mut Value) {
+        defaulting::fill(&self.root, object, true);
+    }
+
+    /// What is wrong with an object beside its metadata. With `old`, what was wrong before and has not changed is forgiven.
+    pub fn validate(&self, object: &Value, old: Option<&Value>) -> ErrorList {
+        let mut errors = validate::validate(&self.root, object, old);
+        errors.extend(embedded::validate(&self.root, object));
+        errors.extend(lists::validate(&self.root, object, old));
+        errors
+    }
+
+    /// As [`validate`](Self::validate) for an object's `status` alone: fields are named from the object's root, the texts
+    /// name them from `status` on (upstream does so).
+    pub fn validate_status(&self, object: &Value, old: Option<&Value>) -> ErrorList {
+        let (Some(node), status) = (self.root.property("status"), object.get("status")) else {
+            return Vec::new();
+        };
+        if status.is_null() {
+            return Vec::new();
+        }
+        let mut errors = validate::validate(node, status, old.map(|o| o.get("status")));
+        errors.extend(lists::validate(node, status, old.map(|o| o.get("status"))));
+        for e in &mut errors {
+            e.field = match e.field.as_str() {
+                "<nil>" => "status".to_owned(),
+                below if below.starts_with('[') => format!("status{below}"),
+                below => format!("status.{below}"),
+            };
+        }
+        errors
+    }
+
+    /// The schema as server-side apply sees it.
+    pub fn typed(&self) -> Typed<'_> {
+        Typed::root(&self.root)
+    }
+}
+
+#[cfg(test)]
+mod tests;

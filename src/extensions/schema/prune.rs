@@ -1,0 +1,103 @@
+//! Dropping what a schema does not know.
+
+use super::{Additional, Node};
+use crate::apimachinery::value::Value;
+
+/// Keys every object has, whatever its schema says.
+fn is_object_key(name: &str) -> bool {
+    matches!(name, "apiVersion" | "kind" | "metadata")
+}
+
+/// Drops unknown fields below `v`; the paths of what went, sorted. `resource`: `v` is an object with metadata.
+pub(super) fn unknown(node: &Node, v: &mut Value, resource: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    below(Some(node), v, resource, &mut String::new(), &mut found);
+    found.sort_unstable();
+    found
+}
+
+/// `node`: `None` is the schema of a place where none is: objects lose every key.
+fn below(node: Option<&Node>, v: &mut Value, resource: bool, path: &mut String, found: &mut Vec<String>) {
+    let resource = resource || node.is_some_and(|n| n.embedded);
+    match v {
+        Value::Object(m) => m.retain(|key, child| {
+            if resource && is_object_key(key) {
+                return true;
+            }
+            let len = path.len();
+            if len > 0 {
+                path.push('.');
+            }
+            path.push_str(key);
+            let keep = match member(node, key) {
+                Known::Schema(s) => {
+                    below(s, child, false, path, found);
+                    true
+                }
+                Known::Kept => true,
+                Known::Not => {
+                    if !(len == 0 && is_object_key(key)) {
+                        found.push(path.clone());
+                    }
+                    false
+                }
+            };
+            path.truncate(len);
+            keep
+        }),
+        Value::Array(items) => {
+            let of = node.and_then(|n| n.items.as_deref());
+            if of.is_none() && node.is_some_and(|n| n.preserve_unknown) {
+                return;
+            }
+            for (i, item) in items.iter_mut().enumerate() {
+                let len = path.len();
+                path.push_str(&format!("[{i}]"));
+                below(of, item, false, path, found);
+                path.truncate(len);
+            }
+        }
+        _ => {}
+    }
+}
+
+enum Known<'a> {
+    Schema(Option<&'a Node>),
+    Kept,
+    Not,
+}
+
+fn member<'a>(node: Option<&'a Node>, key: &str) -> Known<'a> {
+    let Some(node) = node else { return Known::Not };
+    if let Some(p) = node.member(key) {
+        return Known::Schema(Some(p));
+    }
+    match node.additional {
+        _ if node.preserve_unknown => Known::Kept,
+        // Present, whatever it is: the key stays, what is in it does not.
+        Additional::Any(_) => Known::Schema(None),
+        _ => Known::Not,
+    }
+}
+
+/// Drops nulls of members that may not be null and have no default.
+pub(super) fn nulls(node: &Node, v: &mut Value) {
+    match v {
+        Value::Object(m) => m.retain(|key, child| match node.member(key) {
+            Some(s) if s.refuses_null(child) => s.default.is_some(),
+            Some(s) => {
+                nulls(s, child);
+                true
+            }
+            None => true,
+        }),
+        Value::Array(items) => {
+            if let Some(of) = &node.items {
+                for item in items {
+                    nulls(of, item);
+                }
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,149 @@
+//! The schema as server-side apply sees it.
+
+use super::{ListKind, Node, Type};
+use crate::api::apply_schema::ApplyType;
+use crate::apimachinery::Value;
+use crate::apimachinery::apply::{ApplySchema, Member, Scalar, Shape};
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// A place in an object, as server-side apply sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Typed<'a>(Place<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Place<'a> {
+    /// An object with `apiVersion`, `kind` and `metadata`.
+    Object(&'a Node),
+    Node(&'a Node),
+    /// Something of a built-in type.
+    Meta(ApplyType),
+    Text,
+    Free,
+}
+
+impl<'a> Typed<'a> {
+    pub(super) fn root(node: &'a Node) -> Self {
+        Self(Place::Object(node))
+    }
+
+    fn of(node: &'a Node) -> Self {
+        Self(if node.embedded {
+            Place::Object(node)
+        } else {
+            Place::Node(node)
+        })
+    }
+
+    fn node(self) -> Option<&'a Node> {
+        match self.0 {
+            Place::Object(n) | Place::Node(n) => Some(n),
+            _ => None,
+        }
+    }
+}
+
+fn lift<'a>(shape: Shape<ApplyType>) -> Shape<Typed<'a>> {
+    match shape {
+        Shape::Scalar(s) => Shape::Scalar(s),
+        Shape::Object => Shape::Object,
+        Shape::AtomicObject => Shape::AtomicObject,
+        Shape::AtomicList => Shape::AtomicList,
+        Shape::Set(t) => Shape::Set(Typed(Place::Meta(t))),
+        Shape::Keyed(t) => Shape::Keyed(Typed(Place::Meta(t))),
+        Shape::Deduced => Shape::Deduced,
+    }
+}
+
+impl ApplySchema for Typed<'_> {
+    fn shape(self) -> Shape<Self> {
+        let node = match self.0 {
+            Place::Meta(t) => return lift(t.shape()),
+            Place::Text => return Shape::Scalar(Scalar::String),
+            Place::Free => return Shape::Deduced,
+            Place::Object(n) | Place::Node(n) => n,
+        };
+        match node.ty {
+            _ if node.int_or_string => Shape::Scalar(Scalar::Untyped),
+            Some(Type::String) => Shape::Scalar(Scalar::String),
+            Some(Type::Integer | Type::Number) => Shape::Scalar(Scalar::Numeric),
+            Some(Type::Boolean) => Shape::Scalar(Scalar::Boolean),
+            Some(Type::Object) if node.atomic_map => Shape::AtomicObject,
+            Some(Type::Object) => Shape::Object,
+            Some(Type::Array) => match (&node.list, &node.items) {
+                (ListKind::Set, Some(of)) => Shape::Set(Self::of(of)),
+                (ListKind::Map(_), Some(of)) => Shape::Keyed(Self::of(of)),
+                _ => Shape::AtomicList,
+            },
+            None if node.properties.is_empty() => Shape::Deduced,
+            None => Shape::Object,
+        }
+    }
+
+    fn member(self, name: &str) -> Option<Member<Self>> {
+        let declared = |place| {
+            Some(Member {
+                schema: Self(place),
+                declared: true,
+            })
+        };
+        match (self.0, name) {
+            (Place::Meta(t), _) => {
+                return t.member(name).map(|m| Member {
+                    schema: Self(Place::Meta(m.schema)),
+                    declared: m.declared,
+                });
+            }
+            (Place::Object(_), "apiVersion" | "kind") => return declared(Place::Text),
+            (Place::Object(_), "metadata") => {
+                let def = crate::api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
+                return declared(Place::Meta(ApplyType::Root(def)));
+            }
+            _ => {}
+        }
+        let free = Some(Member {
+            schema: Self(Place::Free),
+            declared: false,
+        });
+        let Some(node) = self.node() else { return free };
+        if let Some(p) = node.property(name) {
+            return Some(Member {
+                schema: Self::of(p),
+                declared: true,
+            });
+        }
+        match node.member(name) {
+            Some(of) => Some(Member {
+                schema: Self::of(of),
+                declared: false,
+            }),
+            None if node.preserve_unknown || matches!(node.additional, super::Additional::Any(true)) => free,
+            None => None,
+        }
+    }
+
+    fn key(&self, i: usize) -> Option<&str> {
+        match self.0 {
+            Place::Meta(ref t) => t.key(i),
+            Place::Object(n) | Place::Node(n) => match &n.list {
+                ListKind::Map(keys) => keys.get(i).map(|k| k.as_str()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn key_default(self, name: &str) -> Option<Value> {
+        match self.0 {
+            Place::Meta(t) => t.key_default(name),
+            _ => self.node()?.property(name)?.default.as_deref().cloned(),
+        }
+    }
+
+    fn empty(self) -> Value {
+        match self.0 {
+            Place::Meta(t) => t.empty(),
+            _ => Value::object(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A gateway process: signals, a second instance, what strangers see, what is on disk.
+
+mod support;
+
+use std::process::Command;
+use std::time::Duration;
+use support::Gateway;
+
+fn torana(args: &[&str]) -> (Option<i32>, String, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_torana"))
+        .args(args)
+        .output()
+        .expect("the binary runs");
+    let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
+    (out.status.code(), text(out.stdout), text(out.stderr))
+}
+
+#[test]
+fn a_malformed_token_file_is_refused_with_its_line() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let data = format!("--data-dir={}", dir.path().join("data").display());
+    let tokens = dir.path().join("tokens.csv");
+    std::fs::write(&tokens, "good,user,uid\nbad-line\n").expect("written");
+    let (code, _, err) = torana(&["serve", &data, &format!("--token-auth-file={}", tokens.display())]);
+    assert!(
+        code != Some(0) && err.contains("--token-auth-file") && err.contains("tokens.csv") && err.contains('2'),
+        "{err}"
+    );
+    assert!(!err.contains("panicked"), "{err}");
+}
+
+#[test]
+fn a_second_instance_on_the_same_directory_is_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start(dir.path());
+    let data = format!("--data-dir={}", dir.path().join("data").display());
+    let (code, _, err) = torana(&["serve", &data, "--bind-address=127.0.0.1", "--secure-port=0"]);
+    assert!(code != Some(0), "it is refused");
+    assert!(err.contains(&dir.path().join("data").display().to_string()), "{err}");
+    assert!(g.curl(&["/readyz"]).is_ok(), "the first goes on");
+}
+
+#[test]
+fn sigterm_ends_watches_cleanly_and_exits_0() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut g = Gateway::start(dir.path());
+    let pki = dir.path().join("data/pki");
+    let mut watch = support::Process::spawn(
+        Command::new("curl")
+            .args(["-sS", "-N", "--cacert"])
+            .arg(pki.join("ca.crt"))
+            .arg("--cert")
+            .arg(pki.join("admin.crt"))
+            .arg("--key")
+            .arg(pki.join("admin.key"))
+            .arg(format!("{}/api/v1/namespaces?watch=1", g.url())),
+        dir.path().join("watch.log"),
+    );
+    support::wait_for("the watch runs", || watch.log().contains("kube-system"));
+    g.process.signal("TERM");
+    assert_eq!(g.process.wait(Duration::from_secs(30)), Some(0), "{}", g.process.log());
+    assert_eq!(
+        watch.wait(Duration::from_secs(10)),
+        Some(0),
+        "the watch ended as a complete answer"
+    );
+}
+
+#[test]
+fn keys_are_private_and_a_second_start_keeps_them() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start(dir.path());
+    let pki = dir.path().join("data/pki");
+    let mut keys = 0;
+    for entry in std::fs::read_dir(&pki).expect("the PKI is there") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|e| e == "key") {
+            let mode = std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{}", path.display());
+            keys += 1;
+        }
+    }
+    assert!(keys >= 6, "{keys} keys");
+    let before = std::fs::read(pki.join("ca.crt")).expect("it is there");
+    let g = g.crash_and_restart();
+    assert_eq!(std::fs::read(pki.join("ca.crt")).expect("it is there"), before);
+    drop(g);
+}
+
+#[test]
+fn strangers_see_health_and_version_only() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start(dir.path());
+    let get = |path: &str| {
+        let out = Command::new("curl")
+            .args(["-sS", "-o", "/dev/null", "-w", "%{http_code}", "--cacert"])
+            .arg(dir.path().join("data/pki/ca.crt"))
+            .arg(format!("{}{path}", g.url()))
+            .output()
+            .expect("curl runs");
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    for path in ["/healthz", "/livez", "/readyz", "/version", "/livez/ping"] {
+        assert_eq!(get(path), "200", "{path}");
+    }
+    for path in [
+        "/",
+        "/api",
+        "/apis",
+        "/metrics",
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/kube-system/secrets",
+        "/nope",
+    ] {
+        assert_eq!(get(path), "403", "{path}");
+    }
+}
