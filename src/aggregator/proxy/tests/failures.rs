@@ -207,6 +207,7 @@ async fn a_streaming_body_ends_with_its_backend() {
     let mut body = a.into_body();
     let mut last = None;
     while let Some(frame) = body.frame().await {
+        eprintln!("frame {frame:?}");
         last = Some(frame.is_err());
     }
     assert_eq!(last, Some(true));
