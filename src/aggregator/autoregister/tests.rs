@@ -29,11 +29,18 @@ fn each_cell_of_the_decision_table_holds() {
 
 #[test]
 fn listed_paths_of_group_versions_make_apiservices() {
-    let names: Vec<String> = ["/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/apis/unknown.io/v1", "/healthz"]
-        .iter()
-        .filter_map(|p| desired(p))
-        .map(|(name, _)| name.to_string())
-        .collect();
+    let names: Vec<String> = [
+        "/api",
+        "/api/v1",
+        "/apis/apps",
+        "/apis/apps/v1",
+        "/apis/unknown.io/v1",
+        "/healthz",
+    ]
+    .iter()
+    .filter_map(|p| desired(p))
+    .map(|(name, _)| name.to_string())
+    .collect();
     assert_eq!(names, ["v1.", "v1.apps"]);
     assert_eq!(
         desired("/apis/autoscaling/v1").unwrap().1.get("spec"),
@@ -61,7 +68,10 @@ async fn start_creates_what_is_missing_and_removes_what_is_no_longer_built_in() 
     assert_eq!(apps.at(&["metadata", "labels", AUTOMANAGED]).as_str(), Some("onstart"));
     assert_eq!(apps.at(&["spec", "groupPriorityMinimum"]).as_i64(), Some(17800));
     for name in ["v1.", "v1.apps"] {
-        Writer(store.clone()).set_condition(name, &crate::aggregator::Condition::local()).await.unwrap();
+        Writer(store.clone())
+            .set_condition(name, &crate::aggregator::Condition::local())
+            .await
+            .unwrap();
     }
     while r.completion().is_err() {
         tokio::task::yield_now().await;

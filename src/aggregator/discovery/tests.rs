@@ -19,9 +19,15 @@ async fn group_documents_follow_the_objects_and_their_order() {
     w.api_services.set("v1beta1.b", &local("b", "v1beta1", 100, 9));
     w.api_services.set("v1.b", &local("b", "v1", 100, 15));
     w.api_services.set("v1.a", &local("a", "v1", 50, 15));
-    w.until("the routes", || async { (w.get("/apis/a").await.0 == 200).then_some(()) }).await;
+    w.until("the routes", || async {
+        (w.get("/apis/a").await.0 == 200).then_some(())
+    })
+    .await;
     let list = json::decode(w.get("/apis").await.1.as_bytes()).unwrap();
-    assert_eq!((list.str_at(&["kind"]), list.str_at(&["apiVersion"])), ("APIGroupList", "v1"));
+    assert_eq!(
+        (list.str_at(&["kind"]), list.str_at(&["apiVersion"])),
+        ("APIGroupList", "v1")
+    );
     let names: Vec<&str> = list.get("groups").items().iter().map(|g| g.str_at(&["name"])).collect();
     // `apps` comes from auto-registration of the server behind.
     assert_eq!(names, ["apiregistration.k8s.io", "apps", "b", "a"]);
@@ -35,7 +41,10 @@ async fn group_documents_follow_the_objects_and_their_order() {
     );
     w.api_services.remove("v1.b");
     w.api_services.remove("v1beta1.b");
-    w.until("the group's end", || async { (w.get("/apis/b").await.0 == 404).then_some(()) }).await;
+    w.until("the group's end", || async {
+        (w.get("/apis/b").await.0 == 404).then_some(())
+    })
+    .await;
     assert_eq!(w.get("/apis/b/v1").await, (404, "404 page not found\n".into()));
     assert_eq!(w.get("/apis/apps/v1").await, (200, "local /apis/apps/v1".into()));
 }
@@ -84,7 +93,8 @@ async fn a_remote_group_is_stale_first_and_current_once_it_was_read() {
     assert_eq!(thing.str_at(&["resource"]), "things");
     assert_eq!(thing.at(&["responseKind", "kind"]).as_str(), Some(""));
     w.api_services.remove("v1.g");
-    w.until("removal", || async { w.aggregated("g").await.is_null().then_some(()) }).await;
+    w.until("removal", || async { w.aggregated("g").await.is_null().then_some(()) })
+        .await;
     assert!(asked.load(Ordering::Relaxed) >= 1);
 }
 

@@ -19,7 +19,10 @@ async fn the_index_unites_owners_and_documents_come_from_theirs() {
     let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
     services.set("ns/ext", &service);
     let mut available = apiservice("g", &pki.ca_pem, port);
-    available.set(&["status", "conditions"], json!([{"type": "Available", "status": "True"}]));
+    available.set(
+        &["status", "conditions"],
+        json!([{"type": "Available", "status": "True"}]),
+    );
     api_services.set("v1.g", &available);
     let w = World::start(api_services, services).await;
     let keys = || async {
@@ -27,7 +30,10 @@ async fn the_index_unites_owners_and_documents_come_from_theirs() {
         let keys: Vec<String> = index.get("paths").as_object()?.keys().map(str::to_owned).collect();
         (keys.len() > 1).then_some(keys)
     };
-    assert_eq!(w.until("the backend's index", keys).await, ["apis/apps/v1", "apis/g/v1"]);
+    assert_eq!(
+        w.until("the backend's index", keys).await,
+        ["apis/apps/v1", "apis/g/v1"]
+    );
     assert_eq!(w.get("/openapi/v3/apis/g/v1").await, (200, "document for alice".into()));
     assert_eq!(
         w.get("/openapi/v3/apis/apps/v1").await,

@@ -6,7 +6,7 @@ use crate::apimachinery::value::Value;
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::json;
 use crate::request::{Request, Response};
-use crate::server::delegate::{DelegationTarget, EmptyDelegate};
+use crate::server::delegate::EmptyDelegate;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::HookContext;
 use crate::server::mux::DynHandler;
@@ -105,7 +105,11 @@ impl World {
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         req.headers_mut().insert("accept", accept.parse().unwrap());
         let document = crate::apimachinery::codec::json::decode(self.send(req).await.1.as_bytes()).unwrap();
-        let found = document.get("items").items().iter().find(|g| g.str_at(&["metadata", "name"]) == group);
+        let found = document
+            .get("items")
+            .items()
+            .iter()
+            .find(|g| g.str_at(&["metadata", "name"]) == group);
         found.cloned().unwrap_or(Value::Null)
     }
 
@@ -116,7 +120,12 @@ impl World {
         };
         let conditions = object.at(&["status", "conditions"]).items().to_vec();
         conditions.first().map_or("none".into(), |c| {
-            format!("{}/{}/{}", c.str_at(&["status"]), c.str_at(&["reason"]), c.str_at(&["message"]))
+            format!(
+                "{}/{}/{}",
+                c.str_at(&["status"]),
+                c.str_at(&["reason"]),
+                c.str_at(&["message"])
+            )
         })
     }
 
@@ -133,7 +142,8 @@ impl World {
     }
 
     pub async fn until_condition(&self, name: &str, wanted: &str) {
-        self.until(wanted, || async { (self.condition(name) == wanted).then_some(()) }).await;
+        self.until(wanted, || async { (self.condition(name) == wanted).then_some(()) })
+            .await;
     }
 }
 
