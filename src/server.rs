@@ -12,6 +12,7 @@ pub mod filters;
 pub mod generic;
 pub mod health;
 pub mod lifecycle;
+pub mod loopback;
 pub mod mux;
 pub mod respond;
 pub mod routes;

@@ -10,7 +10,7 @@ pub mod requests;
 pub use queue::QueueMetrics;
 
 use prometheus::{CounterVec, Encoder, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The metrics of one gateway. Clones are the same metrics.
 #[derive(Clone)]
@@ -45,6 +45,7 @@ pub struct Families {
     /// `kubernetes_healthchecks_total{name,type,status}`, served at `/metrics/slis`.
     pub healthchecks_total: IntCounterVec,
     queues: queue::QueueFamilies,
+    before_scrape: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
 }
 
 impl Telemetry {
@@ -122,6 +123,7 @@ impl Telemetry {
                 &["name", "type", "status"],
             ),
             queues: queue::QueueFamilies::new(&r),
+            before_scrape: Mutex::default(),
             slis,
             registry: r,
         };
@@ -142,8 +144,21 @@ impl Telemetry {
         self.0.queues.of(name)
     }
 
+    /// Runs `update` before each scrape: for figures somebody else counts. It must not wait.
+    pub fn before_scrape(&self, update: impl Fn() + Send + Sync + 'static) {
+        self.updates().push(Arc::new(update));
+    }
+
+    fn updates(&self) -> std::sync::MutexGuard<'_, Vec<Arc<dyn Fn() + Send + Sync>>> {
+        (self.0.before_scrape.lock()).expect("no code panics while holding this lock")
+    }
+
     /// Everything in the text exposition format.
     pub fn text(&self) -> Vec<u8> {
+        let updates = self.updates().clone();
+        for update in updates {
+            update();
+        }
         render(&self.0.registry)
     }
 
@@ -226,6 +241,15 @@ mod tests {
         let text = |t: &Telemetry| String::from_utf8(t.text()).unwrap();
         assert!(text(&a).contains("apiserver_tls_handshake_errors_total 1"));
         assert!(text(&b).contains("apiserver_tls_handshake_errors_total 0"));
+    }
+
+    #[test]
+    fn figures_of_others_are_fetched_before_a_scrape() {
+        let t = Telemetry::new();
+        let gauge = t.storage_objects.with_label_values(&["pods"]);
+        t.before_scrape(move || gauge.set(7));
+        let text = String::from_utf8(t.text()).unwrap();
+        assert!(text.contains("apiserver_storage_objects{resource=\"pods\"} 7"));
     }
 
     #[test]

@@ -44,16 +44,22 @@ impl Warnings {
 #[derive(Clone, Debug)]
 pub struct Ending(pub Signal);
 
-/// Left on *responses* that upstream does not count in `apiserver_request_total`: unknown paths, proxied answers.
-#[derive(Clone, Copy, Debug)]
-pub struct Uncounted;
-
-/// Left on *responses* that a backend gave: filters outside put their own headers beside the backend's, as upstream's
-/// proxy adds to what is set already.
+/// Left on *responses* that a backend gave. Upstream does not count them in `apiserver_request_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromBackend {
-    /// An ordinary answer: both sides' headers are sent.
+    /// An ordinary answer: the filters add their own headers in front of the backend's of the same name.
     Proxied,
     /// An upgrade's answer: only the backend's headers are sent.
     Verbatim,
 }
+
+impl FromBackend {
+    /// Where an answer comes from; `None` for our own.
+    pub fn of(response: &super::handler::Response) -> Option<Self> {
+        response.extensions().get().copied()
+    }
+}
+
+/// Left on *responses* to unknown paths, which upstream does not count in `apiserver_request_total`.
+#[derive(Clone, Copy, Debug)]
+pub struct Uncounted;

@@ -6,7 +6,7 @@
 
 use super::filters;
 use super::lifecycle::Lifecycle;
-use crate::authn::Authenticator;
+use crate::authn::{Authenticator, RequestHeaderNames};
 use crate::authz::Authorizer;
 use crate::flowcontrol::{FlowSchemas, MaxInFlight};
 use crate::request::{Handler, UnprotectedHandler};
@@ -90,6 +90,16 @@ pub struct IdentityHeaders {
     pub names: Vec<HeaderName>,
     /// Prefixes, lower-case.
     pub prefixes: Vec<String>,
+}
+
+impl From<&RequestHeaderNames> for IdentityHeaders {
+    fn from(names: &RequestHeaderNames) -> Self {
+        let all = [&names.username, &names.uid, &names.group];
+        Self {
+            names: all.into_iter().flatten().cloned().collect(),
+            prefixes: names.extra_prefix.clone(),
+        }
+    }
 }
 
 impl ChainConfig {

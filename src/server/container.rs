@@ -4,7 +4,7 @@
 
 use crate::request::UnprotectedHandler;
 use arc_swap::ArcSwap;
-use std::collections::HashMap;
+use imbl::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 

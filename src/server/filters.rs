@@ -20,8 +20,8 @@ pub mod warnings;
 
 pub use instrument::labels;
 
-use crate::request::{Request, RequestInfo};
-use http::header::{Entry, HeaderMap, HeaderName, HeaderValue};
+use crate::request::{FromBackend, Request, RequestInfo, Response};
+use http::header::{Entry, HeaderName, HeaderValue};
 use std::sync::Arc;
 
 /// The request info. The builder of the chain has made sure that the filter that leaves it stands outside.
@@ -40,9 +40,13 @@ fn exempt_from_shutdown(req: &Request, info: &RequestInfo) -> bool {
             .is_some_and(|ua| ua.as_bytes().starts_with(b"kube-apiserver/"))
 }
 
-/// Sets a header in front of values that are there already.
-fn put_first(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
-    match headers.entry(name) {
+/// Sets a header as Go's proxy leaves it: in front of a backend's own of that name, and not at all on an upgrade's
+/// answer.
+fn set_beside_backend(response: &mut Response, name: HeaderName, value: HeaderValue) {
+    if FromBackend::of(response) == Some(FromBackend::Verbatim) {
+        return;
+    }
+    match response.headers_mut().entry(name) {
         Entry::Vacant(v) => drop(v.insert(value)),
         Entry::Occupied(mut o) => {
             let theirs: Vec<HeaderValue> = o.iter().cloned().collect();

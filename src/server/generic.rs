@@ -142,17 +142,15 @@ impl GenericServer {
         });
         let grace_until = (!livez_grace.is_zero()).then(|| Instant::now() + livez_grace);
         let mut installed = health::routes(&all.health_checks, &telemetry, grace_until, &lifecycle.has_been_ready);
-        let exact = |path: &str, listed, handler| Registration {
-            path: path.to_owned(),
-            prefix: false,
-            listed,
-            handler,
-        };
         let index = routes::index(move || paths.all());
-        installed.push(exact("/", false, index.clone()));
-        installed.push(exact("/index.html", false, index));
-        installed.push(exact("/metrics", true, routes::metrics(telemetry.clone())));
-        installed.push(exact("/metrics/slis", true, routes::slis(telemetry)));
+        installed.push(Registration::exact("/", false, index.clone()));
+        installed.push(Registration::exact("/index.html", false, index));
+        installed.push(Registration::exact(
+            "/metrics",
+            true,
+            routes::metrics(telemetry.clone()),
+        ));
+        installed.push(Registration::exact("/metrics/slis", true, routes::slis(telemetry)));
         self.mux.change_all(installed, &[]);
 
         let handler = Chain::new(config, all.paths_complete.clone()).build(self.director.clone())?;

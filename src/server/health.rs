@@ -168,12 +168,7 @@ pub fn routes(
             })
             .collect();
         let mut add = |path: String, handler: DynHandler| {
-            out.push(Registration {
-                path,
-                prefix: false,
-                listed: true,
-                handler,
-            });
+            out.push(Registration::exact(path, true, handler));
         };
         for i in 0..probes.len() {
             let probes = probes.clone();

@@ -1,14 +1,15 @@
 //! The path-recorder mux: exact paths first, then the best prefix, then whoever is next in the delegation
 //! (upstream's `k8s.io/apiserver/pkg/server/mux/pathrecorder.go`). No cleaning of paths, no look at the method.
 //!
-//! A lookup reads one snapshot and costs a hash per path segment, however many paths are registered.
+//! A lookup reads one snapshot and costs a hash per path segment; a change shares all but a few nodes with the snapshot
+//! before it. Neither grows with the number of paths.
 
 use super::delegate::NotFound;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
 use crate::server::respond;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use std::collections::{BTreeSet, HashMap};
+use imbl::{HashMap, OrdSet};
 use std::sync::{Arc, Mutex};
 
 /// A handler below the filter chain.
@@ -23,11 +24,12 @@ pub struct PathRecorderMux {
 
 #[derive(Clone)]
 struct Routes {
-    exact: HashMap<String, DynHandler>,
-    prefixes: HashMap<String, DynHandler>,
-    /// The most slashes a prefix has: a path with thousands of them costs no more than this many lookups.
-    deepest: usize,
-    listed: BTreeSet<String>,
+    exact: HashMap<Arc<str>, DynHandler>,
+    prefixes: HashMap<Arc<str>, DynHandler>,
+    /// How many prefixes have one slash, two, and so on: a path with thousands of them costs no more lookups than the
+    /// deepest prefix has.
+    depths: Vec<usize>,
+    listed: OrdSet<Arc<str>>,
     not_found: DynHandler,
 }
 
@@ -38,8 +40,8 @@ impl PathRecorderMux {
             routes: ArcSwap::from_pointee(Routes {
                 exact: HashMap::new(),
                 prefixes: HashMap::new(),
-                deepest: 0,
-                listed: BTreeSet::new(),
+                depths: Vec::new(),
+                listed: OrdSet::new(),
                 not_found: Arc::new(NotFound),
             }),
             writing: Mutex::new(()),
@@ -53,71 +55,44 @@ impl PathRecorderMux {
 
     /// Registers a path, and lists it.
     pub fn handle(&self, path: impl Into<String>, handler: DynHandler) {
-        let path = path.into();
-        self.change(|r| {
-            r.listed.insert(path.clone());
-            r.exact.insert(path, handler);
-        });
+        self.change(|r| r.insert(Registration::exact(path, true, handler)));
     }
 
     /// Registers a path without listing it.
     pub fn unlisted_handle(&self, path: impl Into<String>, handler: DynHandler) {
-        let path = path.into();
-        self.change(|r| {
-            r.exact.insert(path, handler);
-        });
+        self.change(|r| r.insert(Registration::exact(path, false, handler)));
     }
 
-    /// Registers everything below `prefix`, which ends in a slash, and lists it.
+    /// Registers everything below `prefix`, to which a slash is added where none ends it, and lists it.
     pub fn handle_prefix(&self, prefix: impl Into<String>, handler: DynHandler) {
-        let prefix = prefix.into();
-        self.change(|r| {
-            r.listed.insert(prefix.clone());
-            r.insert_prefix(prefix, handler);
-        });
+        self.change(|r| r.insert(Registration::prefix(prefix, true, handler)));
     }
 
-    /// Registers everything below `prefix`, which ends in a slash, without listing it.
+    /// Registers everything below `prefix`, to which a slash is added where none ends it, without listing it.
     pub fn unlisted_handle_prefix(&self, prefix: impl Into<String>, handler: DynHandler) {
-        let prefix = prefix.into();
-        self.change(|r| r.insert_prefix(prefix, handler));
+        self.change(|r| r.insert(Registration::prefix(prefix, false, handler)));
     }
 
     /// Forgets a path, and the prefix of that spelling.
     pub fn unregister(&self, path: &str) {
-        self.change(|r| {
-            r.exact.remove(path);
-            r.prefixes.remove(path);
-            r.listed.remove(path);
-            r.deepest = r.prefixes.keys().map(|p| slashes(p)).max().unwrap_or(0);
-        });
+        self.change(|r| r.remove(path));
     }
 
     /// Applies several changes as one swap: no request sees half of them.
     pub fn change_all(&self, add: impl IntoIterator<Item = Registration>, remove: &[&str]) {
         self.change(|r| {
             for path in remove {
-                r.exact.remove(*path);
-                r.prefixes.remove(*path);
-                r.listed.remove(*path);
+                r.remove(path);
             }
-            for reg in add {
-                if reg.listed {
-                    r.listed.insert(reg.path.clone());
-                }
-                if reg.prefix {
-                    r.insert_prefix(reg.path, reg.handler);
-                } else {
-                    r.exact.insert(reg.path, reg.handler);
-                }
+            for registration in add {
+                r.insert(registration);
             }
-            r.deepest = r.prefixes.keys().map(|p| slashes(p)).max().unwrap_or(0);
         });
     }
 
     /// The listed paths, sorted.
     pub fn listed_paths(&self) -> Vec<String> {
-        self.routes.load().listed.iter().cloned().collect()
+        self.routes.load().listed.iter().map(|p| p.to_string()).collect()
     }
 
     /// Who answers this path; `None` leaves it to the next in the delegation.
@@ -145,6 +120,28 @@ pub struct Registration {
     pub handler: DynHandler,
 }
 
+impl Registration {
+    /// One path.
+    pub fn exact(path: impl Into<String>, listed: bool, handler: DynHandler) -> Self {
+        Self {
+            path: path.into(),
+            prefix: false,
+            listed,
+            handler,
+        }
+    }
+
+    /// Everything below a path that ends in a slash.
+    pub fn prefix(path: impl Into<String>, listed: bool, handler: DynHandler) -> Self {
+        Self {
+            path: path.into(),
+            prefix: true,
+            listed,
+            handler,
+        }
+    }
+}
+
 impl Default for PathRecorderMux {
     fn default() -> Self {
         Self::new()
@@ -152,10 +149,37 @@ impl Default for PathRecorderMux {
 }
 
 impl Routes {
-    fn insert_prefix(&mut self, prefix: String, handler: DynHandler) {
-        debug_assert!(prefix.ends_with('/'), "prefix {prefix:?} must end in a slash");
-        self.deepest = self.deepest.max(slashes(&prefix));
-        self.prefixes.insert(prefix, handler);
+    fn insert(&mut self, registration: Registration) {
+        let mut path = registration.path;
+        if registration.prefix && !path.ends_with('/') {
+            path.push('/');
+        }
+        let path: Arc<str> = path.into();
+        if registration.listed {
+            self.listed.insert(path.clone());
+        }
+        if !registration.prefix {
+            self.exact.insert(path, registration.handler);
+            return;
+        }
+        let depth = slashes(&path);
+        if self.prefixes.insert(path, registration.handler).is_none() {
+            if self.depths.len() < depth {
+                self.depths.resize(depth, 0);
+            }
+            self.depths[depth - 1] += 1;
+        }
+    }
+
+    fn remove(&mut self, path: &str) {
+        self.exact.remove(path);
+        self.listed.remove(path);
+        if self.prefixes.remove(path).is_some() {
+            self.depths[slashes(path) - 1] -= 1;
+            while self.depths.last() == Some(&0) {
+                self.depths.pop();
+            }
+        }
     }
 
     /// Upstream tries the prefixes with most slashes first, longer before shorter: among the prefixes of one path
@@ -166,7 +190,7 @@ impl Routes {
         }
         let mut best = None;
         for (nth, (at, _)) in path.match_indices('/').enumerate() {
-            if nth >= self.deepest {
+            if nth >= self.depths.len() {
                 break;
             }
             if let Some(h) = self.prefixes.get(&path[..=at]) {

@@ -2,7 +2,7 @@
 
 mod proto;
 
-use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::status::Status;
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler};
 use async_trait::async_trait;
@@ -66,8 +66,7 @@ pub fn status(status: &Status, headers: &HeaderMap) -> Response {
 fn encode(status: &Status, headers: &HeaderMap) -> (HeaderValue, Vec<u8>) {
     match negotiate(headers) {
         Some(Media::Protobuf) => (HeaderValue::from_static(PROTOBUF), proto::status(status)),
-        // Every JSON document is a YAML document.
-        Some(Media::Yaml) => (HeaderValue::from_static(YAML), line(json::to_vec(&status.to_value()))),
+        Some(Media::Yaml) => (HeaderValue::from_static(YAML), yaml::to_vec(&status.to_value())),
         Some(Media::Json) if !is_human(headers) => (JSON, line(json::to_vec(&status.to_value()))),
         _ => (JSON, line(json::to_vec_pretty(&status.to_value()))),
     }

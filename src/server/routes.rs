@@ -7,7 +7,7 @@ use super::respond::{self, Answer, JSON};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::request::Request;
-use crate::telemetry::process::{GIT_VERSION, platform};
+use crate::telemetry::process::{BUILD_DATE, COMPILER, GIT_COMMIT, GIT_TREE_STATE, GIT_VERSION, GO_VERSION, platform};
 use crate::telemetry::{TEXT_FORMAT, Telemetry};
 use http::header::{ACCEPT, HeaderValue};
 use http::{Method, StatusCode};
@@ -78,17 +78,11 @@ fn version_document() -> String {
         ("minCompatibilityMajor", "1"),
         ("minCompatibilityMinor", "35"),
         ("gitVersion", GIT_VERSION),
-        ("gitCommit", option_env!("TORANA_GIT_COMMIT").unwrap_or("unknown")),
-        (
-            "gitTreeState",
-            option_env!("TORANA_GIT_TREE_STATE").unwrap_or("unknown"),
-        ),
-        (
-            "buildDate",
-            option_env!("TORANA_BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z"),
-        ),
-        ("goVersion", "none"),
-        ("compiler", "rustc"),
+        ("gitCommit", GIT_COMMIT),
+        ("gitTreeState", GIT_TREE_STATE),
+        ("buildDate", BUILD_DATE),
+        ("goVersion", GO_VERSION),
+        ("compiler", COMPILER),
         ("platform", platform()),
     ];
     let lines: Vec<String> = fields.iter().map(|(k, v)| format!("  \"{k}\": \"{v}\"")).collect();

@@ -9,6 +9,24 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The release whose behaviour is followed, and ours behind the plus sign.
 pub const GIT_VERSION: &str = concat!("v1.36.2+torana-", env!("CARGO_PKG_VERSION"));
 
+/// The commit, where the build says it (environment `TORANA_GIT_COMMIT`).
+pub const GIT_COMMIT: &str = or(option_env!("TORANA_GIT_COMMIT"), "unknown");
+/// `clean` or `dirty`, where the build says it (environment `TORANA_GIT_TREE_STATE`).
+pub const GIT_TREE_STATE: &str = or(option_env!("TORANA_GIT_TREE_STATE"), "unknown");
+/// When it was built, where the build says it (environment `TORANA_BUILD_DATE`).
+pub const BUILD_DATE: &str = or(option_env!("TORANA_BUILD_DATE"), "1970-01-01T00:00:00Z");
+/// There is no Go in it.
+pub const GO_VERSION: &str = "none";
+/// The compiler.
+pub const COMPILER: &str = "rustc";
+
+const fn or(given: Option<&'static str>, default: &'static str) -> &'static str {
+    match given {
+        Some(text) => text,
+        None => default,
+    }
+}
+
 /// Clock ticks per second of `/proc/<pid>/stat`: Linux shows user space 100 on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE: f64 = 4096.0;
@@ -18,9 +36,29 @@ pub(super) fn register(r: &Registry) {
         r,
         "kubernetes_build_info",
         "Constant 1, labelled with the build.",
-        &["major", "minor", "git_version", "platform"],
+        &[
+            "major",
+            "minor",
+            "git_version",
+            "git_commit",
+            "git_tree_state",
+            "build_date",
+            "go_version",
+            "compiler",
+            "platform",
+        ],
     )
-    .with_label_values(&["1", "36", GIT_VERSION, platform()])
+    .with_label_values(&[
+        "1",
+        "36",
+        GIT_VERSION,
+        GIT_COMMIT,
+        GIT_TREE_STATE,
+        BUILD_DATE,
+        GO_VERSION,
+        COMPILER,
+        platform(),
+    ])
     .set(1);
     if let Err(error) = r.register(Box::new(Process::new())) {
         tracing::warn!("process metrics are not available: {error}");

@@ -242,6 +242,42 @@ async fn watches_get_to_know_when_to_end() {
 }
 
 #[tokio::test]
+async fn a_backends_headers_stand_behind_ours_and_an_upgrades_stand_alone() {
+    use crate::request::FromBackend;
+    let answer = |from: Option<FromBackend>| {
+        move |_: &Request| {
+            let mut r = Response::default();
+            r.headers_mut().insert("cache-control", "public".parse().unwrap());
+            r.headers_mut().insert("audit-id", "theirs".parse().unwrap());
+            if let Some(from) = from {
+                r.extensions_mut().insert(from);
+            }
+            r
+        }
+    };
+    for (from, cache, ids) in [
+        (None, &["public"][..], &["ours", "theirs"][..]),
+        (
+            Some(FromBackend::Proxied),
+            &["no-cache, private", "public"],
+            &["ours", "theirs"],
+        ),
+        (Some(FromBackend::Verbatim), &["public"], &["theirs"]),
+    ] {
+        let c = config();
+        let telemetry = c.telemetry.clone();
+        let s = server(c, answer(from));
+        let (_, headers, _) = send(&s, get("/test").header("audit-id", "ours")).await;
+        assert_eq!(headers.get_all("cache-control").iter().collect::<Vec<_>>(), cache);
+        assert_eq!(headers.get_all("audit-id").iter().collect::<Vec<_>>(), ids);
+        let counted = String::from_utf8(telemetry.text())
+            .unwrap()
+            .contains("apiserver_request_total{");
+        assert_eq!(counted, from.is_none());
+    }
+}
+
+#[tokio::test]
 async fn warnings_become_headers() {
     let s = server(config(), |req| {
         let w = req.extensions().get::<Warnings>().unwrap();
@@ -318,6 +354,29 @@ async fn version_answers_get_in_json_only() {
     let (code, _, body) = send(&s, get("/version").header("accept", "application/yaml")).await;
     assert_eq!(code, 406);
     assert!(body.contains("Available representations: application/json"));
+}
+
+#[tokio::test]
+async fn a_stream_is_in_flight_until_its_end_and_its_bytes_are_counted() {
+    use http_body_util::StreamBody;
+    let c = config();
+    let telemetry = c.telemetry.clone();
+    let s = server(c, |_| {
+        let frames = ["ab", "cde"].map(|t| Ok::<_, std::io::Error>(http_body::Frame::data(bytes::Bytes::from(t))));
+        Response::new(Body::stream(StreamBody::new(futures_util::stream::iter(frames))))
+    });
+    let response = s.handler.handle(get("/test").body(Body::empty()).unwrap()).await;
+    assert_eq!(s.lifecycle.requests.len(), 1);
+    assert_eq!(telemetry.inflight.with_label_values(&["readOnly"]).get(), 1);
+    assert_eq!(response.into_body().collect(100).await.unwrap(), "abcde");
+    assert_eq!(s.lifecycle.requests.len(), 0);
+    assert_eq!(telemetry.inflight.with_label_values(&["readOnly"]).get(), 0);
+    let text = String::from_utf8(telemetry.text()).unwrap();
+    let sum = text
+        .lines()
+        .find(|l| l.starts_with("apiserver_response_sizes_sum"))
+        .unwrap();
+    assert!(sum.ends_with(" 5"), "{sum}");
 }
 
 #[tokio::test]

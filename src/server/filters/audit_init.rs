@@ -1,6 +1,6 @@
 //! Gives every request an audit id, the client's or a fresh one, and says it in the answer.
 
-use crate::request::{AuditId, FromBackend, Handler, Request, Response};
+use crate::request::{AuditId, Handler, Request, Response};
 use crate::server::chain::{Fact, Filter};
 use async_trait::async_trait;
 use http::header::{HeaderName, HeaderValue};
@@ -62,10 +62,7 @@ impl Handler for AuditInit {
         };
         req.extensions_mut().insert(AuditId(id));
         let mut response = self.inner.handle(req).await;
-        // A backend's own Audit-Id stays, behind ours, as upstream's proxy adds headers to those that are set.
-        if response.extensions().get() != Some(&FromBackend::Verbatim) {
-            super::put_first(response.headers_mut(), AUDIT_ID, header);
-        }
+        super::set_beside_backend(&mut response, AUDIT_ID, header);
         response
     }
 }

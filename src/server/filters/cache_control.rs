@@ -1,4 +1,5 @@
-//! `Cache-Control: no-cache, private` on every answer whose handler does not say otherwise.
+//! `Cache-Control: no-cache, private` on every answer whose handler does not say otherwise; beside what a backend
+//! says, as upstream has it (facts 3.4.2).
 
 use crate::request::{FromBackend, Handler, Request, Response};
 use crate::server::chain::Filter;
@@ -25,11 +26,8 @@ pub fn filter() -> Filter {
 impl Handler for CacheControl {
     async fn handle(&self, req: Request) -> Response {
         let mut response = self.0.handle(req).await;
-        match response.extensions().get::<FromBackend>() {
-            // Upstream's proxy adds the backend's value to the one that is set.
-            Some(FromBackend::Proxied) => super::put_first(response.headers_mut(), CACHE_CONTROL, NO_CACHE),
-            Some(FromBackend::Verbatim) => {}
-            None => drop(response.headers_mut().entry(CACHE_CONTROL).or_insert(NO_CACHE)),
+        if FromBackend::of(&response).is_some() || !response.headers().contains_key(CACHE_CONTROL) {
+            super::set_beside_backend(&mut response, CACHE_CONTROL, NO_CACHE);
         }
         response
     }

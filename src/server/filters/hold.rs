@@ -7,6 +7,12 @@ use http_body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+/// What may be tied to a body.
+pub trait Guard: Send + Unpin + 'static {
+    /// So many bytes went by.
+    fn sent(&mut self, _bytes: usize) {}
+}
+
 struct Held<G> {
     body: Body,
     /// Dropped at the end of the body, or with it.
@@ -15,8 +21,9 @@ struct Held<G> {
 
 /// Ties `guard` to the body. A body whose bytes are there already counts as sent: the connection's graceful close
 /// takes care of the rest.
-pub fn until_sent<G: Send + Unpin + 'static>(response: Response, guard: G) -> Response {
-    if response.body().as_full().is_some() {
+pub fn until_sent<G: Guard>(response: Response, mut guard: G) -> Response {
+    if let Some(bytes) = response.body().as_full() {
+        guard.sent(bytes.len());
         return response;
     }
     response.map(|body| {
@@ -27,14 +34,20 @@ pub fn until_sent<G: Send + Unpin + 'static>(response: Response, guard: G) -> Re
     })
 }
 
-impl<G: Unpin> http_body::Body for Held<G> {
+impl<G: Guard> http_body::Body for Held<G> {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
-            self.guard = None;
+        match &frame {
+            Poll::Ready(Some(Ok(f))) => {
+                if let (Some(data), Some(guard)) = (f.data_ref(), &mut self.guard) {
+                    guard.sent(data.len());
+                }
+            }
+            Poll::Ready(_) => self.guard = None,
+            Poll::Pending => {}
         }
         frame
     }

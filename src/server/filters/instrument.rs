@@ -2,7 +2,10 @@
 //! refused requests, unknown paths and proxied answers are not in `apiserver_request_total`.
 
 use super::hold;
-use crate::request::{Authorized, ReceivedAt, Request, RequestInfo, Response, Uncounted, UnprotectedHandler};
+use crate::request::info::first_value;
+use crate::request::{
+    Authorized, FromBackend, ReceivedAt, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
+};
 use crate::telemetry::Telemetry;
 use crate::telemetry::requests::{Labels, Series};
 use http::Method;
@@ -22,17 +25,23 @@ impl Instrument {
     }
 
     pub(super) async fn serve(&self, req: Request, proof: Authorized, info: Arc<RequestInfo>) -> Response {
-        let method = req.method().clone();
         let received = req.extensions().get::<ReceivedAt>().copied();
-        let apply = method == Method::PATCH
+        let apply = req.method() == Method::PATCH
             && (req.headers().get(CONTENT_TYPE)).is_some_and(|c| c.as_bytes().starts_with(b"application/apply-patch"));
-        let labels = labels(&method, &info, apply);
+        let mut labels = labels(&info, apply);
+        if req
+            .uri()
+            .query()
+            .is_some_and(|q| first_value(q, "dryRun").as_deref() == Some("All"))
+        {
+            labels.dry_run = "All";
+        }
         let requests = &self.telemetry.requests;
         let running = info
             .is_long_running()
             .then(|| Running::start(requests.longrunning(&labels)));
         let response = self.inner.serve(req, proof).await;
-        if response.extensions().get::<Uncounted>().is_some() {
+        if response.extensions().get::<Uncounted>().is_some() || FromBackend::of(&response).is_some() {
             return match running {
                 Some(running) => hold::until_sent(response, running),
                 None => response,
@@ -44,11 +53,9 @@ impl Instrument {
         let ended = Ended {
             series,
             since: received.map_or_else(|| tokio::time::Instant::now().into_std(), |r| r.0),
+            bytes: 0,
             _running: running,
         };
-        if let (Some(size), Some(body)) = (&ended.series.size, response.body().as_full()) {
-            size.observe(body.len() as f64);
-        }
         hold::until_sent(response, ended)
     }
 }
@@ -57,11 +64,23 @@ impl Instrument {
 struct Ended {
     series: Arc<Series>,
     since: Instant,
+    bytes: usize,
     _running: Option<Running>,
 }
 
+impl hold::Guard for Ended {
+    fn sent(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+}
+
+impl hold::Guard for Running {}
+
 impl Drop for Ended {
     fn drop(&mut self) {
+        if let Some(size) = &self.series.size {
+            size.observe(self.bytes as f64);
+        }
         self.series.total.inc();
         let now = tokio::time::Instant::now().into_std();
         self.series
@@ -85,10 +104,11 @@ impl Drop for Running {
     }
 }
 
-/// What a request is counted under.
-pub fn labels<'a>(method: &Method, info: &'a RequestInfo, apply: bool) -> Labels<'a> {
+/// What a request is counted under; `apply` for a patch that is a server-side apply. Upstream's component is
+/// `apiserver` for resources; the aggregator names itself.
+pub fn labels(info: &RequestInfo, apply: bool) -> Labels<'_> {
     Labels {
-        verb: verb(method, info, apply),
+        verb: verb(info, apply),
         dry_run: "",
         group: &info.api_group,
         version: &info.api_version,
@@ -103,28 +123,25 @@ pub fn labels<'a>(method: &Method, info: &'a RequestInfo, apply: bool) -> Labels
     }
 }
 
-fn verb(method: &Method, info: &RequestInfo, apply: bool) -> &'static str {
-    if info.is_resource {
-        if matches!(
-            info.subresource.as_str(),
-            "log" | "exec" | "attach" | "portforward" | "proxy"
-        ) {
-            return "CONNECT";
-        }
-        match info.verb.as_str() {
-            "list" => return "LIST",
-            "watch" => return "WATCH",
-            "deletecollection" => return "DELETECOLLECTION",
-            "patch" if apply => return "APPLY",
-            _ => {}
-        }
+fn verb(info: &RequestInfo, apply: bool) -> &'static str {
+    if matches!(
+        info.subresource.as_str(),
+        "log" | "exec" | "attach" | "portforward" | "proxy"
+    ) {
+        return "CONNECT";
     }
-    match *method {
-        Method::GET => "GET",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::PATCH => "PATCH",
-        Method::DELETE => "DELETE",
+    match info.verb.as_str() {
+        // Of other paths the verb is the method.
+        "get" | "head" => "GET",
+        "create" | "post" => "POST",
+        "update" | "put" => "PUT",
+        "patch" if apply => "APPLY",
+        "patch" => "PATCH",
+        "delete" => "DELETE",
+        "list" => "LIST",
+        "watch" => "WATCH",
+        "deletecollection" => "DELETECOLLECTION",
+        "proxy" => "CONNECT",
         _ => "other",
     }
 }

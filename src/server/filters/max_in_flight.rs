@@ -1,6 +1,7 @@
 //! Turns requests away when too many run, and names the flow a request belongs to.
 
 use super::{hold, instrument};
+use crate::flowcontrol::max_in_flight::Permit;
 use crate::flowcontrol::{FlowSchemas, Kind, MaxInFlight};
 use crate::request::user::MASTERS;
 use crate::request::{Authenticated, Handler, Request, RequestInfo, Response};
@@ -14,6 +15,8 @@ use std::sync::Arc;
 
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+
+impl hold::Guard for Permit {}
 
 struct Limited {
     inner: Arc<dyn Handler>,
@@ -57,10 +60,8 @@ impl Handler for Limited {
             self.limited(req, &info).await
         };
         if let Some(flow) = flow {
-            // A backend's own values stay, behind ours, as upstream's proxy adds headers to those that are set.
-            for (name, ours) in [(FLOW_SCHEMA, flow.schema_uid), (PRIORITY_LEVEL, flow.level_uid)] {
-                super::put_first(response.headers_mut(), name, ours);
-            }
+            super::set_beside_backend(&mut response, FLOW_SCHEMA, flow.schema_uid);
+            super::set_beside_backend(&mut response, PRIORITY_LEVEL, flow.level_uid);
         }
         response
     }
@@ -73,7 +74,7 @@ impl Limited {
             .get::<Authenticated>()
             .is_some_and(|a| a.user().in_group(MASTERS));
         let Some(permit) = self.limits.enter(Kind::of(&info.verb), privileged) else {
-            let labels = instrument::labels(req.method(), info, false);
+            let labels = instrument::labels(info, false);
             self.telemetry.requests.terminated(&labels, 429);
             let mut r = respond::error_text(
                 StatusCode::TOO_MANY_REQUESTS,

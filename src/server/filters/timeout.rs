@@ -10,7 +10,7 @@ use crate::server::respond::{self, TEXT};
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,9 +43,8 @@ impl Handler for Timeout {
         };
         let deadline = Instant::from_std(deadline);
         let info = super::info(&req);
-        let method = req.method().clone();
         let Ok(response) = tokio::time::timeout_at(deadline, self.inner.handle(req)).await else {
-            let labels = instrument::labels(&method, &info, false);
+            let labels = instrument::labels(&info, false);
             self.telemetry.requests.terminated(&labels, 504);
             return respond::bytes(StatusCode::GATEWAY_TIMEOUT, TEXT, BODY);
         };
@@ -57,7 +56,7 @@ impl Handler for Timeout {
             Body::stream(Timed {
                 body,
                 sleep: Box::pin(tokio::time::sleep_until(deadline)),
-                on_cut: Some((self.telemetry.clone(), method, info)),
+                on_cut: Some((self.telemetry.clone(), info)),
             })
         })
     }
@@ -66,7 +65,7 @@ impl Handler for Timeout {
 struct Timed {
     body: Body,
     sleep: Pin<Box<Sleep>>,
-    on_cut: Option<(Telemetry, Method, Arc<RequestInfo>)>,
+    on_cut: Option<(Telemetry, Arc<RequestInfo>)>,
 }
 
 impl http_body::Body for Timed {
@@ -75,8 +74,8 @@ impl http_body::Body for Timed {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if self.sleep.as_mut().poll(cx).is_ready() {
-            if let Some((telemetry, method, info)) = self.on_cut.take() {
-                telemetry.requests.aborted(&instrument::labels(&method, &info, false));
+            if let Some((telemetry, info)) = self.on_cut.take() {
+                telemetry.requests.aborted(&instrument::labels(&info, false));
             }
             self.body = Body::empty();
             return Poll::Ready(Some(Err(

@@ -5,7 +5,7 @@ use super::hold;
 use crate::apimachinery::status::Status;
 use crate::request::{Ending, Handler, Request, Response};
 use crate::server::chain::{Fact, Filter};
-use crate::server::lifecycle::Lifecycle;
+use crate::server::lifecycle::{self, Lifecycle};
 use crate::server::respond::{self, NOSNIFF};
 use async_trait::async_trait;
 use http::header::{RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
@@ -25,6 +25,8 @@ pub fn filter(lifecycle: Lifecycle) -> Filter {
         wrap: Box::new(|inner| Arc::new(InFlight { inner, lifecycle })),
     }
 }
+
+impl hold::Guard for lifecycle::InFlight {}
 
 #[async_trait]
 impl Handler for InFlight {
