@@ -1,13 +1,26 @@
 //! The aggregator: one API out of this server's own groups and those of others, named by APIService objects.
 //!
-//! [`proxy`] carries requests to backends; [`resolver`] knows where backends are; [`apiservice`] is the parsed object.
+//! [`proxy`] carries requests to backends; [`resolver`] knows where backends are; [`registration`] keeps the routes,
+//! [`availability`] the conditions, [`discovery`] and [`openapi`] the documents, [`autoregister`] our own APIServices.
+//! Entry point: [`Aggregator::install`].
 
 pub mod apiservice;
+pub mod autoregister;
+pub mod availability;
+pub mod discovery;
+pub mod internal;
+pub mod openapi;
 pub mod proxy;
+pub mod registration;
 pub mod resolver;
+pub mod transports;
+pub mod writer;
 
-pub use apiservice::{ApiService, Condition, ServiceReference};
-pub use resolver::{ClusterResolver, ResolveError, ServiceIndex, ServiceResolver};
-
+mod build;
 #[cfg(test)]
 mod testing;
+
+pub use apiservice::{ApiService, Condition, ServiceReference};
+pub use build::{Aggregator, Config};
+pub use resolver::{ClusterResolver, ResolveError, ServiceIndex, ServiceResolver};
+pub use writer::ApiServiceWriter;

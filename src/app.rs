@@ -2,10 +2,17 @@
 //! room.
 
 mod authentication;
+mod flows;
+mod metrics;
+mod servers;
+mod trust;
 
+use crate::aggregator::{self, Aggregator};
 use crate::cli::{CompletedOptions, OpenPort, Port};
+use crate::controlplane::bootstrap::{self, Advertise};
+use crate::controlplane::reviews::Judges;
+use crate::endpoints::install::Published;
 use crate::server::chain::ChainConfig;
-use crate::server::delegate::EmptyDelegate;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
@@ -56,15 +63,78 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let lifecycle = Lifecycle::new();
     let tasks = TaskGroup::new("gateway");
 
-    let mut head = GenericServer::new("kube-aggregator", Arc::new(EmptyDelegate));
-    let store = engine.clone();
-    head.add_health_check(HealthCheck::new("etcd", Endpoints::ALL, move || store.health()));
+    let judges = Judges {
+        tokens: authentication.tokens.clone(),
+        authorizer: authorizer.clone(),
+        rules: None,
+        audiences: options.authentication.api_audiences.clone(),
+    };
+    let plane = Arc::new(servers::control_plane(&engine, &options, judges).await?);
+    let external = SocketAddr::new(options.advertise_address, address.port());
+    let published = Published::new(external.to_string());
+    let extensions = servers::extensions(&plane, &options, &published);
+    let core = servers::core(&plane, &options, &published, extensions);
+    let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
+    let own = servers::own_group(&head, &plane, &options, &published);
+    let (flow_schemas, flow_feeds) = flows::follow(&plane);
+    let identity = port.proxy_client.clone();
+    let aggregator = Aggregator::install(
+        &mut head,
+        aggregator::Config {
+            api_services: plane.store("apiregistration.k8s.io", "apiservices").storage().clone(),
+            writer: Arc::new(plane.store("apiregistration.k8s.io", "apiservices").clone()),
+            services: plane.store("", "services").storage().clone(),
+            endpoint_slices: plane.store("discovery.k8s.io", "endpointslices").storage().clone(),
+            discovery: published.apis.clone(),
+            openapi: vec![own.openapi],
+            telemetry: telemetry.clone(),
+            connections: tasks.clone(),
+            provider,
+            identity: Some(identity.current().certified_key.clone()),
+            loopback: url.trim_start_matches("https://").to_owned(),
+            to_endpoints: options.aggregator.route_by_endpoint,
+            reject_redirects: options.aggregator.reject_redirects,
+            resolver: None,
+        },
+    );
+    trust::follow_identity(identity, aggregator, &tasks);
+    let trust = trust::published(&options, &port, &tasks);
+    let advertise = Advertise { address: options.advertise_address, port: address.port() };
+    head.add_post_start_hook("start-system-namespaces-controller", {
+        let (plane, advertise, trust) = (plane.clone(), advertise.clone(), trust.clone());
+        move |cx| async move {
+            let now = trust.borrow().clone();
+            let made = bootstrap::ensure(&plane, &advertise, &now).await;
+            bootstrap::keep(&cx.tasks, plane, advertise, trust);
+            made.map_err(|e| format!("making the system objects: {e}"))
+        }
+    });
+    head.add_post_start_hook("priority-and-fairness-config-consumer", move |cx| async move {
+        for feed in flow_feeds {
+            let stop = cx.tasks.stop_signal().clone();
+            cx.tasks.spawn("flow schemas", async move {
+                // Stopping first: an informer has no end of its own.
+                tokio::select! {
+                    biased;
+                    () = stop.wait() => {}
+                    () = feed.run() => {}
+                }
+            });
+        }
+        Ok(())
+    });
+    for (name, at) in [("etcd", Endpoints::ALL), ("etcd-readiness", Endpoints::READYZ)] {
+        let store = engine.clone();
+        head.add_health_check(HealthCheck::new(name, at, move || store.health()));
+    }
+    metrics::publish(&telemetry, &engine, &plane);
     let config = ChainConfig {
         identity_headers: authentication.identity_headers,
         request_timeout: options.generic.request_timeout,
         max_requests_in_flight: options.generic.max_requests_in_flight,
         max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
-        ..ChainConfig::new(telemetry, lifecycle.clone(), authentication.authenticator, authorizer)
+        flow_schemas: Some(flow_schemas),
+        ..ChainConfig::new(telemetry.clone(), lifecycle.clone(), authentication.authenticator, authorizer)
     };
     let mut prepared = head
         .prepare(config, options.generic.livez_grace_period)

@@ -9,6 +9,7 @@ mod call;
 pub mod discovery;
 pub mod finish;
 pub mod group_version;
+pub mod install;
 pub mod negotiate;
 pub mod openapi;
 pub mod options;

@@ -31,7 +31,8 @@ pub mod flowcontrol;
 // ── the three servers, head of the chain first ──
 /// The aggregator: other API servers behind this one's address.
 pub mod aggregator;
-
+/// The built-in groups: rows, behaviour, and the objects a cluster starts with.
+pub mod controlplane;
 /// API groups beyond the built-in ones: kinds described by a JSON schema.
 pub mod extensions;
 

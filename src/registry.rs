@@ -1,5 +1,6 @@
 //! The generic store: REST verbs over one resource, the same for every kind.
 
+pub mod converting;
 mod create;
 mod delete;
 mod delete_collection;

@@ -12,6 +12,6 @@ pub use body::Body;
 pub use context::{AuditId, Deadline, Ending, FromBackend, PathsIncomplete, ReceivedAt, Uncounted, Warnings};
 pub use handler::{Handler, Request, Response, UnprotectedHandler};
 pub use info::RequestInfo;
-pub use peer::{ClientCaSource, PeerCertificates, TrustAnchors};
+pub use peer::{ClientCaSource, PeerCertificates, RemoteAddr, TrustAnchors};
 pub use proof::{Authenticated, Authorized};
 pub use user::UserInfo;

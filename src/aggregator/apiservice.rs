@@ -1,10 +1,10 @@
 //! A snapshot of one APIService object: parsed once per change, shared by routes, controllers and documents.
 
 use crate::apimachinery::value::{Str, Value};
+use crate::endpoints::discovery::compare_versions;
 use crate::storage::Entry;
 use base64::Engine as _;
 use bytes::Bytes;
-use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -207,50 +207,6 @@ pub fn sorted_by_group_and_version(mut services: Vec<Arc<ApiService>>) -> Vec<Ve
         });
     }
     groups
-}
-
-/// Which of two versions is newer: GA over beta over alpha, then major, then minor; all else after those, alphabetical
-/// (so that `a` is "newer" than `b`).
-pub fn compare_versions(a: &str, b: &str) -> Ordering {
-    match (KubeVersion::parse(a), KubeVersion::parse(b)) {
-        (Some(x), Some(y)) => x.cmp(&y),
-        (Some(_), None) => Ordering::Greater,
-        (None, Some(_)) => Ordering::Less,
-        (None, None) => b.cmp(a),
-    }
-}
-
-/// `v<major>`, `v<major>beta<minor>` or `v<major>alpha<minor>`, ordered by maturity first.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct KubeVersion {
-    maturity: u8,
-    major: u64,
-    minor: u64,
-}
-
-impl KubeVersion {
-    fn parse(s: &str) -> Option<Self> {
-        let rest = s.strip_prefix('v')?;
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (major, rest) = rest.split_at(end);
-        let (maturity, minor) = if rest.is_empty() {
-            (2, "0")
-        } else if let Some(minor) = rest.strip_prefix("beta") {
-            (1, minor)
-        } else {
-            (0, rest.strip_prefix("alpha")?)
-        };
-        let number = |s: &str| s.bytes().all(|b| b.is_ascii_digit()).then(|| s.parse().ok()).flatten();
-        // A number does not start with a zero, except that "GA" has no minor at all.
-        if major.starts_with('0') || (maturity < 2 && minor.starts_with('0')) {
-            return None;
-        }
-        Some(Self {
-            maturity,
-            major: number(major)?,
-            minor: number(minor)?,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -16,4 +16,4 @@ pub mod url;
 #[cfg(test)]
 mod tests;
 
-pub use handler::{FromBackend, ProxyHandler, ProxyShared, Remote, Settings, Terminations};
+pub use handler::{ProxyHandler, ProxyShared, Remote, Settings, Terminations};

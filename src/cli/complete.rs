@@ -205,7 +205,8 @@ impl Options {
         let bind_address = serving.bind_address;
         let advertise_address = match serving.advertise_address {
             Some(address) => address,
-            None if !bind_address.is_unspecified() => bind_address,
+            // As upstream: nobody else can follow a loopback address.
+            None if !bind_address.is_unspecified() && !bind_address.is_loopback() => bind_address,
             None => default_interface_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         };
         if advertise_address.is_unspecified() {

@@ -10,7 +10,11 @@ pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl In
         return;
     }
     let value = value.into();
-    out.extend(messages.into_iter().map(|m| FieldError::invalid(path, value.clone(), m)));
+    out.extend(
+        messages
+            .into_iter()
+            .map(|m| FieldError::invalid(path, value.clone(), m)),
+    );
 }
 
 /// The strings of an array; others are left out.

@@ -176,13 +176,7 @@ impl Row {
     }
 
     /// A connection.
-    pub fn connect(
-        self,
-        name: &'static str,
-        kind: GroupVersionKind,
-        verbs: Verbs,
-        handler: Arc<dyn Connect>,
-    ) -> Self {
+    pub fn connect(self, name: &'static str, kind: GroupVersionKind, verbs: Verbs, handler: Arc<dyn Connect>) -> Self {
         self.subresource(name, kind, verbs, SubresourceBehaviour::Connect(handler))
     }
 
@@ -235,12 +229,18 @@ mod tests {
 
     #[test]
     fn a_row_says_only_what_is_not_common() {
-        let r = Group { group: "", version: "v1" }
-            .kind("configmaps", "ConfigMap")
-            .namespaced()
-            .short(&["cm"])
-            .done();
-        assert_eq!((r.singular.as_str(), r.definition.as_str()), ("configmap", "io.k8s.api.core.v1.ConfigMap"));
+        let r = Group {
+            group: "",
+            version: "v1",
+        }
+        .kind("configmaps", "ConfigMap")
+        .namespaced()
+        .short(&["cm"])
+        .done();
+        assert_eq!(
+            (r.singular.as_str(), r.definition.as_str()),
+            ("configmap", "io.k8s.api.core.v1.ConfigMap")
+        );
         assert!(matches!(&r.backing, Backing::Stored { prefix } if prefix == "/registry/configmaps/"));
         assert!(r.unconditional_update && !r.create_on_update && !r.returns_deleted);
         assert_eq!(r.verbs, Verbs::ALL);

@@ -5,6 +5,7 @@ pub mod resources;
 pub mod versions;
 
 pub use aggregated::AggregatedDiscovery;
+pub use versions::{api_group, api_group_list, compare_versions, group_entry};
 
 use super::negotiate::{Offer, negotiate};
 use super::options::Query;

@@ -178,9 +178,7 @@ async fn checked(
     if dies {
         // Clients read the object as they updated it, with the version they updated.
         let gone = store.storage.delete(&key, live.revision).await;
-        return gone
-            .map(|_| Written::Tree(new.clone()))
-            .map_err(|e| Failure::Storage(e));
+        return gone.map(|_| Written::Tree(new.clone())).map_err(Failure::Storage);
     }
     let ttl = resource.strategy.ttl_seconds(new);
     let put = store

@@ -8,7 +8,8 @@ use super::{headers, upgrade, url};
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::resolver::ServiceResolver;
 use crate::request::{
-    AuditId, Authorized, Body, Deadline, Request, RequestInfo, Response, UnprotectedHandler, UserInfo,
+    AuditId, Authorized, Body, Deadline, FromBackend, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
+    UserInfo,
 };
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
@@ -27,16 +28,6 @@ const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
 pub trait Terminations: Send + Sync + 'static {
     /// The proxy ended this request with this code.
     fn terminated(&self, info: Option<&RequestInfo>, code: StatusCode);
-}
-
-/// Left on answers that a backend gave: filters outside add their own headers beside the backend's instead of leaving
-/// theirs out, and upstream does not count such requests in `apiserver_request_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FromBackend {
-    /// An ordinary answer: both sides' headers are sent.
-    Proxied,
-    /// An upgrade's answer: only the backend's headers are sent.
-    Verbatim,
 }
 
 /// What all proxy handlers of a gateway share.
@@ -242,7 +233,11 @@ impl UnprotectedHandler for ProxyHandler {
         let settings = self.settings.load_full();
         match &*settings {
             Settings::Local => self.shared.delegate.serve(req, authorized).await,
-            Settings::Remote(remote) => self.forward(remote, req, authorized.user()).await,
+            Settings::Remote(remote) => {
+                let mut answer = self.forward(remote, req, authorized.user()).await;
+                answer.extensions_mut().insert(Uncounted);
+                answer
+            }
         }
     }
 }

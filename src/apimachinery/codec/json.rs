@@ -3,11 +3,12 @@
 
 use crate::apimachinery::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 
-/// Deepest nesting accepted; Go's `sigs.k8s.io/json` has the same.
-pub const MAX_DEPTH: usize = 10_000;
+/// Deepest nesting accepted. Go's `sigs.k8s.io/json` takes 10,000; the tree is walked recursively, and no object nests
+/// deeper than a few dozen, so a bound that fits every thread's stack is the safer one (docs/wire/differences.md).
+pub const MAX_DEPTH: usize = 1_000;
 
 /// What decoding noticed beside the value.
 #[derive(Debug, Default)]
@@ -60,7 +61,6 @@ pub fn decode_noting(bytes: &[u8]) -> Result<(Value, Notes), String> {
 #[derive(Default)]
 struct Cx {
     duplicates: RefCell<Vec<String>>,
-    stack_low: Cell<bool>,
 }
 
 /// The path to where the decoder stands, linked through the call stack so that it costs nothing until needed.
@@ -112,7 +112,6 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
     fn deserialize<D: de::Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
         if self.depth > MAX_DEPTH {
-            self.cx.stack_low.set(true);
             return Err(de::Error::custom("exceeded max depth"));
         }
         d.deserialize_any(self)

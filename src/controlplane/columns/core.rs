@@ -23,13 +23,22 @@ fn count(map: &Value) -> i64 {
 
 pub(crate) fn config_maps() -> Columns {
     table(&[N, ("Data", "string", 0, CONFIGMAP_DATA), A], |o| {
-        vec![name(o), (count(o.get("data")) + count(o.get("binaryData"))).into(), age(o)]
+        vec![
+            name(o),
+            (count(o.get("data")) + count(o.get("binaryData"))).into(),
+            age(o),
+        ]
     })
 }
 
 pub(crate) fn secrets() -> Columns {
     table(
-        &[N, ("Type", "string", 0, SECRET_TYPE), ("Data", "string", 0, SECRET_DATA), A],
+        &[
+            N,
+            ("Type", "string", 0, SECRET_TYPE),
+            ("Data", "string", 0, SECRET_DATA),
+            A,
+        ],
         |o| vec![name(o), o.str_at(&["type"]).into(), count(o.get("data")).into(), age(o)],
     )
 }
@@ -186,7 +195,12 @@ pub(crate) fn nodes() -> Columns {
 
 fn roles(o: &Value) -> String {
     let mut all: Vec<&str> = Vec::new();
-    for (k, v) in o.at(&["metadata", "labels"]).as_object().into_iter().flat_map(|m| m.iter()) {
+    for (k, v) in o
+        .at(&["metadata", "labels"])
+        .as_object()
+        .into_iter()
+        .flat_map(|m| m.iter())
+    {
         if let Some(role) = k.strip_prefix("node-role.kubernetes.io/").filter(|r| !r.is_empty()) {
             all.push(role);
         } else if k == "kubernetes.io/role" {
@@ -240,7 +254,11 @@ pub(crate) fn events() -> Columns {
             } else {
                 format!("{component}, {host}")
             };
-            let count = o.at(&["series", "count"]).as_i64().or(o.get("count").as_i64()).unwrap_or(0);
+            let count = o
+                .at(&["series", "count"])
+                .as_i64()
+                .or(o.get("count").as_i64())
+                .unwrap_or(0);
             vec![
                 last.into(),
                 o.str_at(&["type"]).into(),
@@ -276,9 +294,7 @@ pub(crate) fn pods() -> Columns {
             let gates = o.at(&["spec", "readinessGates"]).items();
             let open = gates
                 .iter()
-                .filter(|g| {
-                    condition(o, g.str_at(&["conditionType"])).is_some_and(|c| c.str_at(&["status"]) == "True")
-                })
+                .filter(|g| condition(o, g.str_at(&["conditionType"])).is_some_and(|c| c.str_at(&["status"]) == "True"))
                 .count();
             let gates = if gates.is_empty() {
                 "<none>".to_owned()
@@ -346,7 +362,10 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
             restarts += c.get("restartCount").as_i64().unwrap_or(0);
             let finished = c.at(&["lastState", "terminated", "finishedAt"]).as_str();
             last = last.max(finished);
-            let (waiting, ended) = (c.str_at(&["state", "waiting", "reason"]), c.at(&["state", "terminated"]));
+            let (waiting, ended) = (
+                c.str_at(&["state", "waiting", "reason"]),
+                c.at(&["state", "terminated"]),
+            );
             if !waiting.is_empty() {
                 reason = waiting.to_owned();
             } else if !ended.is_null() {
@@ -401,7 +420,15 @@ mod tests {
                        "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": "demo"}}});
         assert_eq!(
             cells(&services(), &o),
-            [r#""one""#, r#""ClusterIP""#, r#""10.0.0.9""#, r#""<none>""#, r#""80/TCP""#, r#""<unknown>""#, r#""app=demo""#]
+            [
+                r#""one""#,
+                r#""ClusterIP""#,
+                r#""10.0.0.9""#,
+                r#""<none>""#,
+                r#""80/TCP""#,
+                r#""<unknown>""#,
+                r#""app=demo""#
+            ]
         );
     }
 
@@ -411,7 +438,10 @@ mod tests {
             "status": {"phase": "Running", "containerStatuses": [
                 {"name": "a", "ready": true, "state": {"running": {}}, "restartCount": 2},
                 {"name": "b", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 1}]}});
-        assert_eq!(cells(&pods(), &o)[1..4], [r#""1/2""#, r#""CrashLoopBackOff""#, r#""3""#]);
+        assert_eq!(
+            cells(&pods(), &o)[1..4],
+            [r#""1/2""#, r#""CrashLoopBackOff""#, r#""3""#]
+        );
         let new = json!({"metadata": {"name": "p"}, "spec": {"containers": [{}]}, "status": {"phase": "Pending"}});
         assert_eq!(cells(&pods(), &new)[1..4], [r#""0/1""#, r#""Pending""#, r#""0""#]);
     }
@@ -421,15 +451,28 @@ mod tests {
         let o = json!({"metadata": {"name": "n"}, "spec": {}, "status": {"nodeInfo": {}}});
         assert_eq!(
             cells(&nodes(), &o)[1..],
-            ["Unknown", "<none>", "<unknown>", "", "<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"]
-                .map(crate::apimachinery::field::quote)
+            [
+                "Unknown",
+                "<none>",
+                "<unknown>",
+                "",
+                "<none>",
+                "<none>",
+                "<unknown>",
+                "<unknown>",
+                "<unknown>"
+            ]
+            .map(crate::apimachinery::field::quote)
         );
     }
 
     #[test]
     fn ready_addresses_are_counted_and_cut() {
         assert_eq!(endpoints_cell(&json!({})), "<none>");
-        assert_eq!(endpoints_cell(&json!({"subsets": [{"notReadyAddresses": [{"ip": "1.1.1.1"}]}]})), "");
+        assert_eq!(
+            endpoints_cell(&json!({"subsets": [{"notReadyAddresses": [{"ip": "1.1.1.1"}]}]})),
+            ""
+        );
         let o = json!({"subsets": [{"addresses": [{"ip": "1.1.1.1"}, {"ip": "::1"}], "ports": [{"port": 1}, {"port": 2}]}]});
         assert_eq!(endpoints_cell(&o), "1.1.1.1:1,[::1]:1,1.1.1.1:2 + 1 more...");
     }

@@ -11,7 +11,8 @@ pub(crate) const SECRET_DATA: &str = "Data contains the secret data. Each key mu
 pub(crate) const POD_READY: &str = "The aggregate readiness state of this pod for accepting traffic.";
 pub(crate) const POD_STATUS: &str = "The aggregate status of the containers in this pod.";
 pub(crate) const POD_RESTARTS: &str = "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.";
-pub(crate) const POD_IP: &str = "podIP address allocated to the pod. Routable at least within the cluster. Empty if not yet allocated.";
+pub(crate) const POD_IP: &str =
+    "podIP address allocated to the pod. Routable at least within the cluster. Empty if not yet allocated.";
 pub(crate) const POD_NODE: &str = "NodeName indicates in which node this pod is scheduled. If empty, this pod is a candidate for scheduling by the scheduler defined in schedulerName. Once this field is set, the kubelet for this node becomes responsible for the lifecycle of this pod. This field should not be used to express a desire for the pod to be scheduled on a specific node. https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#nodename";
 pub(crate) const POD_NOMINATED: &str = "nominatedNodeName is set only when this pod preempts other pods on the node, but it cannot be scheduled right away as preemption victims receive their graceful termination periods. This field does not guarantee that the pod will be scheduled on this node. Scheduler may decide to place the pod elsewhere if other nodes become available sooner. Scheduler may also decide to give the resources on this node to a higher priority pod that is created after preemption. As a result, this field may be different than PodSpec.nodeName when the pod is scheduled.";
 pub(crate) const POD_GATES: &str = "If specified, all readiness gates will be evaluated for pod readiness. A pod is ready when all its containers are ready AND all conditions specified in the readiness gates have status equal to \"True\" More info: https://git.k8s.io/enhancements/keps/sig-network/580-pod-readiness-gates";
@@ -19,9 +20,11 @@ pub(crate) const NODE_STATUS: &str = "The status of the node";
 pub(crate) const NODE_ROLES: &str = "The roles of the node";
 pub(crate) const NODE_VERSION: &str = "Kubelet Version reported by the node.";
 pub(crate) const NODE_ADDRESSES: &str = "List of addresses reachable to the node. Queried from cloud provider, if available. More info: https://kubernetes.io/docs/reference/node/node-status/#addresses Note: This field is declared as mergeable, but the merge key is not sufficiently unique, which can cause data corruption when it is merged. Callers should instead use a full-replacement patch. See https://pr.k8s.io/79391 for an example. Consumers should assume that addresses can change during the lifetime of a Node. However, there are some exceptions where this may not be possible, such as Pods that inherit a Node's address in its own status or consumers of the downward API (status.hostIP).";
-pub(crate) const NODE_OS: &str = "OS Image reported by the node from /etc/os-release (e.g. Debian GNU/Linux 7 (wheezy)).";
+pub(crate) const NODE_OS: &str =
+    "OS Image reported by the node from /etc/os-release (e.g. Debian GNU/Linux 7 (wheezy)).";
 pub(crate) const NODE_KERNEL: &str = "Kernel Version reported by the node from 'uname -r' (e.g. 3.16.0-0.bpo.4-amd64).";
-pub(crate) const NODE_RUNTIME: &str = "ContainerRuntime Version reported by the node through runtime remote API (e.g. containerd://1.4.2).";
+pub(crate) const NODE_RUNTIME: &str =
+    "ContainerRuntime Version reported by the node through runtime remote API (e.g. containerd://1.4.2).";
 pub(crate) const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
 pub(crate) const NAMESPACE_STATUS: &str = "The status of the namespace";
 pub(crate) const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
@@ -30,9 +33,11 @@ pub(crate) const EVENT_TYPE: &str = "Type of this event (Normal, Warning), new t
 pub(crate) const EVENT_REASON: &str = "This should be a short, machine understandable string that gives the reason for the transition into the object's current status.";
 pub(crate) const EVENT_OBJECT: &str = "The object that this event is about.";
 pub(crate) const EVENT_SUBOBJECT: &str = "If referring to a piece of an object instead of an entire object, this string should contain a valid JSON/Go field access statement, such as desiredState.manifest.containers[2]. For example, if the object reference is to a container within a pod, this would take on a value like: \"spec.containers{name}\" (where \"name\" refers to the name of the container that triggered the event) or if no container name is specified \"spec.containers[2]\" (container with index 2 in this pod). This syntax is chosen only to have some well-defined way of referencing a part of an object.";
-pub(crate) const EVENT_SOURCE: &str = "The component reporting this event. Should be a short machine understandable string.";
+pub(crate) const EVENT_SOURCE: &str =
+    "The component reporting this event. Should be a short machine understandable string.";
 pub(crate) const EVENT_MESSAGE: &str = "A human-readable description of the status of this operation.";
-pub(crate) const EVENT_FIRST: &str = "The time at which the event was first recorded. (Time of server receipt is in TypeMeta.)";
+pub(crate) const EVENT_FIRST: &str =
+    "The time at which the event was first recorded. (Time of server receipt is in TypeMeta.)";
 pub(crate) const EVENT_COUNT: &str = "The number of times this event has occurred.";
 pub(crate) const LEASE_HOLDER: &str = "holderIdentity contains the identity of the holder of a current lease. If Coordinated Leader Election is used, the holder identity must be equal to the elected LeaseCandidate.metadata.name field.";
 pub(crate) const APISERVICE_SERVICE: &str = "The reference to the service that hosts this API endpoint.";
@@ -46,4 +51,5 @@ pub(crate) const POLICY_PARAM_KIND: &str = "ParamKind specifies the kind of reso
 pub(crate) const BINDING_POLICY: &str = "PolicyName indicates the policy definition which the policy binding binded to";
 pub(crate) const BINDING_PARAM: &str = "ParamRef indicates the param resource which sets the configuration param";
 pub(crate) const WEBHOOKS: &str = "Webhooks indicates the number of webhooks registered in this configuration";
-pub(crate) const VAP_VALIDATIONS: &str = "Validations indicates the number of validation rules defined in this configuration";
+pub(crate) const VAP_VALIDATIONS: &str =
+    "Validations indicates the number of validation rules defined in this configuration";

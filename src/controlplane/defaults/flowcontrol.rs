@@ -37,7 +37,8 @@ mod tests {
 
     #[test]
     fn queues_have_sizes_and_zero_shares_stay() {
-        let mut v = json!({"spec": {"limited": {"nominalConcurrencyShares": 0, "limitResponse": {"queuing": {"queues": 4}}}}});
+        let mut v =
+            json!({"spec": {"limited": {"nominalConcurrencyShares": 0, "limitResponse": {"queuing": {"queues": 4}}}}});
         priority_level(&mut v);
         assert_eq!(
             v,

@@ -16,7 +16,11 @@ pub(crate) fn pod(v: &mut Value) {
     set_default_str(spec, &["restartPolicy"], "Always");
     set_default(spec, &["securityContext"], Value::object());
     set_default(spec, &["terminationGracePeriodSeconds"], 30i64);
-    if spec.get("terminationGracePeriodSeconds").as_i64().is_some_and(|n| n < 0) {
+    if spec
+        .get("terminationGracePeriodSeconds")
+        .as_i64()
+        .is_some_and(|n| n < 0)
+    {
         spec.set(&["terminationGracePeriodSeconds"], 1i64);
     }
     set_default_str(spec, &["schedulerName"], "default-scheduler");
@@ -46,7 +50,11 @@ pub(crate) fn pod(v: &mut Value) {
 
 fn container(c: &mut Value) {
     if c.str_at(&["imagePullPolicy"]).is_empty() {
-        let policy = if tag_is_latest(c.str_at(&["image"])) { "Always" } else { "IfNotPresent" };
+        let policy = if tag_is_latest(c.str_at(&["image"])) {
+            "Always"
+        } else {
+            "IfNotPresent"
+        };
         c.set(&["imagePullPolicy"], policy);
     }
     set_default_str(c, &["terminationMessagePath"], "/dev/termination-log");
@@ -56,7 +64,12 @@ fn container(c: &mut Value) {
     }
     for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(p) = c.at_mut(&[key]).filter(|p| p.as_object().is_some()) {
-            for (key, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)] {
+            for (key, value) in [
+                ("timeoutSeconds", 1),
+                ("periodSeconds", 10),
+                ("successThreshold", 1),
+                ("failureThreshold", 3),
+            ] {
                 if p.get(key).as_i64().unwrap_or(0) == 0 {
                     p.set(&[key], i64::from(value));
                 }
@@ -129,10 +142,18 @@ fn volume(v: &mut Value) {
         set_default(v, &["hostPath", "type"], "");
     }
     if !v.get("ephemeral").is_null() {
-        set_default(v, &["ephemeral", "volumeClaimTemplate", "spec", "volumeMode"], "Filesystem");
+        set_default(
+            v,
+            &["ephemeral", "volumeClaimTemplate", "spec", "volumeMode"],
+            "Filesystem",
+        );
     }
     if !v.get("image").is_null() && v.str_at(&["image", "pullPolicy"]).is_empty() {
-        let policy = if tag_is_latest(v.str_at(&["image", "reference"])) { "Always" } else { "IfNotPresent" };
+        let policy = if tag_is_latest(v.str_at(&["image", "reference"])) {
+            "Always"
+        } else {
+            "IfNotPresent"
+        };
         v.set(&["image", "pullPolicy"], policy);
     }
 }
@@ -180,6 +201,9 @@ mod tests {
         let mut v = json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}}]}});
         pod(&mut v);
         let c = &v.at(&["spec", "containers"]).items()[0];
-        assert_eq!(c.at(&["resources", "requests"]), &json!({"cpu": "500m", "memory": "1Gi"}));
+        assert_eq!(
+            c.at(&["resources", "requests"]),
+            &json!({"cpu": "500m", "memory": "1Gi"})
+        );
     }
 }

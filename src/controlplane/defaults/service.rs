@@ -20,7 +20,11 @@ pub(crate) fn service(v: &mut Value) {
         "None" => {
             v.unset(&["spec", "sessionAffinityConfig"]);
         }
-        "ClientIP" => set_default(v, &["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"], 10800i64),
+        "ClientIP" => set_default(
+            v,
+            &["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"],
+            10800i64,
+        ),
         _ => {}
     }
     set_default_str(v, &["spec", "type"], "ClusterIP");
@@ -75,8 +79,15 @@ mod tests {
     #[test]
     fn affinity_brings_a_timeout_and_its_absence_takes_it() {
         let v = defaulted(json!({"sessionAffinity": "ClientIP"}));
-        assert_eq!(v.at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"]), &10800i64.into());
-        assert!(defaulted(json!({"sessionAffinityConfig": {"clientIP": {}}})).get("sessionAffinityConfig").is_null());
+        assert_eq!(
+            v.at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"]),
+            &10800i64.into()
+        );
+        assert!(
+            defaulted(json!({"sessionAffinityConfig": {"clientIP": {}}}))
+                .get("sessionAffinityConfig")
+                .is_null()
+        );
     }
 
     #[test]

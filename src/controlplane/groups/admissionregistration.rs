@@ -20,10 +20,14 @@ fn row(plural: &'static str, kind: &'static str, what: Kind) -> Row {
 /// All rows.
 pub fn rows() -> Vec<Resource> {
     vec![
-        row("mutatingadmissionpolicies", "MutatingAdmissionPolicy", Kind::Policy(true))
-            .hashed_as("v1beta1")
-            .columns(columns::mutating_policies())
-            .done(),
+        row(
+            "mutatingadmissionpolicies",
+            "MutatingAdmissionPolicy",
+            Kind::Policy(true),
+        )
+        .hashed_as("v1beta1")
+        .columns(columns::mutating_policies())
+        .done(),
         row(
             "mutatingadmissionpolicybindings",
             "MutatingAdmissionPolicyBinding",

@@ -11,7 +11,10 @@ use crate::registry::resource::{Resource, SubresourceHandler, Verbs};
 use std::sync::Arc;
 
 /// The group.
-pub const V1: Group = Group { group: "", version: "v1" };
+pub const V1: Group = Group {
+    group: "",
+    version: "v1",
+};
 
 /// What core rows need that is no constant.
 pub struct Parts {
@@ -26,7 +29,11 @@ pub struct Parts {
 }
 
 fn flag(v: &Value, path: &[&str]) -> Str {
-    Str::const_new(if v.at(path).as_bool() == Some(true) { "true" } else { "false" })
+    Str::const_new(if v.at(path).as_bool() == Some(true) {
+        "true"
+    } else {
+        "false"
+    })
 }
 
 /// All rows.

@@ -2,8 +2,8 @@
 
 use super::common::{keep_all_but_status, keep_meta};
 use crate::apimachinery::field::ErrorList;
-use crate::apimachinery::value::Value;
 use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{restore, set_default};
 use crate::controlplane::validation;
 use crate::registry::strategy::{NameRule, Strategy};
@@ -100,7 +100,10 @@ mod tests {
         let mut v = json!({"spec": {"service": {"name": "s"}}, "status": {"conditions": []}});
         ApiService.default(&mut v);
         ApiService.prepare_create(&mut v);
-        assert_eq!(v, json!({"spec": {"service": {"name": "s", "port": 443}}, "status": {}}));
+        assert_eq!(
+            v,
+            json!({"spec": {"service": {"name": "s", "port": 443}}, "status": {}})
+        );
     }
 
     #[test]
@@ -108,8 +111,14 @@ mod tests {
         let mut v = json!({"status": {"conditions": [{"type": "A", "status": "True", "lastTransitionTime": "t", "reason": "r"}]}});
         set_condition(&mut v, "A", "True", "other", "m");
         let c = v.at(&["status", "conditions"]).items()[0].clone();
-        assert_eq!((c.str_at(&["lastTransitionTime"]), c.str_at(&["reason"])), ("t", "other"));
+        assert_eq!(
+            (c.str_at(&["lastTransitionTime"]), c.str_at(&["reason"])),
+            ("t", "other")
+        );
         set_condition(&mut v, "A", "False", "other", "m");
-        assert_ne!(v.at(&["status", "conditions"]).items()[0].str_at(&["lastTransitionTime"]), "t");
+        assert_ne!(
+            v.at(&["status", "conditions"]).items()[0].str_at(&["lastTransitionTime"]),
+            "t"
+        );
     }
 }

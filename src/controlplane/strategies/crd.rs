@@ -22,7 +22,8 @@ fn empty_status(v: &mut Value) {
         "" => Vec::new(),
         name => vec![name.into()],
     };
-    let mut status = crate::json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": null});
+    let mut status =
+        crate::json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": null});
     if !stored.is_empty() {
         status.set(&["storedVersions"], stored);
     }
@@ -108,7 +109,10 @@ mod tests {
         assert_eq!(v.str_at(&["spec", "conversion", "strategy"]), "None");
         assert_eq!(v.at(&["status", "storedVersions"]), &json!(["v1"]));
         let mut new = v.clone();
-        new.set(&["spec", "versions"], json!([{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]));
+        new.set(
+            &["spec", "versions"],
+            json!([{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]),
+        );
         CustomResourceDefinition.prepare_update(&mut new, &v);
         assert_eq!(new.at(&["status", "storedVersions"]), &json!(["v1", "v2"]));
         assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());

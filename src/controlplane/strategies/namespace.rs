@@ -120,6 +120,10 @@ impl Strategy for Namespace {
         object.unset_meta("deletionGracePeriodSeconds");
     }
 
+    fn holds_deletion(&self, object: &Value) -> bool {
+        !self.may_vanish(object)
+    }
+
     fn may_vanish(&self, object: &Value) -> bool {
         object.at(&["spec", "finalizers"]).items().is_empty()
     }
@@ -156,7 +160,8 @@ mod tests {
 
     #[test]
     fn an_update_leaves_finalizers_and_status() {
-        let old = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        let old =
+            json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
         let mut new = json!({"metadata": {"name": "a"}, "spec": {}});
         Namespace.prepare_update(&mut new, &old);
         assert_eq!(new.get("spec"), old.get("spec"));
@@ -171,7 +176,15 @@ mod tests {
             aggregate(&Namespace.validate_status_update(&v, &v)),
             "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
         );
-        assert!(Namespace.check_delete(&json!({"metadata": {"name": "kube-public"}})).is_err());
-        assert!(Namespace.check_delete(&json!({"metadata": {"name": "kube-node-lease"}})).is_ok());
+        assert!(
+            Namespace
+                .check_delete(&json!({"metadata": {"name": "kube-public"}}))
+                .is_err()
+        );
+        assert!(
+            Namespace
+                .check_delete(&json!({"metadata": {"name": "kube-node-lease"}}))
+                .is_ok()
+        );
     }
 }

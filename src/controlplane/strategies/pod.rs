@@ -15,7 +15,11 @@ pub struct Pod;
 /// The quality of service, from cpu and memory of containers and init containers.
 pub(crate) fn quality_of_service(v: &Value) -> &'static str {
     let spec = v.get("spec");
-    let containers = || ["containers", "initContainers"].into_iter().flat_map(|k| spec.get(k).items());
+    let containers = || {
+        ["containers", "initContainers"]
+            .into_iter()
+            .flat_map(|k| spec.get(k).items())
+    };
     let get = |c: &Value, side: &str, what: &str| {
         let q = c.at(&["resources", side, what]).clone();
         let zero = matches!(q.as_str(), Some("0")) || q.as_i64() == Some(0) || q.is_null();

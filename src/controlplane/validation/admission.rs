@@ -133,12 +133,19 @@ pub(super) fn client_config(out: &mut ErrorList, config: &Value, at: &FieldPath)
             let at = at.child("service");
             for (key, what) in [("name", "name"), ("namespace", "namespace")] {
                 if service.str_at(&[key]).is_empty() {
-                    out.push(FieldError::required(&at.child(key), format!("service {what} is required")));
+                    out.push(FieldError::required(
+                        &at.child(key),
+                        format!("service {what} is required"),
+                    ));
                 }
             }
             let port = service.get("port").as_i64().unwrap_or(443);
             for why in net::port(port) {
-                out.push(FieldError::invalid(&at.child("port"), port, format!("port is not valid: {why}")));
+                out.push(FieldError::invalid(
+                    &at.child("port"),
+                    port,
+                    format!("port is not valid: {why}"),
+                ));
             }
             if let Some(path) = service.get("path").as_str() {
                 webhook_path(out, path, &at.child("path"));
@@ -175,7 +182,11 @@ fn webhook_url(out: &mut ErrorList, url: &str, at: &FieldPath) {
         ));
     }
     if let Some((_, fragment)) = url.split_once('#') {
-        out.push(FieldError::invalid(at, fragment, "fragments are not permitted in the URL"));
+        out.push(FieldError::invalid(
+            at,
+            fragment,
+            "fragments are not permitted in the URL",
+        ));
     }
     if let Some(query) = uri.query() {
         out.push(FieldError::invalid(

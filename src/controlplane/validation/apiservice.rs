@@ -139,11 +139,17 @@ mod tests {
             "[spec.groupPriorityMinimum: Invalid value: 20001: must be positive and less than 20000, spec.versionPriority: Invalid value: 0: must be positive and less than 1000]"
         );
         assert_eq!(
-            with(name, json!({"service": null, "caBundle": "YWJj", "insecureSkipTLSVerify": true})),
+            with(
+                name,
+                json!({"service": null, "caBundle": "YWJj", "insecureSkipTLSVerify": true})
+            ),
             "[spec.caBundle: Invalid value: \"3 bytes\": local APIServices may not have a caBundle, spec.insecureSkipTLSVerify: Invalid value: true: local APIServices may not have insecureSkipTLSVerify]"
         );
         assert_eq!(
-            with(name, json!({"service": {"namespace": "", "name": "", "port": 0}, "caBundle": "YWJj", "insecureSkipTLSVerify": true})),
+            with(
+                name,
+                json!({"service": {"namespace": "", "name": "", "port": 0}, "caBundle": "YWJj", "insecureSkipTLSVerify": true})
+            ),
             "[spec.service.namespace: Required value, spec.service.name: Required value, spec.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive, spec.insecureSkipTLSVerify: Invalid value: true: may not be true if caBundle is present]"
         );
     }

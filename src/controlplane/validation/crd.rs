@@ -11,7 +11,11 @@ const PULL: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
 fn joined(out: &mut ErrorList, at: &FieldPath, value: &str, prefix: &str, messages: Vec<String>) {
     if !messages.is_empty() {
-        out.push(FieldError::invalid(at, value, format!("{prefix}{}", messages.join(","))));
+        out.push(FieldError::invalid(
+            at,
+            value,
+            format!("{prefix}{}", messages.join(",")),
+        ));
     }
 }
 
@@ -42,7 +46,11 @@ fn base(v: &Value) -> ErrorList {
     } else {
         let messages = dns1123_subdomain(group);
         if messages.is_empty() && !group.contains('.') {
-            out.push(FieldError::invalid(&at, group, "should be a domain with at least one dot"));
+            out.push(FieldError::invalid(
+                &at,
+                group,
+                "should be a domain with at least one dot",
+            ));
         }
         joined(&mut out, &at, group, "", messages);
     }
@@ -68,7 +76,11 @@ fn names(out: &mut ErrorList, names: &Value, at: &FieldPath) {
             continue;
         }
         let mixed = key.ends_with("ind");
-        let prefix = if mixed { "may have mixed case, but should otherwise match: " } else { "" };
+        let prefix = if mixed {
+            "may have mixed case, but should otherwise match: "
+        } else {
+            ""
+        };
         let lower = if mixed { text.to_lowercase() } else { text.to_owned() };
         joined(out, &at, text, prefix, dns1035_label(&lower));
     }
@@ -104,7 +116,11 @@ fn versions(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         if let Some(warning) = x.get("deprecationWarning").as_str() {
             let at = at.child("deprecationWarning");
             if x.get("deprecated").as_bool() != Some(true) {
-                out.push(FieldError::invalid(&at, warning, "can only be set for deprecated versions"));
+                out.push(FieldError::invalid(
+                    &at,
+                    warning,
+                    "can only be set for deprecated versions",
+                ));
             }
             if warning.len() > 256 {
                 out.push(FieldError::invalid(&at, warning, "must be <= 256 characters long"));
@@ -114,12 +130,19 @@ fn versions(out: &mut ErrorList, v: &Value, path: &FieldPath) {
             }
         }
         if x.at(&["schema", "openAPIV3Schema"]).is_null() {
-            out.push(FieldError::required(&at.child("schema").child("openAPIV3Schema"), "schemas are required"));
+            out.push(FieldError::required(
+                &at.child("schema").child("openAPIV3Schema"),
+                "schemas are required",
+            ));
         }
     }
     let shown = || hub_versions(versions);
     if !unique {
-        out.push(FieldError::invalid_raw(&at, shown(), "must contain unique version names"));
+        out.push(FieldError::invalid_raw(
+            &at,
+            shown(),
+            "must contain unique version names",
+        ));
     }
     if stored.len() != 1 {
         out.push(FieldError::invalid_raw(
@@ -136,7 +159,11 @@ fn stored_versions(out: &mut ErrorList, v: &Value, storage: &[&str], known: &[&s
     let list = v.at(&["status", "storedVersions"]);
     let stored = strings(list);
     if stored.is_empty() {
-        out.push(FieldError::invalid(&at, list.clone(), "must have at least one stored version"));
+        out.push(FieldError::invalid(
+            &at,
+            list.clone(),
+            "must have at least one stored version",
+        ));
     }
     if let Some(missing) = storage.iter().rev().find(|s| !stored.contains(s))
         && !stored.is_empty()
@@ -200,7 +227,8 @@ fn approval(out: &mut ErrorList, v: &Value) {
 }
 
 fn is_url(text: &str) -> bool {
-    text.parse::<http::Uri>().is_ok_and(|u| u.scheme().is_some() && u.host().is_some())
+    text.parse::<http::Uri>()
+        .is_ok_and(|u| u.scheme().is_some() && u.host().is_some())
 }
 
 pub(crate) fn definition_update(new: &Value, old: &Value) -> ErrorList {
@@ -231,9 +259,35 @@ pub(crate) fn definition_update(new: &Value, old: &Value) -> ErrorList {
 /// Formats of string schemas that nobody knows, in document order, each once.
 pub(crate) fn unknown_formats(v: &Value) -> Vec<String> {
     const KNOWN: [&str; 29] = [
-        "bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5",
-        "isbn", "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date",
-        "duration", "datetime", "date-time", "int32", "int64", "float", "double",
+        "bsonobjectid",
+        "uri",
+        "email",
+        "hostname",
+        "ipv4",
+        "ipv6",
+        "cidr",
+        "mac",
+        "uuid",
+        "uuid3",
+        "uuid4",
+        "uuid5",
+        "isbn",
+        "isbn10",
+        "isbn13",
+        "creditcard",
+        "ssn",
+        "hexcolor",
+        "rgbcolor",
+        "byte",
+        "password",
+        "date",
+        "duration",
+        "datetime",
+        "date-time",
+        "int32",
+        "int64",
+        "float",
+        "double",
     ];
     fn walk(schema: &Value, out: &mut Vec<String>) {
         let format = schema.str_at(&["format"]);
@@ -242,7 +296,12 @@ pub(crate) fn unknown_formats(v: &Value) -> Vec<String> {
             out.push(format.to_owned());
         }
         for key in ["properties", "patternProperties", "definitions"] {
-            schema.get(key).as_object().into_iter().flat_map(|m| m.values()).for_each(|s| walk(s, out));
+            schema
+                .get(key)
+                .as_object()
+                .into_iter()
+                .flat_map(|m| m.values())
+                .for_each(|s| walk(s, out));
         }
         for key in ["items", "additionalProperties", "not"] {
             walk(schema.get(key), out);
@@ -279,7 +338,10 @@ mod tests {
     #[test]
     fn one_version_is_stored() {
         let mut v = crd();
-        v.set(&["spec", "versions"], json!([{"name": "v1", "served": true, "storage": false, "schema": {"openAPIV3Schema": {}}}]));
+        v.set(
+            &["spec", "versions"],
+            json!([{"name": "v1", "served": true, "storage": false, "schema": {"openAPIV3Schema": {}}}]),
+        );
         v.set(&["status", "storedVersions"], Value::Null);
         assert_eq!(
             aggregate(&definition(&v)),

@@ -215,8 +215,14 @@ mod tests {
     #[test]
     fn config_map_keys_are_checked_and_told_apart() {
         let said = |v: Value| aggregate(&config_map(&v));
-        assert!(said(json!({"data": {"a b": "c"}})).starts_with("data[a b]: Invalid value: \"a b\": a valid config key must"));
-        assert_eq!(said(json!({"data": {"..": "c"}})), "data[..]: Invalid value: \"..\": must not be '..'");
+        assert!(
+            said(json!({"data": {"a b": "c"}}))
+                .starts_with("data[a b]: Invalid value: \"a b\": a valid config key must")
+        );
+        assert_eq!(
+            said(json!({"data": {"..": "c"}})),
+            "data[..]: Invalid value: \"..\": must not be '..'"
+        );
         assert_eq!(
             said(json!({"data": {"a": "b"}, "binaryData": {"a": "AA=="}})),
             "data[a]: Invalid value: \"a\": duplicate of key present in binaryData"
@@ -232,8 +238,14 @@ mod tests {
     fn what_is_immutable_stays() {
         let old = json!({"data": {"k": "v"}, "immutable": true});
         let said = |v: Value| aggregate(&config_map_update(&v, &old));
-        assert_eq!(said(json!({"data": {"k": "x"}, "immutable": true})), format!("data: Forbidden: {FROZEN}"));
-        assert_eq!(said(json!({"data": {"k": "v"}, "immutable": false})), format!("immutable: Forbidden: {FROZEN}"));
+        assert_eq!(
+            said(json!({"data": {"k": "x"}, "immutable": true})),
+            format!("data: Forbidden: {FROZEN}")
+        );
+        assert_eq!(
+            said(json!({"data": {"k": "v"}, "immutable": false})),
+            format!("immutable: Forbidden: {FROZEN}")
+        );
         assert!(config_map_update(&old, &old).is_empty());
     }
 
@@ -251,13 +263,19 @@ mod tests {
             said(json!({"type": "kubernetes.io/basic-auth"})),
             "[data[username]: Required value, data[password]: Required value]"
         );
-        assert_eq!(said(json!({"type": "kubernetes.io/dockerconfigjson"})), "data[.dockerconfigjson]: Required value");
+        assert_eq!(
+            said(json!({"type": "kubernetes.io/dockerconfigjson"})),
+            "data[.dockerconfigjson]: Required value"
+        );
     }
 
     #[test]
     fn a_pair_that_does_not_load_is_warned_about() {
         let v = json!({"type": "kubernetes.io/tls", "data": {"tls.crt": "YQ==", "tls.key": "Yg=="}});
-        assert_eq!(secret_warnings(&v), ["tls: failed to find any PEM data in certificate input"]);
+        assert_eq!(
+            secret_warnings(&v),
+            ["tls: failed to find any PEM data in certificate input"]
+        );
         let a = rcgen::generate_simple_self_signed(vec!["a".into()]).unwrap();
         let b = rcgen::generate_simple_self_signed(vec!["b".into()]).unwrap();
         let (cert, key) = (a.cert.pem(), a.signing_key.serialize_pem());

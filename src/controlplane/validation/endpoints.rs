@@ -17,7 +17,10 @@ pub(crate) fn endpoints(v: &Value) -> ErrorList {
         let ready = s.get("addresses").items();
         let not_ready = s.get("notReadyAddresses").items();
         if ready.is_empty() && not_ready.is_empty() {
-            out.push(FieldError::required(&at, "must specify `addresses` or `notReadyAddresses`"));
+            out.push(FieldError::required(
+                &at,
+                "must specify `addresses` or `notReadyAddresses`",
+            ));
         }
         for (key, list) in [("addresses", ready), ("notReadyAddresses", not_ready)] {
             for (k, a) in list.iter().enumerate() {

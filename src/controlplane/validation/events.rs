@@ -68,9 +68,19 @@ mod tests {
 
     #[test]
     fn an_event_stays_with_its_object() {
-        let of = |ns: &str| aggregate(&core_event(&json!({"metadata": {"namespace": "a"}, "involvedObject": {"namespace": ns}})));
+        let of = |ns: &str| {
+            aggregate(&core_event(
+                &json!({"metadata": {"namespace": "a"}, "involvedObject": {"namespace": ns}}),
+            ))
+        };
         assert_eq!(of("a"), "[]");
-        assert_eq!(of("b"), "involvedObject.namespace: Invalid value: \"b\": does not match event.namespace");
-        assert_eq!(of(""), "involvedObject.namespace: Invalid value: \"\": does not match event.namespace");
+        assert_eq!(
+            of("b"),
+            "involvedObject.namespace: Invalid value: \"b\": does not match event.namespace"
+        );
+        assert_eq!(
+            of(""),
+            "involvedObject.namespace: Invalid value: \"\": does not match event.namespace"
+        );
     }
 }

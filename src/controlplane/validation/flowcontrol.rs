@@ -91,7 +91,13 @@ fn policy(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
         verbs(out, r, &at);
         let urls = r.get("nonResourceURLs");
         let at = at.child("nonResourceURLs");
-        list(out, urls, &at, "nonResourceURLs must contain at least one value", "non-resource URLs");
+        list(
+            out,
+            urls,
+            &at,
+            "nonResourceURLs must contain at least one value",
+            "non-resource URLs",
+        );
         for (k, url) in strings(urls).into_iter().enumerate().filter(|(_, u)| *u != "*") {
             if let Some(why) = url_error(url) {
                 out.push(FieldError::invalid(&at.index(k), url, why));
@@ -102,7 +108,11 @@ fn policy(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
 
 fn subject(out: &mut ErrorList, s: &Value, at: &FieldPath) {
     let kind = s.str_at(&["kind"]);
-    let all = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
+    let all = [
+        ("ServiceAccount", "serviceAccount"),
+        ("User", "user"),
+        ("Group", "group"),
+    ];
     let Some((_, member)) = all.iter().find(|(k, _)| *k == kind) else {
         out.push(FieldError::not_supported(
             &at.child("kind"),
@@ -270,13 +280,18 @@ mod tests {
             said(json!({"priorityLevelConfiguration": {"name": ""}})),
             "spec.priorityLevelConfiguration.name: Required value: must reference a priority level"
         );
-        assert_eq!(said(json!({"matchingPrecedence": 20000})), "spec.matchingPrecedence: Invalid value: 20000: must not be greater than 10000");
+        assert_eq!(
+            said(json!({"matchingPrecedence": 20000})),
+            "spec.matchingPrecedence: Invalid value: 20000: must not be greater than 10000"
+        );
         assert_eq!(
             said(json!({"distinguisherMethod": {"type": "X"}})),
             "spec.distinguisherMethod.type: Unsupported value: {\"Type\":\"X\"}: supported values: \"ByNamespace\", \"ByUser\""
         );
         assert_eq!(
-            said(json!({"rules": [{"subjects": [{"kind": "X"}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]}]})),
+            said(
+                json!({"rules": [{"subjects": [{"kind": "X"}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]}]})
+            ),
             "spec.rules[0].subjects[0].kind: Unsupported value: \"X\": supported values: \"Group\", \"ServiceAccount\", \"User\""
         );
         assert_eq!(
@@ -284,7 +299,9 @@ mod tests {
             "spec.rules[0]: Required value: at least one of resourceRules and nonResourceRules has to be non-empty"
         );
         assert_eq!(
-            said(json!({"rules": [{"subjects": [{"kind": "User", "user": {"name": "u"}}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["x"]}]}]})),
+            said(
+                json!({"rules": [{"subjects": [{"kind": "User", "user": {"name": "u"}}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["x"]}]}]})
+            ),
             "spec.rules[0].nonResourceRules[0].nonResourceURLs[0]: Invalid value: \"x\": must start with slash"
         );
     }

@@ -33,7 +33,13 @@ fn spec(v: &Value) -> ErrorList {
     let path = FieldPath::new("spec");
     let volumes = volumes(&mut out, spec, &path);
     container::containers(&mut out, spec, &volumes, &path);
-    required_choice(&mut out, spec, "restartPolicy", &path, &["Always", "OnFailure", "Never"]);
+    required_choice(
+        &mut out,
+        spec,
+        "restartPolicy",
+        &path,
+        &["Always", "OnFailure", "Never"],
+    );
     required_choice(
         &mut out,
         spec,
@@ -81,7 +87,12 @@ fn spec(v: &Value) -> ErrorList {
     }
     let class = spec.str_at(&["priorityClassName"]);
     if !class.is_empty() {
-        invalid_each(&mut out, &path.child("priorityClassName"), class, dns1123_subdomain(class));
+        invalid_each(
+            &mut out,
+            &path.child("priorityClassName"),
+            class,
+            dns1123_subdomain(class),
+        );
     }
     out
 }
@@ -92,7 +103,12 @@ fn volumes<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath) -> Vec<&'
     for (i, v) in spec.get("volumes").items().iter().enumerate() {
         let at = path.child("volumes").index(i);
         let before = out.len();
-        for (source, key) in [("configMap", "name"), ("secret", "secretName"), ("persistentVolumeClaim", "claimName"), ("hostPath", "path")] {
+        for (source, key) in [
+            ("configMap", "name"),
+            ("secret", "secretName"),
+            ("persistentVolumeClaim", "claimName"),
+            ("hostPath", "path"),
+        ] {
             if !v.get(source).is_null() && v.str_at(&[source, key]).is_empty() {
                 out.push(FieldError::required(&at.child(source).child(key), ""));
             }
@@ -201,7 +217,12 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
             "existing toleration can not be modified except its tolerationSeconds",
         ));
     }
-    let gates: Vec<&str> = old.at(&["spec", "schedulingGates"]).items().iter().map(|g| g.str_at(&["name"])).collect();
+    let gates: Vec<&str> = old
+        .at(&["spec", "schedulingGates"])
+        .items()
+        .iter()
+        .map(|g| g.str_at(&["name"]))
+        .collect();
     for (i, g) in new.at(&["spec", "schedulingGates"]).items().iter().enumerate() {
         let name = g.str_at(&["name"]);
         if !gates.contains(&name) {
@@ -211,7 +232,10 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
             ));
         }
     }
-    if !same(&immutable_part(new, !gates.is_empty()), &immutable_part(old, !gates.is_empty())) {
+    if !same(
+        &immutable_part(new, !gates.is_empty()),
+        &immutable_part(old, !gates.is_empty()),
+    ) {
         out.push(FieldError::forbidden(
             &path,
             "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
@@ -230,7 +254,11 @@ fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
             "must not update from a positive integer to nil value",
         )),
         (Some(was), Some(now)) if now > was => {
-            out.push(FieldError::invalid(&at, now, "must be less than or equal to previous value"));
+            out.push(FieldError::invalid(
+                &at,
+                now,
+                "must be less than or equal to previous value",
+            ));
         }
         _ => {}
     }
@@ -299,7 +327,10 @@ mod tests {
         assert_eq!(aggregate(&pod(&v)), "spec.containers: Required value");
         v.set(&["spec", "containers"], json!([{"name": "A"}]));
         let said = aggregate(&pod(&v));
-        assert!(said.contains("spec.containers[0].name: Invalid value: \"A\"") && said.contains("spec.containers[0].image: Required value"));
+        assert!(
+            said.contains("spec.containers[0].name: Invalid value: \"A\"")
+                && said.contains("spec.containers[0].image: Required value")
+        );
     }
 
     #[test]
@@ -309,6 +340,9 @@ mod tests {
         new.set(&["spec", "containers"], json!([{"name": "main", "image": "a:2", "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}]));
         assert_eq!(aggregate(&pod_update(&new, &old)), "[]");
         new.set(&["spec", "hostname"], "x");
-        assert!(aggregate(&pod_update(&new, &old)).starts_with("spec: Forbidden: pod updates may not change fields other than"));
+        assert!(
+            aggregate(&pod_update(&new, &old))
+                .starts_with("spec: Forbidden: pod updates may not change fields other than")
+        );
     }
 }

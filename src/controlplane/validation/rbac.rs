@@ -51,7 +51,10 @@ fn policy_rule(out: &mut ErrorList, rule: &Value, namespaced: bool, at: &FieldPa
                 "namespaced rules cannot apply to non-resource URLs",
             ));
         }
-        if ["apiGroups", "resources", "resourceNames"].iter().any(|k| !list(k).is_empty()) {
+        if ["apiGroups", "resources", "resourceNames"]
+            .iter()
+            .any(|k| !list(k).is_empty())
+        {
             out.push(FieldError::invalid(
                 &at,
                 urls.clone(),
@@ -161,7 +164,9 @@ mod tests {
     fn recorded_role_errors_are_the_same() {
         let said = |v: Value| aggregate(&role(&v, false));
         assert_eq!(
-            said(json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "nonResourceURLs": ["/x"], "verbs": ["get"]}]})),
+            said(
+                json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "nonResourceURLs": ["/x"], "verbs": ["get"]}]})
+            ),
             "rules[0].nonResourceURLs: Invalid value: [\"/x\"]: rules cannot apply to both regular resources and non-resource URLs"
         );
         assert_eq!(
@@ -169,7 +174,9 @@ mod tests {
             "aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSelector required if aggregationRule is non-nil"
         );
         let s = said(json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a b": "c"}}]}}));
-        assert!(s.starts_with("[aggregationRule.clusterRoleSelectors[0].matchLabels: Invalid value: \"a b\": name part"));
+        assert!(
+            s.starts_with("[aggregationRule.clusterRoleSelectors[0].matchLabels: Invalid value: \"a b\": name part")
+        );
         assert!(s.ends_with("aggregationRule.clusterRoleSelectors[0]: Invalid value: null: invalid label selector.]"));
     }
 

@@ -45,7 +45,13 @@ pub(crate) fn service(v: &Value, old: Option<&Value>) -> ErrorList {
     by_type(&mut out, v, kind, &path);
     let mut names: Vec<&str> = Vec::new();
     for (i, port) in ports.iter().enumerate() {
-        service_port(&mut out, port, ports.len() > 1, &mut names, &path.child("ports").index(i));
+        service_port(
+            &mut out,
+            port,
+            ports.len() > 1,
+            &mut names,
+            &path.child("ports").index(i),
+        );
     }
     validation::meta::validate_labels(spec.get("selector"), &path.child("selector"), &mut out);
     affinity(&mut out, spec, &path);
@@ -53,7 +59,12 @@ pub(crate) fn service(v: &Value, old: Option<&Value>) -> ErrorList {
     for (i, ip) in spec.get("externalIPs").items().iter().enumerate() {
         let at = path.child("externalIPs").index(i);
         let ip = ip.as_str().unwrap_or("");
-        let known = old.is_some_and(|o| o.at(&["spec", "externalIPs"]).items().iter().any(|x| x.as_str() == Some(ip)));
+        let known = old.is_some_and(|o| {
+            o.at(&["spec", "externalIPs"])
+                .items()
+                .iter()
+                .any(|x| x.as_str() == Some(ip))
+        });
         let messages = if known { Vec::new() } else { net::ip_strict(ip) };
         if messages.is_empty() {
             non_special_ip(&mut out, &at, ip);
@@ -85,7 +96,10 @@ fn by_type(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldPath) {
         "ExternalName" => {
             for key in ["clusterIPs", "ipFamilies"] {
                 if !spec.get(key).items().is_empty() {
-                    out.push(FieldError::forbidden(&path.child(key), "may not be set for ExternalName services"));
+                    out.push(FieldError::forbidden(
+                        &path.child(key),
+                        "may not be set for ExternalName services",
+                    ));
                 }
             }
             if !spec.get("ipFamilyPolicy").is_null() {
@@ -162,7 +176,10 @@ fn affinity(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
             }
         }
         "None" if !config.is_null() => {
-            out.push(FieldError::forbidden(&at, "must not be set when session affinity is None"));
+            out.push(FieldError::forbidden(
+                &at,
+                "must not be set when session affinity is None",
+            ));
         }
         _ => {}
     }
@@ -231,7 +248,10 @@ pub(crate) fn service_status(new: &Value, old: &Value) -> ErrorList {
         }
         let mode = e.get("ipMode");
         if !ip.is_empty() && mode.is_null() {
-            out.push(FieldError::required(&at.child("ipMode"), "must be specified when `ip` is set"));
+            out.push(FieldError::required(
+                &at.child("ipMode"),
+                "must be specified when `ip` is set",
+            ));
         } else if ip.is_empty() && !mode.is_null() {
             out.push(FieldError::forbidden(
                 &at.child("ipMode"),

@@ -98,12 +98,10 @@ impl OpenApiV3 {
         let Some(kept) = self.document(key).await else {
             return bare(StatusCode::NOT_FOUND);
         };
-        if let Some(asked) = query.get("hash").filter(|h| *h != kept.hash) {
-            if !asked.is_empty() {
-                let mut r = bare(StatusCode::MOVED_PERMANENTLY);
-                set(&mut r, LOCATION, &format!("{ROOT}/{key}?hash={}", kept.hash));
-                return r;
-            }
+        if query.get("hash").is_some_and(|h| !h.is_empty() && h != kept.hash) {
+            let mut r = bare(StatusCode::MOVED_PERMANENTLY);
+            set(&mut r, LOCATION, &format!("{ROOT}/{key}?hash={}", kept.hash));
+            return r;
         }
         if !takes_json(headers) {
             return bare(StatusCode::NOT_ACCEPTABLE);

@@ -248,10 +248,10 @@ impl http_body::Body for ListBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
-        if this.chunk.is_empty() {
-            if let Some(slice) = this.pending.take() {
-                return Poll::Ready(Some(Ok(Frame::data(slice))));
-            }
+        if this.chunk.is_empty()
+            && let Some(slice) = this.pending.take()
+        {
+            return Poll::Ready(Some(Ok(Frame::data(slice))));
         }
         this.fill();
         if this.chunk.is_empty() {

@@ -30,14 +30,22 @@ impl ServiceNumbers {
     pub fn adopt(&self, service: &Value) -> Vec<String> {
         let who = owner(service);
         let mut odd = Vec::new();
-        for ip in strings(service.at(&["spec", "clusterIPs"])).into_iter().filter_map(parse_ip) {
+        for ip in strings(service.at(&["spec", "clusterIPs"]))
+            .into_iter()
+            .filter_map(parse_ip)
+        {
             match self.range_of(ip) {
                 None => odd.push(format!("cluster IP {ip} is not within any configured range")),
                 Some(r) => odd.extend(r.take(ip, &who).err().map(|e| format!("cluster IP {ip}: {e}"))),
             }
         }
         for port in held_ports(service) {
-            odd.extend(self.ports.take(port, &who).err().map(|e| format!("node port {port}: {e}")));
+            odd.extend(
+                self.ports
+                    .take(port, &who)
+                    .err()
+                    .map(|e| format!("node port {port}: {e}")),
+            );
         }
         odd
     }
@@ -95,7 +103,10 @@ impl ServiceNumbers {
     pub(super) fn give_back(&self, service: &Value, kept: Option<&Value>) {
         let who = owner(service);
         let keeps = |ip: &str| kept.is_some_and(|k| strings(k.at(&["spec", "clusterIPs"])).contains(&ip));
-        for text in strings(service.at(&["spec", "clusterIPs"])).into_iter().filter(|ip| !keeps(ip)) {
+        for text in strings(service.at(&["spec", "clusterIPs"]))
+            .into_iter()
+            .filter(|ip| !keeps(ip))
+        {
             if let Some(ip) = parse_ip(text)
                 && let Some(range) = self.range_of(ip)
             {
@@ -158,11 +169,17 @@ impl<'a> Taking<'a> {
     }
 
     fn cluster_ips(&mut self, service: &mut Value) -> Result<()> {
-        let said: Vec<String> = strings(service.at(&["spec", "clusterIPs"])).into_iter().map(str::to_owned).collect();
+        let said: Vec<String> = strings(service.at(&["spec", "clusterIPs"]))
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         if said.first().is_some_and(|ip| ip == "None") {
             return Ok(());
         }
-        let families = strings(service.at(&["spec", "ipFamilies"])).into_iter().filter_map(Family::parse).collect::<Vec<_>>();
+        let families = strings(service.at(&["spec", "ipFamilies"]))
+            .into_iter()
+            .filter_map(Family::parse)
+            .collect::<Vec<_>>();
         let mut all = Vec::new();
         for (i, family) in families.into_iter().enumerate() {
             all.push(self.cluster_ip(service, family, said.get(i).map(String::as_str))?);
@@ -173,8 +190,14 @@ impl<'a> Taking<'a> {
     }
 
     fn second_cluster_ip(&mut self, service: &mut Value) -> Result<()> {
-        let mut all: Vec<String> = strings(service.at(&["spec", "clusterIPs"])).into_iter().map(str::to_owned).collect();
-        let Some(family) = strings(service.at(&["spec", "ipFamilies"])).get(1).and_then(|f| Family::parse(f)) else {
+        let mut all: Vec<String> = strings(service.at(&["spec", "clusterIPs"]))
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        let Some(family) = strings(service.at(&["spec", "ipFamilies"]))
+            .get(1)
+            .and_then(|f| Family::parse(f))
+        else {
             return Ok(());
         };
         let second = self.cluster_ip(service, family, all.get(1).map(String::as_str))?;
@@ -189,7 +212,11 @@ impl<'a> Taking<'a> {
             let shown = service.at(&["spec", "clusterIPs"]).clone();
             invalid(
                 service,
-                &vec![FieldError::invalid(&FieldPath::new("spec").child("clusterIPs"), shown, why)],
+                &vec![FieldError::invalid(
+                    &FieldPath::new("spec").child("clusterIPs"),
+                    shown,
+                    why,
+                )],
             )
         };
         let Some(range) = self.numbers.range_for(family) else {
@@ -203,7 +230,10 @@ impl<'a> Taking<'a> {
                 return Ok(range.network().to_string());
             }
             let ip = range.take_any(&self.owner).map_err(|e| {
-                Status::internal(format!("failed to allocate a serviceIP for Service {:?}: {e}", service.name()))
+                Status::internal(format!(
+                    "failed to allocate a serviceIP for Service {:?}: {e}",
+                    service.name()
+                ))
             })?;
             self.ips.push(ip);
             return Ok(ip.to_string());
@@ -323,9 +353,9 @@ impl<'a> Taking<'a> {
 
     fn health_port(&mut self, service: &mut Value) -> Result<()> {
         let port = match health_port(service) {
-            0 => self.take_any_port().map_err(|_| {
-                Status::internal("failed to allocate a HealthCheck NodePort: range is full")
-            })?,
+            0 => self
+                .take_any_port()
+                .map_err(|_| Status::internal("failed to allocate a HealthCheck NodePort: range is full"))?,
             n => {
                 self.take_port(n).map_err(|why| {
                     Status::internal(format!("failed to allocate requested HealthCheck NodePort {n}: {why}"))

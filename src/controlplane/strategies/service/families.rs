@@ -1,7 +1,7 @@
 //! Which IP families a Service has: from what it says, what it had, and what the cluster offers.
 
-use super::prepare::needs_cluster_ip;
 use super::ServiceNumbers;
+use super::prepare::needs_cluster_ip;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -80,9 +80,15 @@ pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Val
     }
     let headless_alone = is_headless(new) && without_selector(new);
     if policy(new).is_empty() {
-        new.set(&["spec", "ipFamilyPolicy"], if headless_alone { REQUIRE } else { SINGLE });
+        new.set(
+            &["spec", "ipFamilyPolicy"],
+            if headless_alone { REQUIRE } else { SINGLE },
+        );
     }
-    let mut families: Vec<Family> = list(new, "ipFamilies").iter().filter_map(|f| Family::parse(f)).collect();
+    let mut families: Vec<Family> = list(new, "ipFamilies")
+        .iter()
+        .filter_map(|f| Family::parse(f))
+        .collect();
     for (i, ip) in list(new, "clusterIPs").iter().enumerate() {
         let Some(ip) = parse_ip(ip) else { break };
         if i >= families.len() {

@@ -104,12 +104,18 @@ pub(super) fn drop_dependent(new: &mut Value, old: &Value) {
         }
     }
     let gone = [
-        (needs_health_check(old) && !needs_health_check(new), "healthCheckNodePort"),
+        (
+            needs_health_check(old) && !needs_health_check(new),
+            "healthCheckNodePort",
+        ),
         (
             kind(old) == "LoadBalancer" && kind(new) != "LoadBalancer",
             "allocateLoadBalancerNodePorts",
         ),
-        (kind(old) == "LoadBalancer" && kind(new) != "LoadBalancer", "loadBalancerClass"),
+        (
+            kind(old) == "LoadBalancer" && kind(new) != "LoadBalancer",
+            "loadBalancerClass",
+        ),
         (
             externally_accessible(old) && !externally_accessible(new),
             "externalTrafficPolicy",

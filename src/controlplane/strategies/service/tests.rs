@@ -60,10 +60,22 @@ async fn a_new_service_gets_an_address_and_families() {
 async fn refusals_of_allocation_are_the_recorded_ones() {
     let s = strategy();
     for (spec, want) in [
-        (json!({"ports": [{"port": 80}], "clusterIP": "10.9.9.9"}), r#"spec.clusterIPs: Invalid value: ["10.9.9.9"]: failed to allocate IP 10.9.9.9: the provided network does not match the current range"#),
-        (json!({"ports": [{"port": 80}], "clusterIP": "fd00::1"}), r#"spec.clusterIPs[0]: Invalid value: ["fd00::1"]: IPv6 is not configured on this cluster"#),
-        (json!({"ports": [{"port": 80, "nodePort": 80}], "type": "NodePort"}), "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767"),
-        (json!({"type": "NodePort", "ports": [{"port": 80, "name": "t", "nodePort": 31997}, {"port": 81, "name": "u", "nodePort": 31997}]}), "spec.ports[1].nodePort: Invalid value: 31997: provided port is already allocated"),
+        (
+            json!({"ports": [{"port": 80}], "clusterIP": "10.9.9.9"}),
+            r#"spec.clusterIPs: Invalid value: ["10.9.9.9"]: failed to allocate IP 10.9.9.9: the provided network does not match the current range"#,
+        ),
+        (
+            json!({"ports": [{"port": 80}], "clusterIP": "fd00::1"}),
+            r#"spec.clusterIPs[0]: Invalid value: ["fd00::1"]: IPv6 is not configured on this cluster"#,
+        ),
+        (
+            json!({"ports": [{"port": 80, "nodePort": 80}], "type": "NodePort"}),
+            "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767",
+        ),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 80, "name": "t", "nodePort": 31997}, {"port": 81, "name": "u", "nodePort": 31997}]}),
+            "spec.ports[1].nodePort: Invalid value: 31997: provided port is already allocated",
+        ),
     ] {
         let e = create(&s, new("a", spec)).await.unwrap_err();
         assert_eq!(e.message, format!("Service \"a\" is invalid: {want}"));
@@ -75,7 +87,9 @@ async fn refusals_of_allocation_are_the_recorded_ones() {
 async fn protocols_of_one_port_share_a_node_port() {
     let s = strategy();
     let ports = json!([{"port": 80, "name": "t"}, {"port": 80, "name": "u", "protocol": "UDP"}]);
-    let v = create(&s, new("b", json!({"type": "NodePort", "ports": ports}))).await.unwrap();
+    let v = create(&s, new("b", json!({"type": "NodePort", "ports": ports})))
+        .await
+        .unwrap();
     let ports = v.at(&["spec", "ports"]).items();
     assert_eq!(ports[0].get("nodePort"), ports[1].get("nodePort"));
     assert_eq!(s.numbers.ports.taken(), 1);
@@ -100,13 +114,21 @@ async fn type_changes_give_and_take() {
     let b = update(&s, with(&a, &[("type", "NodePort".into())]), &a).await.unwrap();
     assert_eq!(b.str_at(&["spec", "clusterIP"]), ip);
     assert_eq!(s.numbers.ports.taken(), 1);
-    let c = update(&s, with(&b, &[("type", "LoadBalancer".into())]), &b).await.unwrap();
+    let c = update(&s, with(&b, &[("type", "LoadBalancer".into())]), &b)
+        .await
+        .unwrap();
     assert_eq!(c.at(&["spec", "ports"]), b.at(&["spec", "ports"]));
     let d = update(&s, with(&c, &[("type", "ClusterIP".into())]), &c).await.unwrap();
     assert_eq!(s.numbers.ports.taken(), 0);
     assert!(d.at(&["spec", "allocateLoadBalancerNodePorts"]).is_null());
     assert!(d.at(&["spec", "externalTrafficPolicy"]).is_null());
-    let e = with(&d, &[("type", "ExternalName".into()), ("externalName", "x.example.com".into())]);
+    let e = with(
+        &d,
+        &[
+            ("type", "ExternalName".into()),
+            ("externalName", "x.example.com".into()),
+        ],
+    );
     let e = update(&s, e, &d).await.unwrap();
     assert_eq!(
         e.get("spec"),
@@ -117,12 +139,16 @@ async fn type_changes_give_and_take() {
     let f = with(&e, &[("type", "ClusterIP".into()), ("externalName", Value::Null)]);
     let f = update(&s, f, &e).await.unwrap();
     assert!(f.str_at(&["spec", "clusterIP"]).starts_with("10.0.0."));
-    let none = update(&s, with(&f, &[("clusterIP", "None".into())]), &f).await.unwrap_err();
+    let none = update(&s, with(&f, &[("clusterIP", "None".into())]), &f)
+        .await
+        .unwrap_err();
     assert_eq!(
         none.message,
         r#"Service "s" is invalid: spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set"#
     );
-    let g = update(&s, with(&f, &[("ipFamilyPolicy", "PreferDualStack".into())]), &f).await.unwrap();
+    let g = update(&s, with(&f, &[("ipFamilyPolicy", "PreferDualStack".into())]), &f)
+        .await
+        .unwrap();
     assert_eq!(g.at(&["spec", "ipFamilies"]), &json!(["IPv4"]));
     let bare = new("s", json!({"ports": [{"port": 81}]}));
     let h = update(&s, bare, &g).await.unwrap();
@@ -151,7 +177,10 @@ async fn health_check_ports_come_and_go() {
     let mut moved = a.clone();
     moved.set(&["spec", "healthCheckNodePort"], 31992i64);
     let e = update(&s, moved, &a).await.unwrap_err();
-    assert_eq!(e.message, "Service \"lb\" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable");
+    assert_eq!(
+        e.message,
+        "Service \"lb\" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable"
+    );
     let mut cluster = a.clone();
     cluster.set(&["spec", "externalTrafficPolicy"], "Cluster");
     let b = update(&s, cluster, &a).await.unwrap();
@@ -162,7 +191,10 @@ async fn health_check_ports_come_and_go() {
 #[tokio::test]
 async fn a_dry_run_takes_nothing() {
     let s = strategy();
-    let mut v = new("e", json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31995}]}));
+    let mut v = new(
+        "e",
+        json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31995}]}),
+    );
     s.default(&mut v);
     s.prepare_create(&mut v);
     let dry = Context { dry_run: true, ..cx() };
@@ -178,6 +210,8 @@ async fn a_headless_service_without_selector_has_both_families() {
     let v = create(&s, new("h", json!({"clusterIP": "None"}))).await.unwrap();
     assert_eq!(v.at(&["spec", "ipFamilies"]), &json!(["IPv4", "IPv6"]));
     assert_eq!(v.str_at(&["spec", "ipFamilyPolicy"]), "RequireDualStack");
-    let v = create(&s, new("g", json!({"clusterIP": "None", "selector": {"a": "b"}}))).await.unwrap();
+    let v = create(&s, new("g", json!({"clusterIP": "None", "selector": {"a": "b"}})))
+        .await
+        .unwrap();
     assert_eq!(v.at(&["spec", "ipFamilies"]), &json!(["IPv4"]));
 }

@@ -30,10 +30,17 @@ pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
         if name.is_empty() {
             out.push(FieldError::required(&at.child("name"), "name is not specified"));
         } else if !is_identifier(name) {
-            out.push(FieldError::invalid(&at.child("name"), name, "must be a valid CEL identifier"));
+            out.push(FieldError::invalid(
+                &at.child("name"),
+                name,
+                "must be a valid CEL identifier",
+            ));
         }
         if x.str_at(&["expression"]).trim().is_empty() {
-            out.push(FieldError::required(&at.child("expression"), "expression is not specified"));
+            out.push(FieldError::required(
+                &at.child("expression"),
+                "expression is not specified",
+            ));
         }
     }
     if mutating {
@@ -73,7 +80,11 @@ fn param_kind(out: &mut ErrorList, v: &Value, at: &FieldPath) {
                 } else {
                     let messages = dns1035_label(&gv.version);
                     if !messages.is_empty() {
-                        out.push(FieldError::invalid(&at_version, gv.version.as_str(), messages.join(",")));
+                        out.push(FieldError::invalid(
+                            &at_version,
+                            gv.version.as_str(),
+                            messages.join(","),
+                        ));
                     }
                 }
             }
@@ -87,7 +98,10 @@ fn param_kind(out: &mut ErrorList, v: &Value, at: &FieldPath) {
                 out.push(FieldError::invalid(
                     &at.child("kind"),
                     kind,
-                    format!("may have mixed case, but should otherwise match: {}", messages.join(",")),
+                    format!(
+                        "may have mixed case, but should otherwise match: {}",
+                        messages.join(",")
+                    ),
                 ));
             }
         }
@@ -108,16 +122,27 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath) {
     for (i, x) in checks.iter().enumerate() {
         let at = path.child("validations").index(i);
         if x.str_at(&["expression"]).trim().is_empty() {
-            out.push(FieldError::required(&at.child("expression"), "expression is not specified"));
+            out.push(FieldError::required(
+                &at.child("expression"),
+                "expression is not specified",
+            ));
         }
         for key in ["message", "messageExpression"] {
             let Some(text) = x.get(key).as_str().filter(|t| !t.is_empty()) else {
                 continue;
             };
             if text.trim().is_empty() {
-                out.push(FieldError::invalid(&at.child(key), text, "must be non-empty if specified"));
+                out.push(FieldError::invalid(
+                    &at.child(key),
+                    text,
+                    "must be non-empty if specified",
+                ));
             } else if key == "message" && text.trim().contains(['\n', '\r']) {
-                out.push(FieldError::invalid(&at.child(key), text, "must not contain line breaks"));
+                out.push(FieldError::invalid(
+                    &at.child(key),
+                    text,
+                    "must not contain line breaks",
+                ));
             }
         }
         optional_choice(
@@ -141,9 +166,18 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath) {
         let at = at.index(i);
         let key = x.str_at(&["key"]);
         if v.name().is_empty() {
-            out.push(FieldError::invalid(&at.child("key"), key, "requires metadata.name be non-empty"));
+            out.push(FieldError::invalid(
+                &at.child("key"),
+                key,
+                "requires metadata.name be non-empty",
+            ));
         } else {
-            invalid_each(out, &at.child("key"), key, qualified_name(&format!("{}/{key}", v.name())));
+            invalid_each(
+                out,
+                &at.child("key"),
+                key,
+                qualified_name(&format!("{}/{key}", v.name())),
+            );
         }
         match x.str_at(&["valueExpression"]) {
             e if e.trim().is_empty() => out.push(FieldError::required(
@@ -210,7 +244,11 @@ pub(crate) fn binding(v: &Value, mutating: bool) -> ErrorList {
         match_resources(&mut out, spec.get("matchResources"), &at, false, ALL_OPERATIONS, false);
     }
     if !mutating {
-        actions(&mut out, spec.get("validationActions"), &path.child("validationActions"));
+        actions(
+            &mut out,
+            spec.get("validationActions"),
+            &path.child("validationActions"),
+        );
     }
     out
 }
@@ -287,16 +325,34 @@ mod tests {
             aggregate(&binding(&v, false))
         };
         assert_eq!(said(json!({"policyName": ""})), "spec.policyName: Required value");
-        assert_eq!(said(json!({"validationActions": []})), "spec.validationActions: Required value: at least one validation action is required");
-        assert_eq!(said(json!({"validationActions": ["X"]})), "spec.validationActions[0]: Unsupported value: \"X\": supported values: \"Audit\", \"Deny\", \"Warn\"");
-        assert_eq!(said(json!({"validationActions": ["Deny", "Deny"]})), "spec.validationActions[1]: Duplicate value: \"Deny\"");
-        assert!(said(json!({"validationActions": ["Deny", "Warn"]})).starts_with("spec.validationActions: Invalid value: [\"Deny\",\"Warn\"]: must not contain both"));
+        assert_eq!(
+            said(json!({"validationActions": []})),
+            "spec.validationActions: Required value: at least one validation action is required"
+        );
+        assert_eq!(
+            said(json!({"validationActions": ["X"]})),
+            "spec.validationActions[0]: Unsupported value: \"X\": supported values: \"Audit\", \"Deny\", \"Warn\""
+        );
+        assert_eq!(
+            said(json!({"validationActions": ["Deny", "Deny"]})),
+            "spec.validationActions[1]: Duplicate value: \"Deny\""
+        );
+        assert!(
+            said(json!({"validationActions": ["Deny", "Warn"]}))
+                .starts_with("spec.validationActions: Invalid value: [\"Deny\",\"Warn\"]: must not contain both")
+        );
         assert_eq!(
             said(json!({"paramRef": {"name": "a", "selector": {}, "parameterNotFoundAction": "Deny"}})),
             "[spec.paramRef.name: Forbidden: name and selector are mutually exclusive, spec.paramRef.selector: Forbidden: name and selector are mutually exclusive]"
         );
-        assert_eq!(said(json!({"paramRef": {"parameterNotFoundAction": "Deny"}})), "spec.paramRef: Required value: one of name or selector must be specified");
-        assert_eq!(said(json!({"paramRef": {"name": "a"}})), "spec.paramRef.parameterNotFoundAction: Required value");
+        assert_eq!(
+            said(json!({"paramRef": {"parameterNotFoundAction": "Deny"}})),
+            "spec.paramRef: Required value: one of name or selector must be specified"
+        );
+        assert_eq!(
+            said(json!({"paramRef": {"name": "a"}})),
+            "spec.paramRef.parameterNotFoundAction: Required value"
+        );
     }
 
     #[test]
@@ -311,8 +367,17 @@ mod tests {
             aggregate(&policy(&v, true))
         };
         assert_eq!(said(json!({})), "[]");
-        assert_eq!(said(json!({"mutations": []})), "spec.mutations: Required value: mutations must contain at least one item");
-        assert_eq!(said(json!({"mutations": [{"patchType": "X"}]})), "spec.mutations[0].patchType: Unsupported value: \"X\": supported values: \"ApplyConfiguration\", \"JSONPatch\"");
-        assert_eq!(said(json!({"reinvocationPolicy": ""})), "spec.reinvocationPolicy: Required value");
+        assert_eq!(
+            said(json!({"mutations": []})),
+            "spec.mutations: Required value: mutations must contain at least one item"
+        );
+        assert_eq!(
+            said(json!({"mutations": [{"patchType": "X"}]})),
+            "spec.mutations[0].patchType: Unsupported value: \"X\": supported values: \"ApplyConfiguration\", \"JSONPatch\""
+        );
+        assert_eq!(
+            said(json!({"reinvocationPolicy": ""})),
+            "spec.reinvocationPolicy: Required value"
+        );
     }
 }

@@ -9,13 +9,7 @@ pub(super) const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE",
 pub(super) const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
 
 /// A rule; a bad operation is reported at `flat` where that is given.
-pub(super) fn rule(
-    out: &mut ErrorList,
-    rule: &Value,
-    at: &FieldPath,
-    operations: &[&str],
-    flat: Option<&FieldPath>,
-) {
+pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations: &[&str], flat: Option<&FieldPath>) {
     let list = rule.get("operations");
     let all = strings(list);
     let at_operations = at.child("operations");

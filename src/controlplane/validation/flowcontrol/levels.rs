@@ -102,7 +102,11 @@ fn limits(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             "must not be empty if limited.limitResponse.type is Limited",
         )),
         "Queue" => queues(out, queuing, &at.child("queuing")),
-        other => out.push(FieldError::not_supported(&at.child("type"), other, &["Queue", "Reject"])),
+        other => out.push(FieldError::not_supported(
+            &at.child("type"),
+            other,
+            &["Queue", "Reject"],
+        )),
     }
 }
 
@@ -159,7 +163,13 @@ mod tests {
             aggregate(&priority_level(&v))
         };
         assert_eq!(said(json!({"queues": 64, "handSize": 8, "queueLengthLimit": 50})), "[]");
-        assert!(said(json!({"queues": 4, "handSize": 8, "queueLengthLimit": 50})).ends_with("should not be greater than queues (4)"));
-        assert!(said(json!({"queues": 512, "handSize": 8, "queueLengthLimit": 50})).contains("required entropy bits of deckSize 512"));
+        assert!(
+            said(json!({"queues": 4, "handSize": 8, "queueLengthLimit": 50}))
+                .ends_with("should not be greater than queues (4)")
+        );
+        assert!(
+            said(json!({"queues": 512, "handSize": 8, "queueLengthLimit": 50}))
+                .contains("required entropy bits of deckSize 512")
+        );
     }
 }

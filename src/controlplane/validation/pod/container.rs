@@ -112,13 +112,23 @@ fn env(out: &mut ErrorList, c: &Value, path: &FieldPath) {
             continue;
         }
         let at = at.child("valueFrom");
-        let set = source.as_object().map_or(0, |m| m.values().filter(|v| !v.is_null()).count());
+        let set = source
+            .as_object()
+            .map_or(0, |m| m.values().filter(|v| !v.is_null()).count());
         if set == 0 {
             out.push(FieldError::invalid(&at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"));
         } else if !e.str_at(&["value"]).is_empty() {
-            out.push(FieldError::invalid(&at, "", "may not be specified when `value` is not empty"));
+            out.push(FieldError::invalid(
+                &at,
+                "",
+                "may not be specified when `value` is not empty",
+            ));
         } else if set > 1 {
-            out.push(FieldError::invalid(&at, "", "may not have more than one field specified at a time"));
+            out.push(FieldError::invalid(
+                &at,
+                "",
+                "may not have more than one field specified at a time",
+            ));
         }
         for key in ["configMapKeyRef", "secretKeyRef"] {
             let r = source.get(key);

@@ -71,11 +71,7 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
         invalid_each(&mut out, &at.index(i), *ip, messages);
     }
     if ips.len() > 2 {
-        out.push(FieldError::invalid(
-            &at,
-            list.clone(),
-            "may only hold up to 2 values",
-        ));
+        out.push(FieldError::invalid(&at, list.clone(), "may only hold up to 2 values"));
     }
     if !ips_fine || !families_fine {
         return out;

@@ -13,7 +13,11 @@ fn said(spec: Value) -> String {
         v.set(&["spec", "clusterIPs"], vec![ip]);
     }
     let errors = service(&v, None);
-    if errors.is_empty() { String::new() } else { aggregate(&errors) }
+    if errors.is_empty() {
+        String::new()
+    } else {
+        aggregate(&errors)
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 /// Checks a CIDR as legacy fields are checked since v1.36.
-pub(in crate::controlplane) fn cidr_strict(text: &str) -> Vec<String> {
+pub(crate) fn cidr_strict(text: &str) -> Vec<String> {
     let Some((ip, bits)) = net::parse_cidr(text) else {
         return net::cidr(text);
     };
@@ -66,7 +66,10 @@ pub(super) fn load_balancer(out: &mut ErrorList, v: &Value, kind: &str, old: Opt
         }
     }
     if !spec.get("allocateLoadBalancerNodePorts").is_null() && !balanced {
-        out.push(FieldError::forbidden(&path.child("allocateLoadBalancerNodePorts"), ONLY));
+        out.push(FieldError::forbidden(
+            &path.child("allocateLoadBalancerNodePorts"),
+            ONLY,
+        ));
     }
     if let Some(class) = spec.get("loadBalancerClass").as_str() {
         let at = path.child("loadBalancerClass");
@@ -114,8 +117,7 @@ pub(super) fn policies(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldP
 
 /// True where the Service has a health check port.
 pub(crate) fn needs_health_check(service: &Value) -> bool {
-    service.str_at(&["spec", "type"]) == "LoadBalancer"
-        && service.str_at(&["spec", "externalTrafficPolicy"]) == "Local"
+    service.str_at(&["spec", "type"]) == "LoadBalancer" && service.str_at(&["spec", "externalTrafficPolicy"]) == "Local"
 }
 
 #[cfg(test)]

@@ -38,7 +38,10 @@ pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
 
 fn cluster_ips(out: &mut ErrorList, new: &Value, old: &Value) {
     let at = FieldPath::new("spec").child("clusterIPs");
-    let (now, was) = (strings(new.at(&["spec", "clusterIPs"])), strings(old.at(&["spec", "clusterIPs"])));
+    let (now, was) = (
+        strings(new.at(&["spec", "clusterIPs"])),
+        strings(old.at(&["spec", "clusterIPs"])),
+    );
     let shown = || new.at(&["spec", "clusterIPs"]).clone();
     match (was.first(), now.first()) {
         (Some(_), None) => out.push(FieldError::invalid(
@@ -65,7 +68,10 @@ fn cluster_ips(out: &mut ErrorList, new: &Value, old: &Value) {
 
 fn families(out: &mut ErrorList, new: &Value, old: &Value) {
     let at = FieldPath::new("spec").child("ipFamilies");
-    let (now, was) = (strings(new.at(&["spec", "ipFamilies"])), strings(old.at(&["spec", "ipFamilies"])));
+    let (now, was) = (
+        strings(new.at(&["spec", "ipFamilies"])),
+        strings(old.at(&["spec", "ipFamilies"])),
+    );
     let shown = || new.at(&["spec", "ipFamilies"]).clone();
     match (was.first(), now.first()) {
         (Some(_), None) => out.push(FieldError::invalid(

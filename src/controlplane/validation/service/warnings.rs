@@ -30,7 +30,11 @@ pub(crate) fn service(v: &Value) -> Vec<String> {
             out.push("spec.SessionAffinity is ignored for headless services".to_owned());
         }
     }
-    for (i, ip) in strings(spec.get("clusterIPs")).iter().enumerate().filter(|(_, ip)| **ip != "None") {
+    for (i, ip) in strings(spec.get("clusterIPs"))
+        .iter()
+        .enumerate()
+        .filter(|(_, ip)| **ip != "None")
+    {
         out.extend(ip_warning(&format!("spec.clusterIPs[{i}]"), ip));
     }
     if !external_ips.is_empty() {
@@ -43,7 +47,10 @@ pub(crate) fn service(v: &Value) -> Vec<String> {
         out.extend(ip_warning("spec.loadBalancerIP", balancer_ip));
     }
     for (i, range) in strings(spec.get("loadBalancerSourceRanges")).iter().enumerate() {
-        out.extend(cidr_warning(&format!("spec.loadBalancerSourceRanges[{i}]"), range.trim()));
+        out.extend(cidr_warning(
+            &format!("spec.loadBalancerSourceRanges[{i}]"),
+            range.trim(),
+        ));
     }
     let external = spec.str_at(&["type"]) == "ExternalName";
     if external && !external_ips.is_empty() {

@@ -1,0 +1,227 @@
+//! The Available condition: what is said about local APIServices, and what probes find out about the others.
+//!
+//! Five workers, a resync every 30 s, and events of the APIService, its Service and its EndpointSlices. A dead backend
+//! costs its own probes: each has a deadline, and nobody waits for it but its own key.
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+use super::apiservice::{ApiService, Condition};
+use super::resolver::{EndpointSlice, Service, ServiceIndex, ServiceResolver};
+use super::transports::Transports;
+use super::writer::ApiServiceWriter;
+use crate::apimachinery::value::Str;
+use crate::client::{Change, Informer};
+use crate::tasks::{Backoff, Signal, TaskGroup, WorkQueue};
+use crate::telemetry::Telemetry;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const WORKERS: usize = 5;
+const RESYNC: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff {
+    base: Duration::from_millis(5),
+    max: Duration::from_secs(30),
+};
+
+/// The two availability controllers.
+pub struct Availability {
+    informer: Informer<ApiService>,
+    index: ServiceIndex,
+    resolver: Arc<dyn ServiceResolver>,
+    transports: Arc<Transports>,
+    writer: Arc<dyn ApiServiceWriter>,
+    telemetry: Telemetry,
+    local: WorkQueue<Str>,
+    remote: WorkQueue<Str>,
+    by_service: Mutex<HashMap<Box<str>, BTreeSet<Str>>>,
+}
+
+/// What the controllers read and write.
+pub struct Parts {
+    /// APIServices; not running yet.
+    pub informer: Informer<ApiService>,
+    /// Services; not running yet.
+    pub services: Informer<Service>,
+    /// EndpointSlices; not running yet.
+    pub endpoint_slices: Informer<EndpointSlice>,
+    /// Both, for reading.
+    pub index: ServiceIndex,
+    /// As requests find backends.
+    pub resolver: Arc<dyn ServiceResolver>,
+    /// Connections, shared with requests.
+    pub transports: Arc<Transports>,
+    /// Where conditions go.
+    pub writer: Arc<dyn ApiServiceWriter>,
+    /// Metrics.
+    pub telemetry: Telemetry,
+}
+
+/// Which controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// For APIServices without a service.
+    Local,
+    /// For those with one.
+    Remote,
+}
+
+impl Availability {
+    /// Controllers that do not run yet, but take note of changes.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let a = Arc::new(Self {
+            informer: parts.informer.clone(),
+            index: parts.index,
+            resolver: parts.resolver,
+            transports: parts.transports,
+            writer: parts.writer,
+            local: WorkQueue::new(BACKOFF, parts.telemetry.queue("LocalAvailabilityController")),
+            remote: WorkQueue::new(BACKOFF, parts.telemetry.queue("RemoteAvailabilityController")),
+            telemetry: parts.telemetry,
+            by_service: Mutex::default(),
+        });
+        let me = a.clone();
+        parts.informer.subscribe(move |c| me.note(c));
+        let me = a.clone();
+        parts.services.subscribe(move |c| me.service_changed(c.key));
+        let me = a.clone();
+        parts.endpoint_slices.subscribe(move |c| {
+            for slice in [c.old, c.new].into_iter().flatten() {
+                me.service_changed(&slice.service);
+            }
+        });
+        a
+    }
+
+    fn note(&self, change: &Change<'_, ApiService>) {
+        {
+            let mut by_service = self.by_service.lock().expect("no code panics while holding this lock");
+            if let Some(old) = change.old.and_then(|o| o.service.as_ref())
+                && let Some(names) = by_service.get_mut(old.key())
+            {
+                names.remove(change.key);
+                if names.is_empty() {
+                    by_service.remove(old.key());
+                }
+            }
+            if let Some(service) = change.new.and_then(|n| n.service.as_ref()) {
+                by_service
+                    .entry(service.key().into())
+                    .or_default()
+                    .insert(change.key.into());
+            }
+        }
+        self.local.add(change.key.into());
+        self.remote.add(change.key.into());
+    }
+
+    fn service_changed(&self, key: &str) {
+        let by_service = self.by_service.lock().expect("no code panics while holding this lock");
+        for name in by_service.get(key).into_iter().flatten() {
+            self.remote.add(name.clone());
+        }
+    }
+
+    /// Starts a controller's workers and its resync in `tasks`; they end with the group.
+    pub fn start(self: &Arc<Self>, kind: Kind, tasks: &TaskGroup) {
+        let queue = self.queue(kind).clone();
+        for _ in 0..WORKERS {
+            let (me, queue) = (self.clone(), queue.clone());
+            tasks.spawn(format!("{kind:?} availability worker"), async move {
+                while let Some(name) = queue.next().await {
+                    me.work(kind, &name).await;
+                    queue.done(&name);
+                }
+            });
+        }
+        let (me, stop) = (self.clone(), tasks.stop_signal().clone());
+        tasks.spawn(format!("{kind:?} availability resync"), async move {
+            me.resync(kind, &stop).await;
+            me.queue(kind).shut_down();
+        });
+    }
+
+    async fn resync(&self, kind: Kind, stop: &Signal) {
+        let mut every = tokio::time::interval(RESYNC);
+        loop {
+            // Stopping first: nothing more is queued then.
+            tokio::select! {
+                biased;
+                () = stop.wait() => return,
+                _ = every.tick() => {
+                    for s in self.informer.snapshot().values() {
+                        self.queue(kind).add(s.name.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn work(&self, kind: Kind, name: &Str) {
+        let queue = self.queue(kind);
+        match self.sync(kind, name).await {
+            Ok(()) => queue.forget(name),
+            Err(why) => {
+                tracing::debug!(%name, "availability check failed: {why}");
+                queue.add_rate_limited(name.clone());
+            }
+        }
+    }
+
+    fn queue(&self, kind: Kind) -> &WorkQueue<Str> {
+        match kind {
+            Kind::Local => &self.local,
+            Kind::Remote => &self.remote,
+        }
+    }
+
+    /// Brings one APIService's condition up to date. An error is to be retried with backoff.
+    async fn sync(&self, kind: Kind, name: &str) -> Result<(), String> {
+        let Some(s) = self.informer.get(name) else {
+            let _ = self.telemetry.unavailable_apiservice.remove_label_values(&[name]);
+            return Ok(());
+        };
+        match (kind, &s.service) {
+            (Kind::Local, None) => self.write(&s, &Condition::local()).await,
+            (Kind::Remote, Some(service)) => {
+                let transport = self.transports.of(&s)?;
+                let condition = check::condition(&s, service, &self.index, &*self.resolver, &transport).await;
+                self.write(&s, &condition).await?;
+                match condition.reason.as_str() {
+                    "FailedDiscoveryCheck" => Err(condition.message.to_string()),
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn write(&self, s: &ApiService, condition: &Condition) -> Result<(), String> {
+        let up = condition.status == "True";
+        self.telemetry
+            .unavailable_apiservice
+            .with_label_values(&[s.name.as_str()])
+            .set(i64::from(!up));
+        if s.available.as_ref() == Some(condition) {
+            return Ok(());
+        }
+        match self.writer.set_condition(&s.name, condition).await {
+            Ok(()) => {}
+            Err(e) if e.reason == "NotFound" => return Ok(()),
+            Err(e) => return Err(e.message.to_string()),
+        }
+        if s.is_available() && !up {
+            let reason = match condition.reason.as_str() {
+                "" => "UnknownReason",
+                r => r,
+            };
+            self.telemetry
+                .unavailable_apiservice_total
+                .with_label_values(&[s.name.as_str(), reason])
+                .inc();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! One check of a remote APIService, in upstream's order and words
+//! (`kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go`).
+
+use crate::aggregator::apiservice::{ApiService, Condition, ServiceReference};
+use crate::aggregator::internal::{self, AGGREGATOR};
+use crate::aggregator::proxy::transport::Transport;
+use crate::aggregator::resolver::{ServiceIndex, ServiceResolver, ServiceType};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use std::time::Duration;
+
+const PROBES: usize = 5;
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
+const GUARD: Duration = Duration::from_secs(6);
+
+/// What is to be said about the APIService now.
+pub(super) async fn condition(
+    s: &ApiService,
+    service: &ServiceReference,
+    index: &ServiceIndex,
+    resolver: &dyn ServiceResolver,
+    transport: &Transport,
+) -> Condition {
+    if let Some(found) = wiring(service, index) {
+        return found;
+    }
+    match probe(s, service, resolver, transport).await {
+        Ok(()) => Condition::new("True", "Passed", "all checks passed"),
+        Err(why) => {
+            // A pooled connection to what is not, or no longer, the right server must not answer the next one.
+            transport.close_idle();
+            Condition::new("False", "FailedDiscoveryCheck", why)
+        }
+    }
+}
+
+/// What is wrong with Service, port and endpoints.
+fn wiring(wanted: &ServiceReference, index: &ServiceIndex) -> Option<Condition> {
+    let (ns, name) = (wanted.namespace.as_str(), wanted.name.as_str());
+    let no = |reason: &str, message: String| Some(Condition::new("False", reason, message));
+    let Some(service) = index.service(wanted.key()) else {
+        return no("ServiceNotFound", format!("service/{name} in {ns:?} is not present"));
+    };
+    if service.kind != ServiceType::ClusterIp {
+        return None;
+    }
+    let Some(port) = service.port(wanted.port) else {
+        return no(
+            "ServicePortError",
+            format!("service/{name} in {ns:?} is not listening on port {}", wanted.port),
+        );
+    };
+    let slices = index.slices(wanted.key());
+    if slices.is_empty() {
+        return no(
+            "EndpointsNotFound",
+            format!("cannot find endpointslices for service/{name} in {ns:?}"),
+        );
+    }
+    let served = slices
+        .iter()
+        .any(|s| s.has_ready() && s.port_named(&port.name).is_some());
+    if served {
+        return None;
+    }
+    no(
+        "MissingEndpoints",
+        format!(
+            "endpointslices for service/{name} in {ns:?} have no addresses with port name {:?}",
+            port.name.as_str()
+        ),
+    )
+}
+
+/// Five at once; the first that succeeds decides, else the last to fail.
+async fn probe(
+    s: &ApiService,
+    service: &ServiceReference,
+    resolver: &dyn ServiceResolver,
+    transport: &Transport,
+) -> Result<(), String> {
+    let path = s.discovery_path();
+    let mut all: FuturesUnordered<_> = (0..PROBES)
+        .map(|_| attempt(&path, service, resolver, transport))
+        .collect();
+    let mut last = Ok(());
+    let first_success = async {
+        while let Some(outcome) = all.next().await {
+            if outcome.is_ok() {
+                return Ok(());
+            }
+            last = outcome;
+        }
+        last
+    };
+    match tokio::time::timeout(GUARD, first_success).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(format!("timed out waiting for https://{}{path}", service.server_name())),
+    }
+}
+
+async fn attempt(
+    path: &str,
+    service: &ServiceReference,
+    resolver: &dyn ServiceResolver,
+    transport: &Transport,
+) -> Result<(), String> {
+    let authority = resolver.resolve(service).map_err(|e| e.0)?;
+    let url = format!("https://{authority}{path}");
+    let agent = [(http::header::USER_AGENT, "Go-http-client/2.0")];
+    let got = tokio::time::timeout(
+        PROBE_LIMIT,
+        internal::fetch(transport, &authority, path, AGGREGATOR, &agent),
+    )
+    .await;
+    let why = match got {
+        Ok(Ok(answer)) if (200..300).contains(&answer.status) => return Ok(()),
+        Ok(Ok(answer)) => format!("bad status from {url}: {}", answer.status),
+        Ok(Err(e)) => format!("Get {url:?}: {e}"),
+        Err(_) => format!("Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
+    };
+    Err(format!("failing or missing response from {url}: {why}"))
+}

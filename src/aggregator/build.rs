@@ -1,0 +1,319 @@
+//! Puts the aggregator's parts together and into the head server.
+
+use super::apiservice::ApiService;
+use super::autoregister::AutoRegister;
+use super::availability::{Availability, Kind, Parts};
+use super::discovery::{Collector, GroupListHandler};
+use super::openapi::{Downloader, OpenApiHandler, ROOT};
+use super::proxy::{ProxyShared, Terminations};
+use super::registration::Registration;
+use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
+use super::transports::Transports;
+use super::writer::ApiServiceWriter;
+use crate::client::{Informer, InformerHandle};
+use crate::endpoints::discovery::AggregatedDiscovery;
+use crate::endpoints::discovery::aggregated::Negotiating;
+use crate::request::{RemoteAddr, RequestInfo, UnprotectedHandler};
+use crate::server::generic::GenericServer;
+use crate::server::health::{Endpoints, HealthCheck};
+use crate::storage::Storage;
+use crate::tasks::{Signal, TaskGroup};
+use crate::telemetry::Telemetry;
+use crate::telemetry::requests::Labels;
+use http::StatusCode;
+use rustls::crypto::CryptoProvider;
+use rustls::sign::CertifiedKey;
+use std::future::Future;
+use std::sync::Arc;
+
+/// What the aggregator is made from.
+pub struct Config {
+    /// APIServices, to watch.
+    pub api_services: Arc<dyn Storage>,
+    /// APIServices, to write (`Arc<registry::Store>` is one).
+    pub writer: Arc<dyn ApiServiceWriter>,
+    /// Services, to watch.
+    pub services: Arc<dyn Storage>,
+    /// EndpointSlices, to watch.
+    pub endpoint_slices: Arc<dyn Storage>,
+    /// `/apis`' aggregated document, shared with the servers behind; their parts and our own group's are put in by
+    /// who installs those groups.
+    pub discovery: Arc<AggregatedDiscovery>,
+    /// More in-process owners of OpenAPI v3 documents than the servers behind: our own group's.
+    pub openapi: Vec<Arc<dyn UnprotectedHandler>>,
+    /// Metrics.
+    pub telemetry: Telemetry,
+    /// Owner of backend connections and tunnels.
+    pub connections: TaskGroup,
+    /// Cryptography for backend connections.
+    pub provider: Arc<CryptoProvider>,
+    /// The certificate to show to backends.
+    pub identity: Option<Arc<CertifiedKey>>,
+    /// This server's own `host:port`, for `default/kubernetes`.
+    pub loopback: String,
+    /// `--enable-aggregator-routing`.
+    pub to_endpoints: bool,
+    /// `--aggregator-reject-forwarding-redirect`.
+    pub reject_redirects: bool,
+    /// Where services are, instead of Services and EndpointSlices; for tests and embeddings.
+    pub resolver: Option<Arc<dyn ServiceResolver>>,
+}
+
+/// The aggregator in a running gateway.
+#[derive(Clone)]
+pub struct Aggregator {
+    transports: Arc<Transports>,
+    registration: Arc<Registration>,
+    api_services: Informer<ApiService>,
+}
+
+/// The informers' running ends.
+struct Feeds {
+    api_services: InformerHandle<ApiService>,
+    services: InformerHandle<Service>,
+    endpoint_slices: InformerHandle<EndpointSlice>,
+}
+
+impl Aggregator {
+    /// Puts routes, hooks and checks into the head server. Nothing runs before the server's hooks do.
+    pub fn install(server: &mut GenericServer, config: Config) -> Self {
+        let delegate = server.delegate().unprotected_handler();
+        let paths = server.delegate().listed_paths();
+        let telemetry = &config.telemetry;
+
+        let (api_services, feed_api_services) = Informer::new(config.api_services, ApiService::from_entry);
+        let (services, feed_services) = Informer::new(config.services, Service::from_entry);
+        let (endpoint_slices, feed_slices) = Informer::new(config.endpoint_slices, EndpointSlice::from_entry);
+        let feeds = Feeds {
+            api_services: feed_api_services,
+            services: feed_services,
+            endpoint_slices: feed_slices,
+        };
+        let index = ServiceIndex::new(services.clone(), &endpoint_slices);
+        let resolver = config.resolver.unwrap_or_else(|| {
+            Arc::new(ClusterResolver::new(
+                index.clone(),
+                config.loopback,
+                config.to_endpoints,
+            ))
+        });
+        let transports = Arc::new(Transports::new(config.provider, config.connections.clone()));
+        transports.set_identity(config.identity);
+        let shared = Arc::new(ProxyShared {
+            delegate: delegate.clone(),
+            resolver: resolver.clone(),
+            tasks: config.connections,
+            client_ip: |x| x.get::<RemoteAddr>().map(|a| a.0.ip()),
+            reject_redirects: config.reject_redirects,
+            terminations: Arc::new(telemetry.clone()),
+        });
+        let registration = Registration::new(api_services.clone(), server.mux().clone(), shared, transports.clone());
+        let availability = Availability::new(Parts {
+            informer: api_services.clone(),
+            services: services.clone(),
+            endpoint_slices: endpoint_slices.clone(),
+            index,
+            resolver: resolver.clone(),
+            transports: transports.clone(),
+            writer: config.writer.clone(),
+            telemetry: telemetry.clone(),
+        });
+        let collector = Collector::new(
+            api_services.clone(),
+            resolver.clone(),
+            transports.clone(),
+            config.discovery.clone(),
+            telemetry,
+        );
+        let indices = Arc::default();
+        let downloader = Downloader::new(
+            api_services.clone(),
+            resolver,
+            transports.clone(),
+            Arc::clone(&indices),
+            telemetry,
+        );
+        let autoregister = AutoRegister::new(api_services.clone(), config.writer, &paths);
+
+        let groups: Arc<dyn UnprotectedHandler> = Arc::new(GroupListHandler::new(api_services.clone()));
+        let mux = server.mux();
+        mux.unlisted_handle("/apis/", groups.clone());
+        mux.handle(
+            "/apis",
+            Arc::new(Negotiating {
+                aggregated: config.discovery,
+                plain: groups,
+            }),
+        );
+        let mut local = vec![delegate];
+        local.extend(config.openapi);
+        let openapi: Arc<dyn UnprotectedHandler> = Arc::new(OpenApiHandler {
+            local,
+            remote: indices,
+            registration: registration.clone(),
+        });
+        mux.handle(ROOT, openapi.clone());
+        mux.unlisted_handle_prefix(format!("{ROOT}/"), openapi);
+
+        let synced = [
+            api_services.synced().clone(),
+            services.synced().clone(),
+            endpoint_slices.synced().clone(),
+        ];
+        let aggregator = Self {
+            transports,
+            registration,
+            api_services,
+        };
+        aggregator.add_hooks(
+            server,
+            feeds,
+            synced,
+            &availability,
+            &collector,
+            &downloader,
+            &autoregister,
+        );
+        aggregator
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts, once")]
+    fn add_hooks(
+        &self,
+        server: &mut GenericServer,
+        feeds: Feeds,
+        synced: [Signal; 3],
+        availability: &Arc<Availability>,
+        collector: &Arc<Collector>,
+        downloader: &Arc<Downloader>,
+        autoregister: &Arc<AutoRegister>,
+    ) {
+        let initiated = server.add_paths_complete_signal("APIServiceRegistrationControllerInitiated");
+        server.add_post_start_hook("start-kube-aggregator-informers", move |cx| async move {
+            follow(&cx.tasks, "apiservice informer", feeds.api_services.run());
+            follow(&cx.tasks, "service informer", feeds.services.run());
+            follow(&cx.tasks, "endpointslice informer", feeds.endpoint_slices.run());
+            Ok(())
+        });
+        let first = synced[0].clone();
+        let fire = initiated.clone();
+        server.add_post_start_hook("apiservice-registration-controller", move |_| async move {
+            // Routes are made where the informer tells of objects: once it has told of all, all are there.
+            first.wait().await;
+            fire.fire();
+            Ok(())
+        });
+        let (a, first) = (availability.clone(), synced[0].clone());
+        server.add_post_start_hook("apiservice-status-local-available-controller", move |cx| async move {
+            let tasks = cx.tasks.clone();
+            follow(&cx.tasks, "local availability start", async move {
+                first.wait().await;
+                a.start(Kind::Local, &tasks);
+            });
+            Ok(())
+        });
+        let a = availability.clone();
+        server.add_post_start_hook("apiservice-status-remote-available-controller", move |cx| async move {
+            let tasks = cx.tasks.clone();
+            follow(&cx.tasks, "remote availability start", async move {
+                for s in synced {
+                    s.wait().await;
+                }
+                a.start(Kind::Remote, &tasks);
+            });
+            Ok(())
+        });
+        let (c, ready) = (collector.clone(), initiated.clone());
+        server.add_post_start_hook("apiservice-discovery-controller", move |cx| async move {
+            ready.wait().await;
+            c.run_first_pass(&cx.tasks).await;
+            Ok(())
+        });
+        let d = downloader.clone();
+        server.add_post_start_hook("apiservice-openapiv3-controller", move |cx| async move {
+            d.start(&cx.tasks);
+            Ok(())
+        });
+        let (r, ready) = (autoregister.clone(), initiated);
+        server.add_post_start_hook("kube-apiserver-autoregistration", move |cx| async move {
+            follow(&cx.tasks, "autoregistration", async move {
+                ready.wait().await;
+                r.run().await;
+            });
+            Ok(())
+        });
+        let r = autoregister.clone();
+        server.add_health_check(HealthCheck::new("autoregister-completion", Endpoints::ALL, move || {
+            r.completion()
+        }));
+    }
+
+    /// The certificate to show to backends has changed: new connections show the new one, old ones finish what they do.
+    pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
+        self.transports.set_identity(identity);
+        self.registration.refresh();
+    }
+
+    /// APIServices, parsed.
+    pub fn api_services(&self) -> &Informer<ApiService> {
+        &self.api_services
+    }
+}
+
+/// Runs until the group is asked to end.
+fn follow(tasks: &TaskGroup, name: &str, work: impl Future<Output = ()> + Send + 'static) {
+    let stop = tasks.stop_signal().clone();
+    tasks.spawn(name, async move {
+        // Stopping first: the work has no end of its own.
+        tokio::select! {
+            biased;
+            () = stop.wait() => {}
+            () = work => {}
+        }
+    });
+}
+
+impl Terminations for Telemetry {
+    fn terminated(&self, info: Option<&RequestInfo>, code: StatusCode) {
+        let Some(info) = info else { return };
+        let labels = Labels {
+            verb: verb(info),
+            group: &info.api_group,
+            version: &info.api_version,
+            resource: &info.resource,
+            subresource: if info.is_resource {
+                &info.subresource
+            } else {
+                &info.path
+            },
+            scope: scope(info),
+            component: "aggregator",
+            ..Labels::default()
+        };
+        self.requests.terminated(&labels, code.as_u16());
+    }
+}
+
+fn verb(info: &RequestInfo) -> &'static str {
+    match info.verb.as_str() {
+        "get" => "GET",
+        "list" => "LIST",
+        "watch" => "WATCH",
+        "create" | "post" => "POST",
+        "update" | "put" => "PUT",
+        "patch" => "PATCH",
+        "delete" => "DELETE",
+        "deletecollection" => "DELETECOLLECTION",
+        "proxy" => "CONNECT",
+        _ => "other",
+    }
+}
+
+fn scope(info: &RequestInfo) -> &'static str {
+    match (info.is_resource, info.name.is_empty(), info.namespace.is_empty()) {
+        (false, ..) => "",
+        (_, false, _) => "resource",
+        (_, _, false) => "namespace",
+        _ => "cluster",
+    }
+}

@@ -1,0 +1,263 @@
+//! Collects the discovery documents of backends into the aggregated document: polled, cached per service with its ETag,
+//! never on the path of a request. A backend that fails leaves its group version listed as stale.
+
+use super::convert;
+use crate::aggregator::apiservice::{ApiService, ServiceReference};
+use crate::aggregator::internal::{self, AGGREGATOR, AGGREGATOR_ALONE};
+use crate::aggregator::resolver::ServiceResolver;
+use crate::aggregator::transports::Transports;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::{Change, Informer};
+use crate::endpoints::discovery::AggregatedDiscovery;
+use crate::endpoints::discovery::aggregated::{Priorities, Source};
+use crate::tasks::{Backoff, TaskGroup, WorkQueue};
+use crate::telemetry::Telemetry;
+use http::header;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
+
+const WORKERS: usize = 2;
+const PERIOD: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(5);
+const BACKOFF: Backoff = Backoff {
+    base: Duration::from_millis(500),
+    max: PERIOD,
+};
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+
+/// The collector.
+pub struct Collector {
+    informer: Informer<ApiService>,
+    resolver: Arc<dyn ServiceResolver>,
+    transports: Arc<Transports>,
+    document: Arc<AggregatedDiscovery>,
+    queue: WorkQueue<Str>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    services: HashMap<ServiceReference, Arc<Cached>>,
+    /// When an APIService last asked to be looked at: a document fetched since then will do.
+    dirty: HashMap<Str, Instant>,
+}
+
+struct Cached {
+    etag: String,
+    started: Instant,
+    versions: Arc<HashMap<(String, String), Value>>,
+}
+
+impl Collector {
+    /// A collector that takes note of changes and does not fetch yet.
+    pub fn new(
+        informer: Informer<ApiService>,
+        resolver: Arc<dyn ServiceResolver>,
+        transports: Arc<Transports>,
+        document: Arc<AggregatedDiscovery>,
+        telemetry: &Telemetry,
+    ) -> Arc<Self> {
+        let c = Arc::new(Self {
+            informer: informer.clone(),
+            resolver,
+            transports,
+            document,
+            queue: WorkQueue::new(BACKOFF, telemetry.queue("discovery-manager")),
+            state: Mutex::default(),
+        });
+        let me = c.clone();
+        informer.subscribe(move |change| me.note(change));
+        c
+    }
+
+    fn note(&self, change: &Change<'_, ApiService>) {
+        match (change.old, change.new) {
+            (Some(old), None) if old.service.is_some() => {
+                self.document.remove_group_version(Source::AGGREGATED, &gv(old));
+                let mut state = self.lock();
+                state.dirty.remove(change.key);
+                let used = self.informer.snapshot();
+                state
+                    .services
+                    .retain(|service, _| used.values().any(|s| s.service.as_ref() == Some(service)));
+            }
+            (_, Some(new)) if new.service.is_some() => {
+                if change.old.is_none() {
+                    // Listed at once, before anybody was asked.
+                    self.publish(new, convert::bare(&new.version, "Stale"));
+                }
+                self.lock().dirty.insert(change.key.into(), Instant::now());
+                self.queue.forget(&change.key.into());
+                self.queue.add(change.key.into());
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks at every remote APIService once, all at the same time; then keeps looking, in `tasks`.
+    ///
+    /// # Cancel safety
+    /// When dropped, the first pass is given up, and nothing more is done.
+    pub async fn run_first_pass(self: &Arc<Self>, tasks: &TaskGroup) {
+        let all = self.informer.snapshot();
+        let first = all.values().filter(|s| s.service.is_some()).map(|s| self.sync(&s.name));
+        futures_util::future::join_all(first).await;
+        for _ in 0..WORKERS {
+            let me = self.clone();
+            tasks.spawn("discovery worker", async move {
+                while let Some(name) = me.queue.next().await {
+                    match me.sync(&name).await {
+                        Ok(true) => {
+                            me.queue.forget(&name);
+                            me.queue.add_after(name.clone(), PERIOD);
+                        }
+                        Ok(false) => me.queue.forget(&name),
+                        Err(why) => {
+                            tracing::debug!(%name, "discovery failed: {why}");
+                            me.queue.add_rate_limited(name.clone());
+                        }
+                    }
+                    me.queue.done(&name);
+                }
+            });
+        }
+        let (queue, stop) = (self.queue.clone(), tasks.stop_signal().clone());
+        tasks.spawn("discovery queue", async move {
+            stop.wait().await;
+            queue.shut_down();
+        });
+    }
+
+    /// False: there is nothing to poll.
+    async fn sync(&self, name: &str) -> Result<bool, String> {
+        let Some(s) = self.informer.get(name) else {
+            return Ok(false);
+        };
+        let Some(service) = &s.service else {
+            return Ok(false);
+        };
+        let outcome = if s.available.is_none() {
+            // Nobody has probed it yet; the condition's write will bring us back.
+            Err("not probed yet".to_owned())
+        } else {
+            self.fetch(&s, service).await
+        };
+        let still_there = self.informer.get(name).is_some_and(|now| now.service.is_some());
+        if still_there {
+            let entry = match &outcome {
+                Ok(entry) => entry.clone(),
+                Err(_) => convert::bare(&s.version, "Stale"),
+            };
+            self.publish(&s, entry);
+        }
+        outcome.map(|_| true)
+    }
+
+    async fn fetch(&self, s: &ApiService, service: &ServiceReference) -> Result<Value, String> {
+        let transport = self.transports.of(s)?;
+        let now = Instant::now();
+        let (cached, dirty) = {
+            let state = self.lock();
+            let dirty = state.dirty.get(&s.name).copied();
+            (state.services.get(service).cloned(), dirty)
+        };
+        let fresh = |c: &Cached| dirty.is_some_and(|d| c.started > d) && c.started.elapsed() < PERIOD;
+        if let Some(c) = cached.as_deref().filter(|c| fresh(c)) {
+            return Ok(entry_of(&c.versions, s));
+        }
+        let mut headers = vec![(header::ACCEPT, ACCEPT)];
+        if let Some(c) = cached.as_deref().filter(|c| !c.etag.is_empty()) {
+            headers.push((header::IF_NONE_MATCH, &c.etag));
+        }
+        let resolver = &*self.resolver;
+        let answer = internal::get(&transport, resolver, service, "/apis", AGGREGATOR, &headers, LIMIT).await?;
+        let versions = match (answer.status, cached) {
+            (304, Some(c)) => {
+                let versions = c.versions.clone();
+                self.remember(service, &c.etag, now, versions.clone());
+                versions
+            }
+            (503, _) => return Err("503 on /apis".into()),
+            (200, _) if is_aggregated(&answer.headers) => {
+                let document = json::decode(&answer.body)?;
+                let versions = Arc::new(convert::versions(&document));
+                let etag = answer
+                    .headers
+                    .get(header::ETAG)
+                    .and_then(|v| v.to_str().ok())
+                    .unwrap_or("");
+                self.remember(service, etag, now, versions.clone());
+                versions
+            }
+            _ => {
+                let accept = [(header::ACCEPT, "application/json")];
+                let path = s.discovery_path();
+                let answer =
+                    internal::get(&transport, resolver, service, &path, AGGREGATOR_ALONE, &accept, LIMIT).await?;
+                if answer.status != 200 {
+                    return Err(format!("{} on {path}", answer.status));
+                }
+                return convert::from_resource_list(&json::decode(&answer.body)?, &s.group, &s.version);
+            }
+        };
+        Ok(entry_of(&versions, s))
+    }
+
+    fn remember(
+        &self,
+        service: &ServiceReference,
+        etag: &str,
+        started: Instant,
+        versions: Arc<HashMap<(String, String), Value>>,
+    ) {
+        let cached = Arc::new(Cached {
+            etag: etag.to_owned(),
+            started,
+            versions,
+        });
+        self.lock().services.insert(service.clone(), cached);
+    }
+
+    fn publish(&self, s: &ApiService, entry: Value) {
+        let priorities = Priorities {
+            group: s.group_priority,
+            version: s.version_priority,
+        };
+        self.document
+            .set_group_version(Source::AGGREGATED, &gv(s), priorities, entry);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while holding this lock")
+    }
+}
+
+fn gv(s: &ApiService) -> GroupVersion {
+    GroupVersion::new(&s.group, &s.version)
+}
+
+fn entry_of(versions: &HashMap<(String, String), Value>, s: &ApiService) -> Value {
+    versions
+        .get(&(s.group.to_string(), s.version.to_string()))
+        .cloned()
+        .unwrap_or_else(|| convert::bare(&s.version, "Current"))
+}
+
+/// A JSON document of the aggregated kind, whatever the order of the parameters.
+fn is_aggregated(headers: &http::HeaderMap) -> bool {
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or("");
+    let mut parts = content_type.split(';').map(str::trim);
+    let base = parts.next() == Some("application/json");
+    let params: HashMap<&str, &str> = parts.filter_map(|p| p.split_once('=')).collect();
+    base && params.get("g") == Some(&"apidiscovery.k8s.io")
+        && params.get("as") == Some(&"APIGroupDiscoveryList")
+        && matches!(params.get("v"), Some(&("v2" | "v2beta1")))
+}

@@ -1,0 +1,132 @@
+//! Discovery documents of backends, brought into the form of one aggregated version entry.
+
+use crate::apimachinery::value::{Map, Value};
+use std::collections::HashMap;
+
+/// The versions of an APIGroupDiscoveryList by (group, version).
+pub(super) fn versions(document: &Value) -> HashMap<(String, String), Value> {
+    let mut out = HashMap::new();
+    for group in document.get("items").items() {
+        let name = group.str_at(&["metadata", "name"]);
+        for version in group.get("versions").items() {
+            let entry = normalized(version);
+            out.insert((name.to_owned(), version.str_at(&["version"]).to_owned()), entry);
+        }
+    }
+    out
+}
+
+/// Missing response kinds become empty ones: clients do not expect null there.
+fn normalized(version: &Value) -> Value {
+    let mut entry = version.clone();
+    if entry.get("freshness").is_null() {
+        entry.set(&["freshness"], "Current");
+    }
+    fn fill(kind_of: &mut Value) {
+        if kind_of.get("responseKind").is_null() {
+            kind_of.set(&["responseKind"], kind("", "", ""));
+        }
+    }
+    for resource in entry
+        .make_object()
+        .entry("resources")
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        fill(resource);
+        for sub in resource
+            .make_object()
+            .get_mut("subresources")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            fill(sub);
+        }
+    }
+    entry
+}
+
+/// A version without resources.
+pub(super) fn bare(version: &str, freshness: &str) -> Value {
+    let mut m = Map::new();
+    m.insert("version", version);
+    m.insert("freshness", freshness);
+    Value::Object(m)
+}
+
+/// An APIResourceList as an aggregated version entry. Subresources go to their parents; one without a parent makes it.
+pub(super) fn from_resource_list(list: &Value, group: &str, version: &str) -> Result<Value, String> {
+    let mut resources: Vec<Map> = Vec::new();
+    let scope = |r: &Value| match r.get("namespaced").as_bool() {
+        Some(true) => "Namespaced",
+        _ => "Cluster",
+    };
+    let kind_of = |r: &Value| {
+        let or = |v: &str, d: &str| if v.is_empty() { d.to_owned() } else { v.to_owned() };
+        kind(
+            &or(r.str_at(&["group"]), group),
+            &or(r.str_at(&["version"]), version),
+            r.str_at(&["kind"]),
+        )
+    };
+    let all = list.get("resources").items();
+    for r in all.iter().filter(|r| !r.str_at(&["name"]).contains('/')) {
+        let mut m = Map::new();
+        m.insert("resource", r.str_at(&["name"]));
+        m.insert("responseKind", kind_of(r));
+        m.insert("scope", scope(r));
+        m.insert("singularResource", r.str_at(&["singularName"]));
+        for field in ["verbs", "shortNames", "categories"] {
+            if !r.get(field).items().is_empty() {
+                m.insert(field, r.get(field).clone());
+            }
+        }
+        resources.push(m);
+    }
+    for r in all {
+        let Some((parent, sub)) = r.str_at(&["name"]).split_once('/') else {
+            continue;
+        };
+        let place = match resources.iter().position(|m| m.str("resource") == parent) {
+            Some(i) => i,
+            None => {
+                let mut m = Map::new();
+                m.insert("resource", parent);
+                m.insert("responseKind", kind("", "", ""));
+                m.insert("scope", scope(r));
+                m.insert("singularResource", "");
+                resources.push(m);
+                resources.len() - 1
+            }
+        };
+        let parent = &mut resources[place];
+        if parent.str("scope") != scope(r) {
+            return Err(format!("scope of {} differs from its parent's", r.str_at(&["name"])));
+        }
+        let mut m = Map::new();
+        m.insert("subresource", sub);
+        m.insert("responseKind", kind_of(r));
+        m.insert("verbs", r.get("verbs").clone());
+        let subs = parent.entry("subresources");
+        match subs.as_array_mut() {
+            Some(subs) => subs.push(Value::Object(m)),
+            None => *subs = vec![Value::Object(m)].into(),
+        }
+    }
+    let mut entry = bare(version, "Current");
+    entry.set(
+        &["resources"],
+        resources.into_iter().map(Value::Object).collect::<Vec<_>>(),
+    );
+    Ok(entry)
+}
+
+fn kind(group: &str, version: &str, kind: &str) -> Value {
+    let mut m = Map::new();
+    m.insert("group", group);
+    m.insert("version", version);
+    m.insert("kind", kind);
+    Value::Object(m)
+}

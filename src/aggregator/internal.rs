@@ -1,0 +1,114 @@
+//! Requests that the aggregator makes on its own account: probes, discovery and OpenAPI downloads.
+
+use super::apiservice::ServiceReference;
+use super::proxy::transport::{Outgoing, Transport};
+use super::resolver::ServiceResolver;
+use crate::request::Body;
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http_body_util::BodyExt;
+use std::time::Duration;
+
+/// Most bytes of a downloaded document.
+const LIMIT: usize = 64 << 20;
+
+/// Whom a request is made as.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// `X-Remote-User`.
+    pub user: &'static str,
+    /// `X-Remote-Group`.
+    pub groups: &'static [&'static str],
+}
+
+/// Probes and discovery.
+pub const AGGREGATOR: Caller = Caller {
+    user: "system:kube-aggregator",
+    groups: &["system:masters"],
+};
+/// Discovery of one group version.
+pub const AGGREGATOR_ALONE: Caller = Caller {
+    user: "system:kube-aggregator",
+    groups: &[],
+};
+/// OpenAPI.
+pub const OPENAPI: Caller = Caller {
+    user: "system:aggregator",
+    groups: &[],
+};
+
+/// A whole answer.
+pub struct Answer {
+    /// Status code.
+    pub status: u16,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Body.
+    pub body: Bytes,
+}
+
+/// GETs a document from a service.
+///
+/// # Errors
+/// A text, worded as upstream's.
+///
+/// # Cancel safety
+/// When dropped, the request is cancelled at the backend.
+pub async fn get(
+    transport: &Transport,
+    resolver: &dyn ServiceResolver,
+    service: &ServiceReference,
+    path: &str,
+    caller: Caller,
+    headers: &[(HeaderName, &str)],
+    limit: Duration,
+) -> Result<Answer, String> {
+    let authority = resolver.resolve(service).map_err(|e| e.0)?;
+    match tokio::time::timeout(limit, fetch(transport, &authority, path, caller, headers)).await {
+        Ok(done) => done,
+        Err(_) => Err("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".into()),
+    }
+}
+
+/// As [`get`], of a resolved address and without a limit of its own.
+///
+/// # Errors
+/// A text, worded as upstream's.
+///
+/// # Cancel safety
+/// When dropped, the request is cancelled at the backend.
+pub async fn fetch(
+    transport: &Transport,
+    authority: &str,
+    path: &str,
+    caller: Caller,
+    headers: &[(HeaderName, &str)],
+) -> Result<Answer, String> {
+    let target = PathAndQuery::try_from(path).map_err(|e| e.to_string())?;
+    let mut map = HeaderMap::new();
+    map.insert("x-remote-user", HeaderValue::from_static(caller.user));
+    for group in caller.groups {
+        map.append("x-remote-group", HeaderValue::from_static(group));
+    }
+    for (name, value) in headers {
+        map.append(name, HeaderValue::from_str(value).map_err(|e| e.to_string())?);
+    }
+    let out = Outgoing {
+        method: Method::GET,
+        target,
+        headers: map,
+        body: Body::empty(),
+    };
+    let answer = transport.send(authority, out).await.map_err(|e| e.to_string())?;
+    let (head, body) = answer.into_parts();
+    let body = http_body_util::Limited::new(body, LIMIT)
+        .collect()
+        .await
+        .map_err(|e| e.to_string())?;
+    Ok(Answer {
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body: body.to_bytes(),
+    })
+}

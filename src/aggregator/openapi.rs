@@ -1,0 +1,146 @@
+//! OpenAPI v3: one index over all owners, each document from its owner as the caller.
+//!
+//! Indices of backends are downloaded off the path of requests and the last good one is kept; a slow backend delays
+//! nobody else's. The index of the servers behind us is read when it is asked for: it is in the same process.
+
+mod download;
+#[cfg(test)]
+mod tests;
+
+pub use download::Downloader;
+
+use super::registration::Registration;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::{Map, Str, Value};
+use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use http::{HeaderValue, StatusCode, header};
+use imbl::OrdMap;
+use std::sync::{Arc, Mutex};
+
+/// Where `/openapi/v3` is.
+pub const ROOT: &str = "/openapi/v3";
+const LOCAL_LIMIT: usize = 64 << 20;
+
+/// The `paths` of one backend's index, by APIService name.
+type Indices = OrdMap<Str, Arc<Map>>;
+
+/// Last good indices of backends.
+#[derive(Default)]
+pub struct RemoteIndices {
+    all: ArcSwap<Indices>,
+    writing: Mutex<()>,
+}
+
+impl RemoteIndices {
+    fn set(&self, name: &Str, paths: Option<Map>) {
+        let _turn = self.writing.lock().expect("no code panics while holding this lock");
+        let mut all = Indices::clone(&self.all.load());
+        match paths {
+            Some(p) => all.insert(name.clone(), Arc::new(p)),
+            None => all.remove(name),
+        };
+        self.all.store(Arc::new(all));
+    }
+
+    /// The APIService whose backend publishes this key.
+    fn owner(&self, key: &str) -> Option<Str> {
+        let all = self.all.load();
+        let found = all.iter().find(|(_, paths)| paths.contains_key(key))?;
+        Some(found.0.clone())
+    }
+}
+
+/// Serves `/openapi/v3` and everything below it.
+pub struct OpenApiHandler {
+    /// Handlers in this process that have an index of their own at `/openapi/v3`: the servers behind us first.
+    pub local: Vec<Arc<dyn UnprotectedHandler>>,
+    /// What backends publish.
+    pub remote: Arc<RemoteIndices>,
+    /// Who forwards to them.
+    pub registration: Arc<Registration>,
+}
+
+impl OpenApiHandler {
+    async fn local_paths(&self, handler: &Arc<dyn UnprotectedHandler>, authorized: &Authorized) -> Option<Value> {
+        let request = http::Request::get(ROOT).body(Body::empty()).ok()?;
+        let answer = handler.serve(request, authorized.clone()).await;
+        if answer.status() != StatusCode::OK {
+            return None;
+        }
+        let bytes = answer.into_body().collect(LOCAL_LIMIT).await.ok()?;
+        Some(json::decode(&bytes).ok()?.get("paths").clone())
+    }
+
+    async fn index(&self, authorized: &Authorized) -> Response {
+        let mut paths = Map::new();
+        for index in self.remote.all.load_full().values() {
+            for (key, value) in index.iter() {
+                paths.insert(key, value.clone());
+            }
+        }
+        for handler in &self.local {
+            let local = self.local_paths(handler, authorized).await;
+            for (key, value) in local
+                .as_ref()
+                .and_then(Value::as_object)
+                .into_iter()
+                .flat_map(Map::iter)
+            {
+                paths.insert(key, value.clone());
+            }
+        }
+        let mut document = Map::new();
+        document.insert("paths", paths);
+        let mut answer = Response::new(Body::full(json::to_vec(&Value::Object(document))));
+        // Upstream writes no type and lets it be guessed (kube-openapi/pkg/handler3).
+        answer.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
+        if let Some(now) = http_date() {
+            answer.headers_mut().insert(header::LAST_MODIFIED, now);
+        }
+        answer
+    }
+
+    async fn owner(&self, key: &str, authorized: &Authorized) -> Option<Arc<dyn UnprotectedHandler>> {
+        for handler in &self.local {
+            if let Some(paths) = self.local_paths(handler, authorized).await
+                && !paths.get(key).is_null()
+            {
+                return Some(handler.clone());
+            }
+        }
+        let name = self.remote.owner(key)?;
+        let handler: Arc<dyn UnprotectedHandler> = self.registration.handler(&name)?;
+        Some(handler)
+    }
+}
+
+#[async_trait]
+impl UnprotectedHandler for OpenApiHandler {
+    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+        let path = req.uri().path();
+        if path == ROOT {
+            return self.index(&authorized).await;
+        }
+        let key = path.strip_prefix("/openapi/v3/").unwrap_or("").to_owned();
+        match self.owner(&key, &authorized).await {
+            Some(owner) if !key.is_empty() => owner.serve(req, authorized).await,
+            _ => {
+                let mut answer = Response::new(Body::empty());
+                *answer.status_mut() = StatusCode::NOT_FOUND;
+                answer
+            }
+        }
+    }
+}
+
+fn http_date() -> Option<HeaderValue> {
+    let format = time::macros::format_description!(
+        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+    );
+    HeaderValue::try_from(time::OffsetDateTime::now_utc().format(format).ok()?).ok()
+}

@@ -1,0 +1,152 @@
+//! From APIService objects to routes: `/apis/<g>/<v>` and below to a proxy handler, `/apis/<g>` to the group's document.
+//!
+//! Runs where the informer tells of a change, so that a change of an object is in effect one watch hop later, whole.
+
+use super::apiservice::ApiService;
+use super::discovery::GroupHandler;
+use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings};
+use super::transports::Transports;
+use crate::apimachinery::value::Str;
+use crate::client::{Change, Informer};
+use crate::server::mux::{DynHandler, PathRecorderMux, Registration as Route};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Keeps the mux in step with the APIServices.
+pub struct Registration {
+    informer: Informer<ApiService>,
+    mux: Arc<PathRecorderMux>,
+    shared: Arc<ProxyShared>,
+    transports: Arc<Transports>,
+    handlers: Mutex<HashMap<Str, Registered>>,
+}
+
+struct Registered {
+    handler: Arc<ProxyHandler>,
+    group: Str,
+}
+
+impl Registration {
+    /// Starts to follow `informer`, which has not begun to run.
+    pub fn new(
+        informer: Informer<ApiService>,
+        mux: Arc<PathRecorderMux>,
+        shared: Arc<ProxyShared>,
+        transports: Arc<Transports>,
+    ) -> Arc<Self> {
+        let registration = Arc::new(Self {
+            informer: informer.clone(),
+            mux,
+            shared,
+            transports,
+            handlers: Mutex::default(),
+        });
+        let following = registration.clone();
+        informer.subscribe(move |change| following.apply(change));
+        registration
+    }
+
+    /// The proxy handler of an APIService.
+    pub fn handler(&self, name: &str) -> Option<Arc<ProxyHandler>> {
+        self.lock().get(name).map(|r| r.handler.clone())
+    }
+
+    /// Builds all settings anew: the certificate we show to backends has changed.
+    pub fn refresh(&self) {
+        for s in self.informer.snapshot().values() {
+            if let Some(handler) = self.handler(&s.name) {
+                handler.set(self.settings(s));
+            }
+        }
+    }
+
+    fn apply(&self, change: &Change<'_, ApiService>) {
+        match change.new {
+            Some(s) => self.add(s),
+            None => self.remove(change.key),
+        }
+    }
+
+    fn add(&self, s: &Arc<ApiService>) {
+        let settings = self.settings(s);
+        if let Some(handler) = self.handler(&s.name) {
+            return handler.set(settings);
+        }
+        let handler = Arc::new(ProxyHandler::new(self.shared.clone(), settings));
+        let group_is_new = {
+            let mut all = self.lock();
+            let new = !all.values().any(|r| r.group == s.group);
+            let registered = Registered {
+                handler: handler.clone(),
+                group: s.group.clone(),
+            };
+            all.insert(s.name.clone(), registered);
+            new
+        };
+        let route = |path: String, prefix, listed, handler: &DynHandler| Route {
+            path,
+            prefix,
+            listed,
+            handler: handler.clone(),
+        };
+        let (path, handler): (_, DynHandler) = (path_of(s), handler);
+        let mut routes = vec![
+            route(path.clone(), false, true, &handler),
+            route(format!("{path}/"), true, false, &handler),
+        ];
+        if group_is_new && !s.is_legacy() {
+            let group: DynHandler = Arc::new(GroupHandler::new(
+                s.group.clone(),
+                self.informer.clone(),
+                self.shared.delegate.clone(),
+            ));
+            routes.push(route(format!("/apis/{}", s.group), false, true, &group));
+            routes.push(route(format!("/apis/{}/", s.group), false, false, &group));
+        }
+        self.mux.change_all(routes, &[]);
+    }
+
+    fn remove(&self, name: &str) {
+        let (gone, last) = {
+            let mut all = self.lock();
+            let Some(gone) = all.remove(name) else { return };
+            let last = !all.values().any(|r| r.group == gone.group);
+            (gone, last)
+        };
+        let path = match name {
+            "v1." => "/api".to_owned(),
+            _ => format!("/apis/{}/{}", gone.group, name.split('.').next().unwrap_or(name)),
+        };
+        let below = format!("{path}/");
+        let (group, group_slash) = (format!("/apis/{}", gone.group), format!("/apis/{}/", gone.group));
+        let mut paths = vec![path.as_str(), &below];
+        if last && name != "v1." {
+            paths.extend([group.as_str(), &group_slash]);
+        }
+        self.mux.change_all(Vec::new(), &paths);
+    }
+
+    fn settings(&self, s: &ApiService) -> Settings {
+        match &s.service {
+            None => Settings::Local,
+            Some(service) => Settings::Remote(Remote {
+                service: service.clone(),
+                available: s.is_available(),
+                transport: self.transports.of(s),
+            }),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Str, Registered>> {
+        self.handlers.lock().expect("no code panics while holding this lock")
+    }
+}
+
+/// The legacy core is claimed as a whole, `/api` included.
+fn path_of(s: &ApiService) -> String {
+    if s.is_legacy() {
+        "/api".into()
+    } else {
+        format!("/apis/{}/{}", s.group, s.version)
+    }
+}

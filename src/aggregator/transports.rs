@@ -1,0 +1,61 @@
+//! Transports by TLS inputs: APIServices on the same service with the same bundle share connections, also with probes.
+
+use super::apiservice::ApiService;
+use super::proxy::tls::{TlsBuilder, TlsInputs};
+use super::proxy::transport::Transport;
+use crate::tasks::TaskGroup;
+use arc_swap::ArcSwapOption;
+use rustls::crypto::CryptoProvider;
+use rustls::sign::CertifiedKey;
+use std::sync::{Arc, Mutex, Weak};
+
+/// The transports in use. Looked at when an APIService changes, not when a request comes.
+pub struct Transports {
+    tls: TlsBuilder,
+    identity: ArcSwapOption<CertifiedKey>,
+    tasks: TaskGroup,
+    known: Mutex<Vec<(TlsInputs, Weak<Transport>)>>,
+}
+
+impl Transports {
+    /// None yet. Connections' tasks belong to `tasks`.
+    pub fn new(provider: Arc<CryptoProvider>, tasks: TaskGroup) -> Self {
+        Self {
+            tls: TlsBuilder::new(provider),
+            identity: ArcSwapOption::empty(),
+            tasks,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The certificate to show to backends from now on. Transports made before keep theirs until they are asked for
+    /// again.
+    pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
+        self.identity.store(identity);
+    }
+
+    /// The transport for an APIService's backend.
+    ///
+    /// # Errors
+    /// Upstream's text about a bundle that cannot be used.
+    pub fn of(&self, s: &ApiService) -> Result<Arc<Transport>, String> {
+        let Some(service) = &s.service else {
+            return Err("a local APIService has no transport".into());
+        };
+        let wanted = TlsInputs {
+            insecure: s.insecure,
+            ca_bundle: s.ca_bundle.clone(),
+            server_name: service.server_name(),
+            identity: self.identity.load_full(),
+        };
+        let mut known = self.known.lock().expect("no code panics while holding this lock");
+        known.retain(|(_, t)| t.strong_count() > 0);
+        let found = known.iter().find(|(inputs, _)| inputs.same(&wanted));
+        if let Some(transport) = found.and_then(|(_, t)| t.upgrade()) {
+            return Ok(transport);
+        }
+        let transport = Arc::new(Transport::new(self.tls.build(&wanted)?, self.tasks.clone()));
+        known.push((wanted, Arc::downgrade(&transport)));
+        Ok(transport)
+    }
+}

@@ -1,0 +1,71 @@
+//! What certificates on disk lead to while the server runs: the published trust, and the identity shown to backends.
+
+use crate::aggregator::Aggregator;
+use crate::cli::{CompletedOptions, Port};
+use crate::controlplane::bootstrap::{RequestHeaderTrust, Trust};
+use crate::serving::{DynamicCa, DynamicKeyPair};
+use crate::tasks::TaskGroup;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+fn pem(ca: &DynamicCa) -> String {
+    String::from_utf8_lossy(&ca.current().pem).into_owned()
+}
+
+fn trust(options: &CompletedOptions, clients: &DynamicCa, proxies: &DynamicCa) -> Arc<Trust> {
+    let o = &options.authentication.request_header;
+    Arc::new(Trust {
+        client_ca: pem(clients),
+        request_header: Some(RequestHeaderTrust {
+            ca: pem(proxies),
+            allowed_names: o.allowed_names.clone(),
+            username_headers: o.username_headers.clone(),
+            uid_headers: o.uid_headers.clone(),
+            group_headers: o.group_headers.clone(),
+            extra_headers_prefix: o.extra_prefixes.clone(),
+        }),
+    })
+}
+
+/// What backends must believe, as of now and as it changes. The task ends with `tasks`.
+pub fn published(options: &CompletedOptions, port: &Port, tasks: &TaskGroup) -> watch::Receiver<Arc<Trust>> {
+    let (clients, proxies) = (port.client_ca.clone(), port.request_header_ca.clone());
+    let (send, receive) = watch::channel(trust(options, &clients, &proxies));
+    let (mut a, mut b) = (clients.subscribe(), proxies.subscribe());
+    let (options, stop) = (options.clone(), tasks.stop_signal().clone());
+    tasks.spawn("published trust", async move {
+        loop {
+            // Any of them; an end comes first.
+            let alive = tokio::select! {
+                biased;
+                () = stop.wait() => false,
+                changed = a.changed() => changed.is_ok(),
+                changed = b.changed() => changed.is_ok(),
+            };
+            if !alive {
+                return;
+            }
+            send.send_replace(trust(&options, &clients, &proxies));
+        }
+    });
+    receive
+}
+
+/// Shows backends the new certificate when the files change.
+pub fn follow_identity(pair: Arc<DynamicKeyPair>, aggregator: Aggregator, tasks: &TaskGroup) {
+    let mut changes = pair.subscribe();
+    let stop = tasks.stop_signal().clone();
+    tasks.spawn("proxy client certificate", async move {
+        loop {
+            let alive = tokio::select! {
+                biased;
+                () = stop.wait() => false,
+                changed = changes.changed() => changed.is_ok(),
+            };
+            if !alive {
+                return;
+            }
+            aggregator.set_identity(Some(pair.current().certified_key.clone()));
+        }
+    });
+}

@@ -1,0 +1,212 @@
+//! The core API server's own groups: their rows, what their kinds do, and the objects that must be there.
+//!
+//! Entry points: [`build`] makes the stores, [`ControlPlane::adopt`] reads what is taken before the first write,
+//! [`bootstrap`] makes what a cluster starts with.
+
+pub mod allocators;
+pub mod bootstrap;
+mod columns;
+mod defaults;
+mod fields;
+mod groups;
+pub mod reviews;
+pub mod schema;
+mod strategies;
+mod subresources;
+pub mod table;
+mod validation;
+
+pub use strategies::apiservice::{set_condition, set_local_condition};
+pub use strategies::namespace;
+pub use strategies::service::ServiceNumbers;
+
+use crate::admission::Admission;
+use crate::apimachinery::gvk::{GroupResource, GroupVersion};
+use crate::apimachinery::status::Result;
+use crate::registry::resource::{Backing, Resource};
+use crate::registry::store::Store;
+use crate::storage::Storage;
+use allocators::{IpRange, PortRange};
+use reviews::Judges;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use strategies::service::{EndpointsCleanup, Service};
+use subresources::LateStore;
+
+/// What the control plane needs to know.
+pub struct Config {
+    /// `--service-cluster-ip-range`: one range, or two of different families; the first is the default.
+    pub service_ranges: Vec<(IpAddr, u8)>,
+    /// `--service-node-port-range`, both ends included.
+    pub node_ports: (u16, u16),
+    /// `--event-ttl` in seconds.
+    pub event_ttl_seconds: u64,
+    /// Who answers reviews.
+    pub judges: Judges,
+}
+
+/// Why a control plane cannot be built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuildError {
+    /// No service range, more than two, two of one family, or one without a usable address.
+    ServiceRange,
+}
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("service ranges must be one range, or two of different IP families, with usable addresses")
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+/// A row with its store.
+pub type Served = (Arc<Resource>, Arc<Store>);
+
+/// One group version and what it serves.
+#[derive(Clone)]
+pub struct Group {
+    /// The group version.
+    pub gv: GroupVersion,
+    /// Its rows with their stores.
+    pub resources: Vec<Served>,
+}
+
+/// The stores of all built-in groups.
+pub struct ControlPlane {
+    /// Groups to serve under `/api` and `/apis`.
+    pub groups: Vec<Group>,
+    /// apiregistration.k8s.io/v1, which the aggregator serves.
+    pub apiregistration: Group,
+    numbers: Arc<ServiceNumbers>,
+}
+
+/// Makes every row and its store. `storage` makes the storage of a row's prefix; `admission` sees every write.
+///
+/// # Errors
+/// [`BuildError`]
+pub fn build(
+    config: Config,
+    storage: &dyn Fn(&Resource) -> Arc<dyn Storage>,
+    admission: &Arc<dyn Admission>,
+) -> std::result::Result<ControlPlane, BuildError> {
+    let numbers = Arc::new(service_numbers(&config)?);
+    let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
+    let cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>> = Arc::default();
+    let parts = groups::core::Parts {
+        service: Arc::new(Service::new(numbers.clone(), cleanup.clone())),
+        finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
+        binding: Arc::new(subresources::binding::Binding(binding.clone())),
+        event_ttl_seconds: config.event_ttl_seconds,
+    };
+    let serve = |rows: Vec<Resource>| Group {
+        gv: rows.first().map(|r| r.gvk().group_version()).unwrap_or_default(),
+        resources: rows
+            .into_iter()
+            .map(|row| {
+                let row = Arc::new(row);
+                let storage = match row.backing {
+                    Backing::Stored { .. } => storage(&row),
+                    Backing::Answered(_) => Arc::new(reviews::Nothing),
+                };
+                (row.clone(), Arc::new(Store::new(row, storage, admission.clone())))
+            })
+            .collect(),
+    };
+    let groups = vec![
+        serve(groups::core::rows(parts)),
+        serve(groups::access::authentication(&config.judges)),
+        serve(groups::access::authorization(&config.judges)),
+        serve(groups::rbac::rows()),
+        serve(groups::apiextensions::rows()),
+        serve(groups::admissionregistration::rows()),
+        serve(groups::coordination::rows()),
+        serve(groups::discovery::rows()),
+        serve(groups::flowcontrol::rows()),
+    ];
+    let plane = ControlPlane {
+        groups,
+        apiregistration: serve(groups::apiregistration::rows()),
+        numbers,
+    };
+    let beside = |plural: &str, strategy: Arc<dyn crate::registry::Strategy>| {
+        let (row, store) = plane.served("", plural);
+        let mut row = (**row).clone();
+        row.strategy = strategy;
+        row.subresources.clear();
+        Arc::new(Store::new(Arc::new(row), store.storage().clone(), admission.clone()))
+    };
+    finalize.fill(beside("namespaces", Arc::new(subresources::finalize::FinalizeStrategy)));
+    binding.fill(beside("pods", Arc::new(subresources::binding::BindingStrategy)));
+    endpoints.fill(plane.store("", "endpoints").clone());
+    // Nobody else holds this cell yet.
+    let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));
+    Ok(plane)
+}
+
+fn service_numbers(config: &Config) -> std::result::Result<ServiceNumbers, BuildError> {
+    let ranges: Vec<IpRange> = config
+        .service_ranges
+        .iter()
+        .filter_map(|(ip, bits)| IpRange::new(*ip, *bits))
+        .collect();
+    let fine = match ranges.as_slice() {
+        [_] => true,
+        [a, b] => a.family() != b.family(),
+        _ => false,
+    };
+    if !fine || ranges.len() != config.service_ranges.len() {
+        return Err(BuildError::ServiceRange);
+    }
+    Ok(ServiceNumbers {
+        ranges,
+        ports: PortRange::new(config.node_ports.0, config.node_ports.1),
+    })
+}
+
+impl ControlPlane {
+    fn served(&self, group: &str, plural: &str) -> &Served {
+        self.find(&GroupResource::new(group, plural))
+            .unwrap_or_else(|| unreachable!("asked for a row that is not in the table: {plural}.{group}"))
+    }
+
+    /// The row and store of a resource.
+    pub fn find(&self, gr: &GroupResource) -> Option<&Served> {
+        self.groups
+            .iter()
+            .chain([&self.apiregistration])
+            .filter(|g| g.gv.group == gr.group)
+            .flat_map(|g| &g.resources)
+            .find(|(r, _)| r.gvr.resource == gr.resource)
+    }
+
+    /// The store of a built-in resource.
+    ///
+    /// # Panics
+    /// Where the table has no such row: callers name rows, they do not look for them ([`find`](Self::find) does).
+    pub fn store(&self, group: &str, plural: &str) -> &Arc<Store> {
+        &self.served(group, plural).1
+    }
+
+    /// The address the server's own Service has: the first of the default range.
+    pub fn service_address(&self) -> IpAddr {
+        self.numbers.ranges[0].first()
+    }
+
+    /// Reads the stored Services and notes which cluster IPs and node ports are taken. To be done once, before the first
+    /// write.
+    ///
+    /// # Errors
+    /// Storage's refusals.
+    pub async fn adopt(&self) -> Result<()> {
+        for entry in self.store("", "services").list_entries("").await? {
+            for odd in self.numbers.adopt(&entry.decode()) {
+                tracing::warn!(service = %entry.key, problem = odd, "a stored service holds what it should not");
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

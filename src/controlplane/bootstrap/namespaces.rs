@@ -1,0 +1,25 @@
+//! The system namespaces.
+
+use super::super::ControlPlane;
+use super::{create_if_missing, find};
+use crate::apimachinery::status::Result;
+
+const NAMES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+pub(super) async fn ensure(plane: &ControlPlane) -> Result<()> {
+    let store = plane.store("", "namespaces");
+    let mut outcome = Ok(());
+    for name in NAMES {
+        let made = one(store, name).await;
+        outcome = outcome.and(made);
+    }
+    outcome
+}
+
+async fn one(store: &crate::registry::Store, name: &str) -> Result<()> {
+    if find(store, "", name).await?.is_some() {
+        return Ok(());
+    }
+    let object = crate::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    create_if_missing(store, object).await
+}

@@ -1,0 +1,96 @@
+//! `default/kubernetes`: the Service workloads reach the server by, and where it leads.
+
+use super::super::ControlPlane;
+use super::{change, create_if_missing, find};
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use std::net::IpAddr;
+
+const NAME: &str = "kubernetes";
+const NAMESPACE: &str = "default";
+
+/// Where the server says it can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advertise {
+    /// `--advertise-address`.
+    pub address: IpAddr,
+    /// The secure port.
+    pub port: u16,
+}
+
+pub(super) async fn ensure(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
+    let service = service(plane, advertise).await;
+    // Endpoints cannot lead to a loopback address: nobody but this machine could follow them.
+    if advertise.address.is_loopback() {
+        tracing::debug!(address = %advertise.address, "a loopback address is not published as endpoints");
+        return service;
+    }
+    let old = endpoints(plane, advertise).await;
+    let new = endpoint_slice(plane, advertise).await;
+    service.and(old).and(new)
+}
+
+async fn service(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
+    let store = plane.store("", "services");
+    let ports = crate::json!([
+        {"name": "https", "port": 443, "protocol": "TCP", "targetPort": (i64::from(advertise.port))}
+    ]);
+    let Some(live) = find(store, NAMESPACE, NAME).await? else {
+        let ip = plane.service_address().to_string();
+        let mut object = crate::json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {"clusterIP": ip, "ipFamilyPolicy": "SingleStack", "sessionAffinity": "None", "type": "ClusterIP"},
+        });
+        object.set(&["spec", "ports"], ports);
+        return create_if_missing(store, object).await;
+    };
+    if live.at(&["spec", "ports"]) == &ports {
+        return Ok(());
+    }
+    change(store, &live, |v| v.set(&["spec", "ports"], ports.clone())).await
+}
+
+async fn endpoints(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
+    let store = plane.store("", "endpoints");
+    let subsets = crate::json!([{
+        "addresses": [{"ip": (advertise.address.to_string())}],
+        "ports": [{"name": "https", "port": (i64::from(advertise.port)), "protocol": "TCP"}],
+    }]);
+    let labels = crate::json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+    let Some(live) = find(store, NAMESPACE, NAME).await? else {
+        let mut object = crate::json!({
+            "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": NAME, "namespace": NAMESPACE},
+        });
+        object.set(&["metadata", "labels"], labels);
+        object.set(&["subsets"], subsets);
+        return create_if_missing(store, object).await;
+    };
+    if live.get("subsets") == &subsets {
+        return Ok(());
+    }
+    change(store, &live, |v| v.set(&["subsets"], subsets.clone())).await
+}
+
+async fn endpoint_slice(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
+    let store = plane.store("discovery.k8s.io", "endpointslices");
+    let kind = if advertise.address.is_ipv4() { "IPv4" } else { "IPv6" };
+    let endpoints = crate::json!([{"addresses": [(advertise.address.to_string())], "conditions": {"ready": true}}]);
+    let ports = crate::json!([{"name": "https", "port": (i64::from(advertise.port)), "protocol": "TCP"}]);
+    let write = |v: &mut Value| {
+        v.set(&["endpoints"], endpoints.clone());
+        v.set(&["ports"], ports.clone());
+    };
+    let Some(live) = find(store, NAMESPACE, NAME).await? else {
+        let mut object = crate::json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": kind,
+            "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": NAME}},
+        });
+        write(&mut object);
+        return create_if_missing(store, object).await;
+    };
+    if live.get("endpoints") == &endpoints && live.get("ports") == &ports {
+        return Ok(());
+    }
+    change(store, &live, write).await
+}

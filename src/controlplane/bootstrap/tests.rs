@@ -1,0 +1,77 @@
+use super::*;
+use crate::controlplane::tests::{Running, running};
+
+fn advertise() -> Advertise {
+    Advertise {
+        address: "192.0.2.7".parse().unwrap(),
+        port: 6443,
+    }
+}
+
+async fn get(r: &Running, group: &str, plural: &str, ns: &str, name: &str) -> Value {
+    r.plane.store(group, plural).get_value(ns, name).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_cluster_starts_with_its_system_objects() {
+    let r = running();
+    ensure(&r.plane, &advertise(), &Trust::default()).await.unwrap();
+    let ns = get(&r, "", "namespaces", "", "kube-node-lease").await;
+    assert_eq!(ns.str_at(&["status", "phase"]), "Active");
+    assert_eq!(ns.label("kubernetes.io/metadata.name"), Some("kube-node-lease"));
+    let service = get(&r, "", "services", "default", "kubernetes").await;
+    assert_eq!(service.str_at(&["spec", "clusterIP"]), "10.0.0.1");
+    assert_eq!(
+        service.at(&["metadata", "managedFields"]).items()[0]
+            .at(&["fieldsV1", "f:spec"])
+            .as_object()
+            .unwrap()
+            .keys()
+            .collect::<Vec<_>>(),
+        [
+            "f:clusterIP",
+            "f:internalTrafficPolicy",
+            "f:ipFamilyPolicy",
+            "f:ports",
+            "f:sessionAffinity",
+            "f:type"
+        ]
+    );
+    let slice = get(&r, "discovery.k8s.io", "endpointslices", "default", "kubernetes").await;
+    assert_eq!(
+        slice.at(&["endpoints"]).items()[0].at(&["addresses"]),
+        &crate::json!(["192.0.2.7"])
+    );
+    get(
+        &r,
+        "",
+        "configmaps",
+        "kube-system",
+        "extension-apiserver-authentication",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_second_start_writes_nothing_and_a_new_port_is_followed() {
+    let r = running();
+    ensure(&r.plane, &advertise(), &Trust::default()).await.unwrap();
+    let before = r.engine.revision();
+    ensure(&r.plane, &advertise(), &Trust::default()).await.unwrap();
+    assert_eq!(r.engine.revision(), before);
+    let moved = Advertise {
+        port: 7443,
+        ..advertise()
+    };
+    ensure(&r.plane, &moved, &Trust::default()).await.unwrap();
+    let service = get(&r, "", "services", "default", "kubernetes").await;
+    assert_eq!(
+        service.at(&["spec", "ports"]).items()[0].get("targetPort"),
+        &7443i64.into()
+    );
+    let endpoints = get(&r, "", "endpoints", "default", "kubernetes").await;
+    assert_eq!(
+        endpoints.at(&["subsets"]).items()[0].at(&["ports"]).items()[0].get("port"),
+        &7443i64.into()
+    );
+}

@@ -1,0 +1,234 @@
+//! ConfigMap kube-system/extension-apiserver-authentication: the certificate authorities and header names by which a
+//! backend believes that a request was authenticated here.
+//!
+//! Several servers may contribute: values are merged with what stands there, own ones last; certificates are kept once,
+//! and go when they have expired.
+
+use super::super::ControlPlane;
+use super::{change, create_if_missing, find};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::strings;
+use base64::Engine as _;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "extension-apiserver-authentication";
+/// A certificate is kept this long after it has expired, for clocks that are behind.
+const GRACE_SECONDS: i64 = 300;
+
+/// What this server trusts, as backends must know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// The client certificate authorities (`--client-ca-file`), PEM; empty: none.
+    pub client_ca: String,
+    /// The front proxy's; `None`: this server takes no front proxy's word.
+    pub request_header: Option<RequestHeaderTrust>,
+}
+
+/// How a front proxy is recognised and what it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestHeaderTrust {
+    /// Its certificate authorities, PEM.
+    pub ca: String,
+    /// Its common names; empty: any.
+    pub allowed_names: Vec<String>,
+    /// Headers with the user's name.
+    pub username_headers: Vec<String>,
+    /// Headers with the user's uid.
+    pub uid_headers: Vec<String>,
+    /// Headers with the user's groups.
+    pub group_headers: Vec<String>,
+    /// Prefixes of headers with extra facts.
+    pub extra_headers_prefix: Vec<String>,
+}
+
+/// Merges `trust` into the ConfigMap, which is made where it is missing.
+///
+/// # Errors
+/// Any Status of the store.
+pub async fn publish(plane: &ControlPlane, trust: &Trust) -> Result<()> {
+    let store = plane.store("", "configmaps");
+    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let Some(live) = find(store, NAMESPACE, NAME).await? else {
+        let mut object = crate::json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": NAMESPACE},
+        });
+        object.set(&["data"], merged(&Value::Null, trust, now));
+        return create_if_missing(store, object).await;
+    };
+    let data = merged(live.get("data"), trust, now);
+    if &data == live.get("data") {
+        return Ok(());
+    }
+    change(store, &live, |v| {
+        let data = merged(v.get("data"), trust, now);
+        v.set(&["data"], data);
+    })
+    .await
+}
+
+/// The data to write, from what stands there.
+fn merged(there: &Value, trust: &Trust, now: i64) -> Value {
+    let mut data = if there.as_object().is_some() {
+        there.clone()
+    } else {
+        Value::object()
+    };
+    let certificates = |key: &str, own: &str| union_of_certificates(there.str_at(&[key]), own, now);
+    let client = certificates("client-ca-file", &trust.client_ca);
+    set_or_drop(&mut data, "client-ca-file", client);
+    let Some(proxy) = &trust.request_header else {
+        return data;
+    };
+    let ca = certificates("requestheader-client-ca-file", &proxy.ca);
+    set_or_drop(&mut data, "requestheader-client-ca-file", ca);
+    let lists = [
+        ("requestheader-allowed-names", &proxy.allowed_names, false),
+        ("requestheader-username-headers", &proxy.username_headers, true),
+        ("requestheader-uid-headers", &proxy.uid_headers, true),
+        ("requestheader-group-headers", &proxy.group_headers, true),
+        ("requestheader-extra-headers-prefix", &proxy.extra_headers_prefix, true),
+    ];
+    for (key, own, headers) in lists {
+        if key == "requestheader-uid-headers" && own.is_empty() && there.get(key).is_null() {
+            continue;
+        }
+        // An empty list of names allows every name, so a union with one that allows all must stay empty.
+        let stood = there.get(key).as_str();
+        let all = if !headers && (own.is_empty() || stood == Some("[]")) {
+            Vec::new()
+        } else {
+            union(stood.unwrap_or(""), own, headers)
+        };
+        data.set(&[key], json::to_string(&Value::from(all)));
+    }
+    data
+}
+
+fn set_or_drop(data: &mut Value, key: &str, text: String) {
+    if text.is_empty() {
+        data.unset(&[key]);
+    } else {
+        data.set(&[key], text);
+    }
+}
+
+/// What stood there, then what is new; header names are the same in any case.
+fn union(there: &str, own: &[String], ignore_case: bool) -> Vec<String> {
+    let there = json::decode(there.as_bytes()).unwrap_or_default();
+    let mut all: Vec<String> = Vec::new();
+    for s in strings(&there).into_iter().chain(own.iter().map(String::as_str)) {
+        let known = |k: &String| k == s || (ignore_case && k.eq_ignore_ascii_case(s));
+        if !all.iter().any(known) {
+            all.push(s.to_owned());
+        }
+    }
+    all
+}
+
+fn union_of_certificates(there: &str, own: &str, now: i64) -> String {
+    let mut all: Vec<CertificateDer<'static>> = Vec::new();
+    for pem in [there, own] {
+        for cert in CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(std::result::Result::ok) {
+            if !all.contains(&cert) && !has_expired(&cert, now) {
+                all.push(cert);
+            }
+        }
+    }
+    all.iter().map(encode).collect()
+}
+
+fn has_expired(cert: &CertificateDer<'_>, now: i64) -> bool {
+    // What cannot be read is not judged here; whoever uses it will refuse it.
+    x509_parser::parse_x509_certificate(cert)
+        .is_ok_and(|(_, c)| c.validity().not_after.timestamp() < now - GRACE_SECONDS)
+}
+
+fn encode(cert: &CertificateDer<'_>) -> String {
+    let text = base64::engine::general_purpose::STANDARD.encode(cert);
+    let mut out = String::from("-----BEGIN CERTIFICATE-----\n");
+    for line in text.as_bytes().chunks(64) {
+        out.extend(line.iter().map(|b| char::from(*b)));
+        out.push('\n');
+    }
+    out.push_str("-----END CERTIFICATE-----\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cert(name: &str, until: (i32, u8, u8)) -> String {
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until.0, until.1, until.2);
+        let key = rcgen::KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().pem()
+    }
+
+    fn count(data: &Value, key: &str) -> usize {
+        data.str_at(&[key]).matches("BEGIN CERTIFICATE").count()
+    }
+
+    #[test]
+    fn certificates_are_kept_once_and_go_when_expired() {
+        let (a, b, old) = (
+            cert("a", (4000, 1, 1)),
+            cert("b", (4000, 1, 1)),
+            cert("c", (2001, 1, 1)),
+        );
+        let trust = |ca: &str| Trust {
+            client_ca: ca.to_owned(),
+            request_header: None,
+        };
+        let now = 1_700_000_000;
+        let first = merged(&Value::Null, &trust(&a), now);
+        assert_eq!(merged(&first, &trust(&a), now), first);
+        let both = merged(&first, &trust(&format!("{b}{old}")), now);
+        assert_eq!(count(&both, "client-ca-file"), 2);
+        assert!(
+            both.str_at(&["client-ca-file"])
+                .starts_with(first.str_at(&["client-ca-file"]))
+        );
+        assert_eq!(merged(&both, &trust(&a), now), both);
+    }
+
+    #[test]
+    fn header_names_are_published_as_recorded() {
+        let trust = Trust {
+            client_ca: String::new(),
+            request_header: Some(RequestHeaderTrust {
+                ca: cert("p", (4000, 1, 1)),
+                allowed_names: vec!["front-proxy-client".into()],
+                username_headers: vec!["X-Remote-User".into()],
+                group_headers: vec!["X-Remote-Group".into()],
+                extra_headers_prefix: vec!["X-Remote-Extra-".into()],
+                uid_headers: vec![],
+            }),
+        };
+        let data = merged(
+            &crate::json!({"requestheader-username-headers": "[\"X-User\",\"x-remote-user\"]"}),
+            &trust,
+            0,
+        );
+        assert_eq!(
+            data.str_at(&["requestheader-allowed-names"]),
+            "[\"front-proxy-client\"]"
+        );
+        assert_eq!(data.str_at(&["requestheader-group-headers"]), "[\"X-Remote-Group\"]");
+        assert_eq!(
+            data.str_at(&["requestheader-extra-headers-prefix"]),
+            "[\"X-Remote-Extra-\"]"
+        );
+        assert_eq!(
+            data.str_at(&["requestheader-username-headers"]),
+            "[\"X-User\",\"x-remote-user\"]"
+        );
+        assert!(data.get("requestheader-uid-headers").is_null());
+        assert!(data.get("client-ca-file").is_null());
+    }
+}

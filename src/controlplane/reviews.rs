@@ -1,0 +1,32 @@
+//! Reviews: questions about identity and access, answered and forgotten. A refused question is a 422 whose kind is empty,
+//! because upstream's internal objects carry none.
+
+mod access;
+mod nothing;
+mod rules;
+mod subject;
+
+pub use access::{LocalSubjectAccessReview, SelfSubjectAccessReview, SubjectAccessReview};
+pub use nothing::Nothing;
+pub use rules::{Rules, RulesSource, SelfSubjectRulesReview};
+pub use subject::{SelfSubjectReview, TokenReview};
+
+use crate::authn::TokenAuthenticator;
+use crate::authz::Authorizer;
+use std::sync::Arc;
+
+/// Who is asked.
+#[derive(Clone)]
+pub struct Judges {
+    /// Knows tokens.
+    pub tokens: Arc<dyn TokenAuthenticator>,
+    /// Decides.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// Lists what somebody may do; `None`: the authorizer cannot.
+    pub rules: Option<Arc<dyn RulesSource>>,
+    /// The server's own audiences (`--api-audiences`).
+    pub audiences: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! SubjectAccessReview and its kin: may they?
+
+use super::Judges;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::{Map, Value};
+use crate::authz::{Attributes, Decision};
+use crate::controlplane::fields::strings;
+use crate::registry::resource::Answer;
+use crate::registry::strategy::Context;
+use crate::request::UserInfo;
+use async_trait::async_trait;
+
+/// Answers SubjectAccessReviews.
+pub struct SubjectAccessReview(pub Judges);
+/// Answers LocalSubjectAccessReviews.
+pub struct LocalSubjectAccessReview(pub Judges);
+/// Answers SelfSubjectAccessReviews.
+pub struct SelfSubjectAccessReview(pub Judges);
+
+fn invalid(errors: &ErrorList) -> Status {
+    Status::invalid("authorization.k8s.io", "", "", errors)
+}
+
+/// Which of the three is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Cluster,
+    Local,
+    Own,
+}
+
+fn check(v: &Value, scope: Scope) -> ErrorList {
+    let mut out = ErrorList::new();
+    let spec = v.get("spec");
+    let path = FieldPath::new("spec");
+    let (resource, other) = (spec.get("resourceAttributes"), spec.get("nonResourceAttributes"));
+    if !resource.is_null() && !other.is_null() {
+        out.push(FieldError::invalid_raw(
+            &path.child("nonResourceAttributes"),
+            shown(other),
+            "cannot be specified in combination with resourceAttributes",
+        ));
+    }
+    if resource.is_null() && other.is_null() {
+        out.push(FieldError::invalid(
+            &path.child("resourceAttributes"),
+            Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        ));
+    }
+    let nobody = spec.str_at(&["user"]).is_empty() && spec.get("groups").items().is_empty();
+    if scope != Scope::Own && nobody {
+        out.push(FieldError::invalid(
+            &path.child("user"),
+            "",
+            "at least one of user or group must be specified",
+        ));
+    }
+    for key in ["fieldSelector", "labelSelector"] {
+        selector(
+            &mut out,
+            resource.get(key),
+            key,
+            &path.child("resourceAttributes").child(key),
+        );
+    }
+    metadata(&mut out, v, scope);
+    if scope == Scope::Local {
+        if !resource.is_null() && resource.str_at(&["namespace"]) != v.namespace() {
+            out.push(FieldError::invalid(
+                &path.child("resourceAttributes").child("namespace"),
+                resource.str_at(&["namespace"]),
+                "must match metadata.namespace",
+            ));
+        }
+        if !other.is_null() {
+            out.push(FieldError::invalid_raw(
+                &path.child("nonResourceAttributes"),
+                shown(other),
+                "disallowed on this kind of request",
+            ));
+        }
+    }
+    out
+}
+
+/// Non-resource attributes, as upstream's internal struct prints.
+fn shown(v: &Value) -> String {
+    format!(
+        "{{\"Path\":{},\"Verb\":{}}}",
+        quote(v.str_at(&["path"])),
+        quote(v.str_at(&["verb"]))
+    )
+}
+
+fn selector(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
+    if v.is_null() {
+        return;
+    }
+    let raw = v.str_at(&["rawSelector"]);
+    let listed = !v.get("requirements").items().is_empty();
+    if !raw.is_empty() && listed {
+        out.push(FieldError::invalid(
+            &at.child("rawSelector"),
+            raw,
+            "may not specified at the same time as requirements",
+        ));
+    }
+    if raw.is_empty() && !listed {
+        out.push(FieldError::required(
+            &at.child("requirements"),
+            format!("when spec.resourceAttributes.{key} is specified, requirements or rawSelector is required"),
+        ));
+    }
+}
+
+fn metadata(out: &mut ErrorList, v: &Value, scope: Scope) {
+    let meta = v.get("metadata");
+    let odd = meta.as_object().is_some_and(|m| {
+        m.iter()
+            .any(|(k, x)| !(x.is_empty_value() || k == "managedFields" || (k == "namespace" && scope == Scope::Local)))
+    });
+    if odd {
+        let why = match scope {
+            Scope::Local => "must be empty except for namespace",
+            _ => "must be empty",
+        };
+        out.push(FieldError::invalid_raw(
+            &FieldPath::new("metadata"),
+            in_go_order(meta),
+            why,
+        ));
+    }
+}
+
+/// Object metadata with its members in the order upstream's type declares them.
+fn in_go_order(meta: &Value) -> String {
+    const META: &[&str] = &[
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+    ];
+    const ENTRY: &[&str] = &[
+        "manager",
+        "operation",
+        "apiVersion",
+        "time",
+        "fieldsType",
+        "fieldsV1",
+        "subresource",
+    ];
+    let members = |v: &Value, order: &[&str]| -> Vec<String> {
+        order
+            .iter()
+            .filter(|k| !v.get(k).is_null())
+            .map(|k| format!("{}:{}", quote(k), json::to_string(v.get(k))))
+            .collect()
+    };
+    let mut all = members(meta, META);
+    let entries: Vec<String> = meta
+        .get("managedFields")
+        .items()
+        .iter()
+        .map(|e| format!("{{{}}}", members(e, ENTRY).join(",")))
+        .collect();
+    if !entries.is_empty() {
+        all.push(format!("\"managedFields\":[{}]", entries.join(",")));
+    }
+    format!("{{{}}}", all.join(","))
+}
+
+fn subject(spec: &Value) -> UserInfo {
+    let owned = |v: &Value| strings(v).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    UserInfo {
+        name: spec.str_at(&["user"]).to_owned(),
+        uid: spec.str_at(&["uid"]).to_owned(),
+        groups: owned(spec.get("groups")),
+        extra: spec
+            .get("extra")
+            .as_object()
+            .into_iter()
+            .flat_map(Map::iter)
+            .map(|(k, v)| (k.to_owned(), owned(v)))
+            .collect(),
+    }
+}
+
+async fn judge(judges: &Judges, user: &UserInfo, spec: &Value) -> Value {
+    let resource = spec.get("resourceAttributes");
+    let of = |key: &str| resource.str_at(&[key]);
+    let asked = if resource.is_null() {
+        let other = spec.get("nonResourceAttributes");
+        Attributes {
+            user,
+            verb: other.str_at(&["verb"]),
+            is_resource: false,
+            api_group: "",
+            api_version: "",
+            namespace: "",
+            resource: "",
+            subresource: "",
+            name: "",
+            path: other.str_at(&["path"]),
+            field_selector: "",
+            label_selector: "",
+        }
+    } else {
+        Attributes {
+            user,
+            verb: of("verb"),
+            is_resource: true,
+            api_group: of("group"),
+            api_version: if of("version").is_empty() { "*" } else { of("version") },
+            namespace: of("namespace"),
+            resource: of("resource"),
+            subresource: of("subresource"),
+            name: of("name"),
+            path: "",
+            field_selector: resource.str_at(&["fieldSelector", "rawSelector"]),
+            label_selector: resource.str_at(&["labelSelector", "rawSelector"]),
+        }
+    };
+    let verdict = judges.authorizer.authorize(&asked).await;
+    let mut status = crate::json!({"allowed": (verdict.decision == Decision::Allow)});
+    if verdict.decision == Decision::Deny {
+        status.set(&["denied"], true);
+    }
+    if !verdict.reason.is_empty() {
+        status.set(&["reason"], verdict.reason.as_ref());
+    }
+    if let Some(e) = verdict.error.filter(|e| !e.is_empty()) {
+        status.set(&["evaluationError"], e);
+    }
+    status
+}
+
+async fn answer(judges: &Judges, cx: &Context, mut object: Value, scope: Scope) -> Result<Value> {
+    if scope == Scope::Local && object.namespace().is_empty() {
+        object.set_meta("namespace", cx.namespace.as_str());
+    }
+    let errors = check(&object, scope);
+    if !errors.is_empty() {
+        return Err(invalid(&errors));
+    }
+    if scope == Scope::Local && object.namespace() != cx.namespace {
+        return Err(Status::bad_request(format!(
+            "spec.resourceAttributes.namespace must match namespace: {}",
+            cx.namespace
+        )));
+    }
+    let status = match scope {
+        Scope::Own => judge(judges, &cx.user, object.get("spec")).await,
+        _ => judge(judges, &subject(object.get("spec")), object.get("spec")).await,
+    };
+    object.set(&["status"], status);
+    Ok(object)
+}
+
+#[async_trait]
+impl Answer for SubjectAccessReview {
+    async fn answer(&self, cx: &Context, object: Value) -> Result<Value> {
+        answer(&self.0, cx, object, Scope::Cluster).await
+    }
+}
+
+#[async_trait]
+impl Answer for LocalSubjectAccessReview {
+    async fn answer(&self, cx: &Context, object: Value) -> Result<Value> {
+        answer(&self.0, cx, object, Scope::Local).await
+    }
+}
+
+#[async_trait]
+impl Answer for SelfSubjectAccessReview {
+    async fn answer(&self, cx: &Context, object: Value) -> Result<Value> {
+        answer(&self.0, cx, object, Scope::Own).await
+    }
+}

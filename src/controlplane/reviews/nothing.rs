@@ -1,0 +1,51 @@
+//! The storage of what is not stored.
+
+use crate::storage::{
+    Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
+};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// Holds nothing and takes nothing. Stands behind reviews, whose stores only carry the admission chain.
+pub struct Nothing;
+
+fn refused() -> Error {
+    Error::Failed("this resource is not stored".to_owned())
+}
+
+#[async_trait]
+impl Storage for Nothing {
+    async fn get(&self, _key: &str, _min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        Ok(None)
+    }
+
+    async fn list(&self, _options: ListOptions) -> Result<Listing, Error> {
+        Err(refused())
+    }
+
+    async fn watch(&self, _options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        Err(refused())
+    }
+
+    async fn put(
+        &self,
+        _key: &str,
+        _when: Precondition,
+        _draft: Draft,
+        _ttl_seconds: Option<u64>,
+    ) -> Result<Arc<Entry>, Error> {
+        Err(refused())
+    }
+
+    async fn delete(&self, _key: &str, _unchanged: Revision) -> Result<Arc<Entry>, Error> {
+        Err(refused())
+    }
+
+    fn revision(&self) -> Revision {
+        Revision::default()
+    }
+
+    fn count(&self) -> usize {
+        0
+    }
+}

@@ -1,0 +1,144 @@
+//! `pods/binding`: a scheduler's word on where a pod runs.
+
+use super::LateStore;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::controlplane::strategies::pod::Pod;
+use crate::registry::resource::SubresourceHandler;
+use crate::registry::store::WriteOptions;
+use crate::registry::strategy::{Context, Strategy};
+use async_trait::async_trait;
+
+/// The strategy of the store behind it: what binding writes is taken as it is, the generation too.
+pub(in crate::controlplane) struct BindingStrategy;
+
+impl Strategy for BindingStrategy {
+    fn default(&self, object: &mut Value) {
+        Pod.default(object);
+    }
+    fn validate_update(&self, _new: &Value, _old: &Value) -> ErrorList {
+        ErrorList::new()
+    }
+}
+
+/// Serves it, over a store of its own on the pods' storage.
+pub(in crate::controlplane) struct Binding(pub(in crate::controlplane) LateStore);
+
+fn unsupported(action: &str) -> Status {
+    Status::method_not_supported(&GroupResource::new("", "pods"), action)
+}
+
+/// What is wrong with the target, as a plain aggregate: upstream answers 500 here.
+fn check_target(binding: &Value) -> Result<()> {
+    let target = binding.get("target");
+    let path = FieldPath::new("target");
+    let mut errors = ErrorList::new();
+    let kind = ObjectView::kind(target);
+    if !matches!(kind, "" | "Node") {
+        errors.push(FieldError::not_supported(
+            &path.child("kind"),
+            kind,
+            &["Node", "<empty>"],
+        ));
+    }
+    if target.str_at(&["name"]).is_empty() {
+        errors.push(FieldError::required(&path.child("name"), ""));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::raw_error(crate::apimachinery::field::aggregate(&errors)))
+}
+
+fn bound(pod: &Value, binding: &Value) -> Result<Value> {
+    let name = pod.name();
+    let refused = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), name, &why));
+    if pod.is_being_deleted() {
+        return refused(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    match pod.str_at(&["spec", "nodeName"]) {
+        "" => {}
+        node => return refused(format!("pod {name} is already assigned to node {node:?}")),
+    }
+    if !pod.at(&["spec", "schedulingGates"]).items().is_empty() {
+        return refused(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    let mut pod = pod.clone();
+    pod.set(&["spec", "nodeName"], binding.str_at(&["target", "name"]));
+    pod.unset(&["status", "nominatedNodeName"]);
+    for key in ["annotations", "labels"] {
+        for (k, v) in binding
+            .at(&["metadata", key])
+            .as_object()
+            .into_iter()
+            .flat_map(|m| m.iter())
+        {
+            pod.set(&["metadata", key, k], v.clone());
+        }
+    }
+    let mut all = pod.at(&["status", "conditions"]).items().to_vec();
+    all.retain(|c| c.str_at(&["type"]) != "PodScheduled");
+    all.push(crate::json!({
+        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": (time::now()),
+    }));
+    pod.set(&["status", "conditions"], all);
+    Ok(pod)
+}
+
+#[async_trait]
+impl SubresourceHandler for Binding {
+    async fn get(&self, _cx: &Context, _name: &str) -> Result<Value> {
+        Err(unsupported("get"))
+    }
+
+    async fn create(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
+        if !object.name().is_empty() && object.name() != name {
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        }
+        check_target(&object)?;
+        let store = self.0.get()?;
+        let options = WriteOptions {
+            subresource: "binding".to_owned(),
+            uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
+            ..WriteOptions::default()
+        };
+        let gr = store.resource().group_resource();
+        let mut transform = |live: Option<&Value>| match live {
+            None => Err(Status::not_found(&gr, name)),
+            Some(live) => bound(live, &object),
+        };
+        store.update(cx, name, &mut transform, false, &options).await?;
+        Ok(crate::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
+    }
+
+    async fn update(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
+        Err(unsupported("update"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_bound_pod_is_bound_once() {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {}, "status": {"phase": "Pending"}});
+        let to = json!({"metadata": {"labels": {"z": "a"}}, "target": {"kind": "Node", "name": "n"}});
+        let pod = bound(&pod, &to).unwrap();
+        assert_eq!(pod.str_at(&["spec", "nodeName"]), "n");
+        assert_eq!(pod.label("z"), Some("a"));
+        assert_eq!(
+            bound(&pod, &to).unwrap_err().message,
+            "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\""
+        );
+        assert_eq!(
+            check_target(&json!({"target": {"kind": "X"}})).unwrap_err().message,
+            "[target.kind: Unsupported value: \"X\": supported values: \"Node\", \"<empty>\", target.name: Required value]"
+        );
+    }
+}

@@ -1,0 +1,21 @@
+//! Endpoints of a deleted Service go with it.
+
+use super::LateStore;
+use crate::controlplane::strategies::service::EndpointsCleanup;
+use crate::registry::strategy::Context;
+use async_trait::async_trait;
+
+/// Deletes the Endpoints of the same name.
+pub(in crate::controlplane) struct DeleteEndpoints(pub(in crate::controlplane) LateStore);
+
+#[async_trait]
+impl EndpointsCleanup for DeleteEndpoints {
+    async fn remove(&self, namespace: &str, name: &str) {
+        let Ok(store) = self.0.get() else { return };
+        match store.delete_by_name(&Context::system(namespace), name).await {
+            Ok(_) => {}
+            Err(e) if e.code == 404 => {}
+            Err(e) => tracing::warn!(namespace, name, error = %e, "endpoints of a deleted service were not removed"),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `namespaces/finalize`: the one way to take finalizers off a namespace's spec.
+
+use super::LateStore;
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::restore;
+use crate::controlplane::strategies::namespace::{self, Namespace};
+use crate::registry::resource::SubresourceHandler;
+use crate::registry::store::WriteOptions;
+use crate::registry::strategy::{Context, NameRule, Strategy};
+use async_trait::async_trait;
+
+/// The strategy of the store behind it: metadata and spec are taken, the status is kept.
+pub(in crate::controlplane) struct FinalizeStrategy;
+
+impl Strategy for FinalizeStrategy {
+    fn name_rule(&self) -> NameRule {
+        NameRule::Label
+    }
+    fn default(&self, object: &mut Value) {
+        Namespace.default(object);
+    }
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        restore(new, old, &["status"]);
+    }
+    fn validate_update(&self, new: &Value, _old: &Value) -> ErrorList {
+        namespace::finalizers(new, true)
+    }
+    fn holds_deletion(&self, object: &Value) -> bool {
+        Namespace.holds_deletion(object)
+    }
+    fn may_vanish(&self, object: &Value) -> bool {
+        Namespace.may_vanish(object)
+    }
+    fn reset_fields(&self, _subresource: &str) -> &'static [&'static str] {
+        &["status"]
+    }
+}
+
+/// Serves it, over a store of its own on the namespaces' storage.
+pub(in crate::controlplane) struct Finalize(pub(in crate::controlplane) LateStore);
+
+fn unsupported(action: &str) -> Status {
+    Status::method_not_supported(&crate::apimachinery::GroupResource::new("", "namespaces"), action)
+}
+
+#[async_trait]
+impl SubresourceHandler for Finalize {
+    async fn get(&self, _cx: &Context, name: &str) -> Result<Value> {
+        self.0.get()?.get_value("", name).await
+    }
+
+    async fn create(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
+        Err(unsupported("create"))
+    }
+
+    async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
+        let store = self.0.get()?;
+        if object.name() != name {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({}) does not match the name on the URL ({name})",
+                object.name()
+            )));
+        }
+        let options = WriteOptions {
+            subresource: "finalize".to_owned(),
+            uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
+            ..WriteOptions::default()
+        };
+        let gr = store.resource().group_resource();
+        let mut transform = |live: Option<&Value>| match live {
+            None => Err(Status::not_found(&gr, name)),
+            Some(live) => {
+                let mut new = object.clone();
+                restore(&mut new, live, &["metadata", "managedFields"]);
+                Ok(new)
+            }
+        };
+        let updated = store.update(cx, name, &mut transform, false, &options).await?;
+        Ok(updated.object.to_value())
+    }
+}

@@ -1,0 +1,261 @@
+//! The whole room over the embedded engine, in a throw-away directory.
+
+use super::*;
+use crate::admission::Always;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use crate::authn::{Refused, TokenAuthenticator};
+use crate::authz::AlwaysAllow;
+use crate::json;
+use crate::registry::store::DeleteOptions;
+use crate::registry::strategy::Context;
+use crate::request::UserInfo;
+use crate::storage::embedded::{Engine, Options, ResourceConfig};
+use async_trait::async_trait;
+
+struct NoTokens;
+
+#[async_trait]
+impl TokenAuthenticator for NoTokens {
+    async fn authenticate_token(&self, _token: &str) -> std::result::Result<Option<Arc<UserInfo>>, Refused> {
+        Ok(None)
+    }
+}
+
+pub(super) struct Running {
+    pub(super) plane: Arc<ControlPlane>,
+    pub(super) engine: Arc<Engine>,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.engine.shutdown();
+    }
+}
+
+pub(super) fn config() -> Config {
+    Config {
+        service_ranges: vec![("10.0.0.0".parse().unwrap(), 24)],
+        node_ports: (30000, 32767),
+        event_ttl_seconds: 3600,
+        judges: Judges {
+            tokens: Arc::new(NoTokens),
+            authorizer: Arc::new(AlwaysAllow),
+            rules: None,
+            audiences: vec![],
+        },
+    }
+}
+
+pub(super) fn running() -> Running {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), Options::default()).unwrap();
+    let storage = |row: &Resource| match &row.backing {
+        Backing::Stored { prefix } => engine.resource(ResourceConfig {
+            prefix: prefix.clone(),
+            fields: row.selectable.clone(),
+        }),
+        Backing::Answered(_) => unreachable!("reviews have no storage"),
+    };
+    let admission: Arc<dyn Admission> = Arc::new(Always);
+    let plane = build(config(), &storage, &admission).unwrap();
+    Running {
+        plane: Arc::new(plane),
+        engine: engine.clone(),
+        _dir: dir,
+    }
+}
+
+impl Running {
+    async fn create(&self, plural: &str, ns: &str, object: Value) -> Result<Value> {
+        self.plane
+            .store("", plural)
+            .create_value(&Context::system(ns), object)
+            .await
+    }
+}
+
+#[test]
+fn discovery_names_are_the_recorded_ones() {
+    let r = running_rows();
+    let short = |g: &str, p: &str| r.find(&GroupResource::new(g, p)).unwrap().0.short_names.join(",");
+    assert_eq!(short("", "serviceaccounts"), "sa");
+    assert_eq!(short("apiextensions.k8s.io", "customresourcedefinitions"), "crd,crds");
+    assert_eq!(short("", "secrets"), "");
+    let (pods, _) = r.find(&GroupResource::new("", "pods")).unwrap();
+    assert_eq!(pods.categories, ["all"]);
+    let (ns, _) = r.find(&GroupResource::new("", "namespaces")).unwrap();
+    assert!(!ns.verbs.names().contains(&"deletecollection"));
+    let forbidden: Vec<String> = r
+        .groups
+        .iter()
+        .chain([&r.apiregistration])
+        .flat_map(|g| &g.resources)
+        .filter(|(r, _)| !r.unconditional_update)
+        .map(|(r, _)| r.gvr.resource.to_string())
+        .collect();
+    assert_eq!(forbidden.len(), 9, "{forbidden:?}");
+}
+
+fn running_rows() -> ControlPlane {
+    let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::Nothing) };
+    let admission: Arc<dyn Admission> = Arc::new(Always);
+    build(config(), &storage, &admission).unwrap()
+}
+
+#[test]
+fn two_ranges_of_one_family_are_refused() {
+    let mut c = config();
+    c.service_ranges.push(("10.1.0.0".parse().unwrap(), 24));
+    let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::Nothing) };
+    let admission: Arc<dyn Admission> = Arc::new(Always);
+    assert_eq!(build(c, &storage, &admission).err(), Some(BuildError::ServiceRange));
+}
+
+#[tokio::test]
+async fn services_keep_their_numbers_over_a_restart() {
+    let r = running();
+    let spec = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31000}]});
+    let mut v = json!({"metadata": {"name": "a"}});
+    v.set(&["spec"], spec);
+    let made = r.create("services", "default", v).await.unwrap();
+    let ip = made.str_at(&["spec", "clusterIP"]).to_owned();
+    let storage = |row: &Resource| match &row.backing {
+        Backing::Stored { prefix } => r.engine.resource(ResourceConfig {
+            prefix: prefix.clone(),
+            fields: row.selectable.clone(),
+        }),
+        Backing::Answered(_) => unreachable!("reviews have no storage"),
+    };
+    let admission: Arc<dyn Admission> = Arc::new(Always);
+    let again = build(config(), &storage, &admission).unwrap();
+    again.adopt().await.unwrap();
+    let services = again.store("", "services");
+    let cx = Context::system("default");
+    let thief = json!({"metadata": {"name": "b"}, "spec": {"clusterIP": ip, "ports": [{"port": 80}]}});
+    let e = services.create_value(&cx, thief).await.unwrap_err();
+    assert!(e.message.ends_with("provided IP is already allocated"), "{}", e.message);
+    let thief =
+        json!({"metadata": {"name": "b"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31000}]}});
+    let e = services.create_value(&cx, thief.clone()).await.unwrap_err();
+    assert_eq!(
+        e.message,
+        "Service \"b\" is invalid: spec.ports[0].nodePort: Invalid value: 31000: provided port is already allocated"
+    );
+    services.delete_by_name(&cx, "a").await.unwrap();
+    services.create_value(&cx, thief).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_namespace_goes_when_it_is_finalized() {
+    let r = running();
+    r.create("namespaces", "", json!({"metadata": {"name": "l"}}))
+        .await
+        .unwrap();
+    let (row, store) = r.plane.find(&GroupResource::new("", "namespaces")).unwrap();
+    let cx = Context::system("");
+    let marked = store.delete(&cx, "l", &DeleteOptions::default()).await.unwrap();
+    assert!(!marked.gone);
+    let marked = marked.object.to_value();
+    assert_eq!(marked.str_at(&["status", "phase"]), "Terminating");
+    assert!(marked.is_being_deleted() && marked.at(&["metadata", "deletionGracePeriodSeconds"]).is_null());
+    let again = store.delete(&cx, "l", &DeleteOptions::default()).await.unwrap();
+    assert_eq!(again.object.to_value(), marked);
+    let crate::registry::SubresourceBehaviour::Custom(finalize) = &row.subresource("finalize").unwrap().behaviour
+    else {
+        panic!("finalize speaks objects");
+    };
+    let mut free = marked.clone();
+    free.set(&["spec", "finalizers"], json!([]));
+    finalize.update(&cx, "l", free).await.unwrap();
+    assert_eq!(store.get_value("", "l").await.unwrap_err().code, 404);
+}
+
+#[tokio::test]
+async fn endpoints_go_with_their_service() {
+    let r = running();
+    r.create(
+        "services",
+        "default",
+        json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}),
+    )
+    .await
+    .unwrap();
+    r.create("endpoints", "default", json!({"metadata": {"name": "s"}}))
+        .await
+        .unwrap();
+    let cx = Context::system("default");
+    r.plane.store("", "services").delete_by_name(&cx, "s").await.unwrap();
+    assert_eq!(
+        r.plane
+            .store("", "endpoints")
+            .get_value("default", "s")
+            .await
+            .unwrap_err()
+            .code,
+        404
+    );
+}
+
+#[tokio::test]
+async fn stored_objects_look_as_recorded() {
+    let r = running();
+    let ns = r
+        .create("namespaces", "", json!({"metadata": {"name": "d"}}))
+        .await
+        .unwrap();
+    assert_eq!(ns.get("spec"), &json!({"finalizers": ["kubernetes"]}));
+    assert_eq!(ns.get("status"), &json!({"phase": "Active"}));
+    let node = r
+        .create(
+            "nodes",
+            "",
+            json!({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24", "configSource": {"configMap": {}}}}),
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        node.get("spec"),
+        &json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]})
+    );
+    assert_eq!(
+        node.at(&["status", "daemonEndpoints"]),
+        &json!({"kubeletEndpoint": {"Port": 0}})
+    );
+    let service =
+        json!({"metadata": {"name": "s"}, "spec": {"type": "ExternalName", "externalName": "db.example.com"}});
+    let service = r.create("services", "default", service).await.unwrap();
+    assert_eq!(
+        service.get("spec"),
+        &json!({"externalName": "db.example.com", "sessionAffinity": "None", "type": "ExternalName"})
+    );
+    assert_eq!(service.get("status"), &json!({"loadBalancer": {}}));
+}
+
+#[tokio::test]
+async fn a_binding_assigns_a_pod_once() {
+    let r = running();
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "registry.invalid/app:1"}]}, "status": {"phase": "Running"}});
+    let pod = r.create("pods", "default", pod).await.unwrap();
+    assert_eq!(
+        pod.get("status"),
+        &json!({"phase": "Pending", "qosClass": "BestEffort"})
+    );
+    let (row, store) = r.plane.find(&GroupResource::new("", "pods")).unwrap();
+    let crate::registry::SubresourceBehaviour::Custom(binding) = &row.subresource("binding").unwrap().behaviour else {
+        panic!("binding speaks objects");
+    };
+    let cx = Context::system("default");
+    let to = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    binding.create(&cx, "p", to.clone()).await.unwrap();
+    assert_eq!(
+        store
+            .get_value("default", "p")
+            .await
+            .unwrap()
+            .str_at(&["spec", "nodeName"]),
+        "n"
+    );
+    assert_eq!(binding.create(&cx, "p", to).await.unwrap_err().code, 409);
+}

@@ -1,0 +1,78 @@
+//! Rows → routes, discovery and OpenAPI: one declaration, three outputs.
+
+use super::discovery::{self, AggregatedDiscovery, aggregated, resources, versions};
+use super::group_version::ApiGroupVersion;
+use super::openapi::{OpenApiV3, group_version_document, v3};
+use super::options::Query;
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::value::Value;
+use crate::registry::resource::Resource;
+use crate::request::UnprotectedHandler;
+use crate::server::container::WebService;
+use crate::server::generic::GenericServer;
+use crate::server::respond::Answer;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Where what is installed is published.
+#[derive(Clone)]
+pub struct Published {
+    /// `/apis` in its aggregated form.
+    pub apis: Arc<AggregatedDiscovery>,
+    /// `/api` in its aggregated form: the core group alone.
+    pub api: Arc<AggregatedDiscovery>,
+    /// `/openapi/v3`.
+    pub openapi: Arc<OpenApiV3>,
+    /// `host:port` that clients of the core group are told.
+    pub server_address: String,
+}
+
+impl Published {
+    /// Nothing yet.
+    pub fn new(server_address: String) -> Self {
+        Self {
+            apis: Arc::new(AggregatedDiscovery::new()),
+            api: Arc::new(AggregatedDiscovery::new()),
+            openapi: Arc::new(OpenApiV3::new()),
+            server_address,
+        }
+    }
+}
+
+/// A fixed discovery document as a handler.
+fn document(v: Value) -> Arc<dyn UnprotectedHandler> {
+    Arc::new(Answer(move |req: &crate::request::Request| discovery::plain(&v, req.headers(), &Query::of(req))))
+}
+
+/// Installs group versions: their routes in the server's container, their group's document, and their parts of
+/// discovery and OpenAPI. `priorities` places them among the others. Versions of one group belong into one call, best first.
+pub fn install(
+    server: &GenericServer,
+    groups: Vec<ApiGroupVersion>,
+    source: aggregated::Source,
+    priorities: &dyn Fn(&GroupVersion) -> aggregated::Priorities,
+    published: &Published,
+) {
+    let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for group in groups {
+        let gv = group.gv.clone();
+        versions.entry(gv.group.to_string()).or_default().push(gv.version.to_string());
+        let rows: Vec<Arc<Resource>> = group.rows().cloned().collect();
+        let to = if gv.group.is_empty() { &published.api } else { &published.apis };
+        to.set_group_version(source, &gv, priorities(&gv), resources::aggregated(&gv, rows.iter(), true));
+        let of = gv.clone();
+        published.openapi.set(&v3::key(&gv), Arc::new(move || group_version_document(&of, &rows)));
+        server.container().replace(WebService { root: group.root(), handler: Arc::new(group) });
+    }
+    for (group, of) in versions {
+        let of: Vec<&str> = of.iter().map(String::as_str).collect();
+        if group.is_empty() {
+            let plain = document(versions::api_versions(&of, &published.server_address));
+            let handler = Arc::new(aggregated::Negotiating { aggregated: published.api.clone(), plain });
+            server.container().replace(WebService { root: "/api".to_owned(), handler });
+        } else {
+            let handler = document(versions::api_group(&group, &of));
+            server.container().replace(WebService { root: format!("/apis/{group}"), handler });
+        }
+    }
+}
