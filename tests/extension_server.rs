@@ -196,6 +196,11 @@ async fn the_group_is_discovered_and_explained() {
     assert_eq!(groups.get("groups").items()[0].str_at(&["name"]), "gadgets.example.com");
     let group = client.get("/apis/gadgets.example.com").await.expect("the group");
     assert_eq!(group.str_at(&["preferredVersion", "version"]), "v1");
+    let below = client
+        .get("/apis/gadgets.example.com/v2")
+        .await
+        .expect_err("nothing else is below a group");
+    assert_eq!(refusal(below).0, 404);
     let resources = client.get("/apis/gadgets.example.com/v1").await.expect("resources");
     let names: Vec<&str> = resources
         .get("resources")

@@ -7,7 +7,6 @@
 //! Who may call what is not decided here: an extension server takes [`crate::authn::delegated`] and
 //! [`crate::authz::delegated`].
 
-mod discovery;
 mod kind;
 mod port;
 
@@ -17,18 +16,20 @@ pub use port::{Port, Running};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::authn::Authenticator;
 use crate::authz::Authorizer;
-use crate::endpoints::discovery::AggregatedDiscovery;
-use crate::endpoints::openapi::{OpenApiV3, group_version_document, v3};
-use crate::endpoints::{ApiGroupVersion, discovery::aggregated};
+use crate::endpoints::ApiGroupVersion;
+use crate::endpoints::discovery::aggregated::{Negotiating, Priorities, Source};
+use crate::endpoints::discovery::versions;
+use crate::endpoints::install::{Published, document, install};
 use crate::registry::Store;
 use crate::registry::resource::Resource;
-use crate::request::Handler;
+use crate::request::{Handler, UnprotectedHandler};
 use crate::server::{
-    ChainConfig, Container, EmptyDelegate, Endpoints, GenericServer, HealthCheck, Lifecycle, Prepared, WebService,
+    ChainConfig, EmptyDelegate, Endpoints, GenericServer, HealthCheck, Lifecycle, Prepared, WebService,
 };
 use crate::storage::embedded::{self, Engine};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,25 +93,32 @@ impl ApiServerBuilder {
         let health = engine.clone();
         server.add_health_check(HealthCheck::new("etcd", Endpoints::ALL, move || health.health()));
 
-        let (documents, openapi) = (Arc::new(AggregatedDiscovery::new()), Arc::new(OpenApiV3::new()));
-        let (mut stores, mut versions) = (Vec::new(), Vec::new());
+        let published = Published::new(String::new());
+        let (mut stores, mut groups) = (Vec::new(), Vec::new());
         for (gv, kinds) in self.groups {
             let mut served: Vec<(Arc<Resource>, Arc<Store>)> = Vec::new();
             for kind in kinds {
                 served.push(kind.serve(&gv, &engine)?);
             }
             stores.extend(served.iter().map(|(_, s)| s.clone()));
-            publish(&gv, &served, &documents, &openapi);
-            let group_version = ApiGroupVersion::new(gv.clone(), served);
-            let root = group_version.root();
-            claim(server.container(), root, Arc::new(group_version))?;
-            versions.push(gv);
+            groups.push(ApiGroupVersion::new(gv, served));
         }
-        for (root, handler) in discovery::handlers(&versions, documents) {
-            claim(server.container(), root, handler)?;
-        }
-        server.mux().handle("/openapi/v3", openapi.clone());
-        server.mux().handle_prefix("/openapi/v3/", openapi);
+        groups.sort_by(|a, b| versions::compare_versions(&b.gv.version, &a.gv.version));
+        let plain = group_list(&groups);
+        install(
+            &server,
+            groups,
+            Source::BUILT_IN,
+            &|_| Priorities::default(),
+            &published,
+        );
+        let aggregated = published.apis.clone();
+        server.container().replace(WebService {
+            root: "/apis".to_owned(),
+            handler: Arc::new(Negotiating { aggregated, plain }),
+        });
+        server.mux().handle("/openapi/v3", published.openapi.clone());
+        server.mux().handle_prefix("/openapi/v3/", published.openapi);
 
         let config = ChainConfig::new(Telemetry::new(), Lifecycle::new(), authenticator, authorizer);
         let prepared = server.prepare(config, Duration::ZERO).map_err(|e| e.to_string())?;
@@ -123,30 +131,12 @@ impl ApiServerBuilder {
     }
 }
 
-fn claim(
-    container: &Container,
-    root: String,
-    handler: Arc<dyn crate::request::UnprotectedHandler>,
-) -> Result<(), String> {
-    let taken = |e: crate::server::container::DuplicateRoot| format!("{} is served twice", e.0);
-    container.add(WebService { root, handler }).map_err(taken)
-}
-
-/// Puts a group version into discovery and OpenAPI.
-fn publish(
-    gv: &GroupVersion,
-    served: &[(Arc<Resource>, Arc<Store>)],
-    documents: &AggregatedDiscovery,
-    openapi: &OpenApiV3,
-) {
-    let rows: Vec<Arc<Resource>> = served.iter().map(|(row, _)| row.clone()).collect();
-    let entry = crate::endpoints::discovery::resources::aggregated(gv, rows.iter(), true);
-    documents.set_group_version(
-        aggregated::Source::BUILT_IN,
-        gv,
-        aggregated::Priorities::default(),
-        entry,
-    );
-    let of = gv.clone();
-    openapi.set(&v3::key(gv), Arc::new(move || group_version_document(&of, &rows)));
+/// `/apis`; of each group the versions are in preference order already.
+fn group_list(groups: &[ApiGroupVersion]) -> Arc<dyn UnprotectedHandler> {
+    let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for ApiGroupVersion { gv, .. } in groups {
+        by_name.entry(&gv.group).or_default().push(&gv.version);
+    }
+    let entries = by_name.iter().map(|(g, v)| versions::group_entry(g, v)).collect();
+    document("/apis", versions::api_group_list(entries))
 }
