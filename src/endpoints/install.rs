@@ -10,7 +10,8 @@ use crate::registry::resource::Resource;
 use crate::request::UnprotectedHandler;
 use crate::server::container::WebService;
 use crate::server::generic::GenericServer;
-use crate::server::respond::Answer;
+use crate::server::respond::{self, Answer};
+use http::Method;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,9 +40,18 @@ impl Published {
     }
 }
 
-/// A fixed discovery document as a handler.
-fn document(v: Value) -> Arc<dyn UnprotectedHandler> {
-    Arc::new(Answer(move |req: &crate::request::Request| discovery::plain(&v, req.headers(), &Query::of(req))))
+/// A fixed discovery document: GET of `root`, and nothing else below it.
+pub fn document(root: &str, v: Value) -> Arc<dyn UnprotectedHandler> {
+    let root = root.to_owned();
+    Arc::new(Answer(move |req: &crate::request::Request| {
+        if respond::path(req).trim_end_matches('/') != root {
+            return respond::route_not_found(req.headers());
+        }
+        if req.method() != Method::GET {
+            return respond::method_not_allowed(req.headers());
+        }
+        discovery::plain(&v, req.headers(), &Query::of(req))
+    }))
 }
 
 /// Installs group versions: their routes in the server's container, their group's document, and their parts of
@@ -56,23 +66,47 @@ pub fn install(
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for group in groups {
         let gv = group.gv.clone();
-        versions.entry(gv.group.to_string()).or_default().push(gv.version.to_string());
+        versions
+            .entry(gv.group.to_string())
+            .or_default()
+            .push(gv.version.to_string());
         let rows: Vec<Arc<Resource>> = group.rows().cloned().collect();
-        let to = if gv.group.is_empty() { &published.api } else { &published.apis };
-        to.set_group_version(source, &gv, priorities(&gv), resources::aggregated(&gv, rows.iter(), true));
+        let to = if gv.group.is_empty() {
+            &published.api
+        } else {
+            &published.apis
+        };
+        to.set_group_version(
+            source,
+            &gv,
+            priorities(&gv),
+            resources::aggregated(&gv, rows.iter(), true),
+        );
         let of = gv.clone();
-        published.openapi.set(&v3::key(&gv), Arc::new(move || group_version_document(&of, &rows)));
-        server.container().replace(WebService { root: group.root(), handler: Arc::new(group) });
+        published
+            .openapi
+            .set(&v3::key(&gv), Arc::new(move || group_version_document(&of, &rows)));
+        server.container().replace(WebService {
+            root: group.root(),
+            handler: Arc::new(group),
+        });
     }
     for (group, of) in versions {
         let of: Vec<&str> = of.iter().map(String::as_str).collect();
         if group.is_empty() {
-            let plain = document(versions::api_versions(&of, &published.server_address));
-            let handler = Arc::new(aggregated::Negotiating { aggregated: published.api.clone(), plain });
-            server.container().replace(WebService { root: "/api".to_owned(), handler });
+            let plain = document("/api", versions::api_versions(&of, &published.server_address));
+            let handler = Arc::new(aggregated::Negotiating {
+                aggregated: published.api.clone(),
+                plain,
+            });
+            server.container().replace(WebService {
+                root: "/api".to_owned(),
+                handler,
+            });
         } else {
-            let handler = document(versions::api_group(&group, &of));
-            server.container().replace(WebService { root: format!("/apis/{group}"), handler });
+            let root = format!("/apis/{group}");
+            let handler = document(&root, versions::api_group(&group, &of));
+            server.container().replace(WebService { root, handler });
         }
     }
 }
