@@ -121,3 +121,51 @@ async fn a_new_identity_gives_every_handler_a_new_transport() {
     w.aggregator.set_identity(Some(std::sync::Arc::new(key)));
     assert!(!std::sync::Arc::ptr_eq(&before, &transport(&w).unwrap()));
 }
+
+#[tokio::test]
+async fn a_hung_backend_costs_nobody_else_anything() {
+    // Connections are taken and never answered.
+    let hung = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+    let port = |authority: &str| authority.rsplit(':').next().unwrap().parse::<u16>().unwrap();
+    let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
+    services.set(
+        "ns/ext",
+        &service(json!({"type": "ExternalName", "externalName": "127.0.0.1"})),
+    );
+    let w = World::start(api_services, services).await;
+    for i in 0..8 {
+        let group = format!("hung{i}");
+        let object = apiservice(&group, &pki.ca_pem, hung.local_addr().unwrap().port());
+        w.api_services.set(&format!("v1.{group}"), &object);
+    }
+    w.api_services.set(
+        "v1.local",
+        &json!({"metadata": {"name": "v1.local"}, "spec": {"group": "local", "version": "v1"}}),
+    );
+    w.until_condition("v1.local", "True/Local/Local APIServices are always available")
+        .await;
+    let start = std::time::Instant::now();
+    assert_eq!(w.get("/apis/hung0/v1/x").await.0, 503);
+    assert_eq!(w.get("/apis/hung0").await.0, 200);
+    assert_eq!(w.get("/openapi/v3").await.0, 200);
+    assert!(!w.aggregated("hung0").await.is_null());
+    assert!(
+        start.elapsed() < std::time::Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    w.api_services
+        .set("v1.g", &apiservice("g", &pki.ca_pem, port(&backend.authority)));
+    w.until_condition("v1.g", "True/Passed/all checks passed").await;
+    w.until("routing", || async {
+        (w.get("/apis/g/v1/x").await.0 == 200).then_some(())
+    })
+    .await;
+    assert!(
+        start.elapsed() < std::time::Duration::from_secs(3),
+        "{:?}",
+        start.elapsed()
+    );
+}

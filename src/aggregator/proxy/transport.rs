@@ -92,7 +92,9 @@ impl Transport {
             body: Body::empty(),
         });
         let mut next = out;
-        for attempt in 1.. {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
             let lease = host.checkout().await.map_err(SendError::Dial)?;
             let mut failure = match exchange(&host, lease, next).await {
                 Ok(answer) => return Ok(answer),
@@ -107,7 +109,6 @@ impl Transport {
                 _ => return Err(SendError::Exchange(failure.text)),
             };
         }
-        unreachable!("the loop above only ends by returning")
     }
 
     /// A connection of its own for an upgrade.
