@@ -108,10 +108,10 @@ pub fn install(
                 handler,
             });
         } else {
-            let (key, build) = small::group(&group);
-            published.openapi.set(&key, build);
             let root = format!("/apis/{group}");
             let handler = document(&root, versions::api_group(&group, &of));
+            let (key, build) = small::group(&group);
+            published.openapi.set(&key, build);
             server.container().replace(WebService { root, handler });
         }
     }
