@@ -16,6 +16,6 @@ mod update;
 pub(crate) use meta::dedup_owner_references;
 pub use resource::{Columns, Resource, Subresource, SubresourceBehaviour, Verbs};
 pub use schema::Schema;
-pub use store::{DeleteOptions, Deleted, Store, Updated, WriteOptions, Written};
+pub use store::{DeleteOptions, Deleted, MayCreate, Store, Updated, WriteOptions, Written};
 pub use strategy::{Context, GarbageCollection, Strategy};
 pub(crate) use update::parse_version;

@@ -1,4 +1,5 @@
 //! Encodings of the object tree.
 
+pub mod go_syntax;
 pub mod json;
 pub mod yaml;

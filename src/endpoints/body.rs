@@ -1,7 +1,5 @@
 //! Request bodies: the size limit, the media type, and the checks of kind and version before a schema sees the object.
 
-pub mod syntax;
-
 use crate::api;
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::field::quote;
@@ -80,10 +78,8 @@ pub(crate) struct Document {
 pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, String> {
     match body_type {
         BodyType::Json => {
-            let (value, notes) = json::decode_noting(bytes).map_err(|e| {
-                let text = syntax::explain(bytes).unwrap_or(e);
-                format!("couldn't get version/kind; json parse error: {text}")
-            })?;
+            let (value, notes) =
+                json::decode_noting(bytes).map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
             let duplicates = notes.duplicates.iter().map(|d| format!("duplicate field {}", quote(d)));
             Ok(Document {
                 value,

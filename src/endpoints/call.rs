@@ -7,7 +7,8 @@ use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::registry::{Context, Resource, Store};
+use crate::registry::resource::Backing;
+use crate::registry::{Context, MayCreate, Resource, Store, SubresourceBehaviour};
 use crate::request::{Authorized, Warnings};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,8 @@ pub(crate) struct Call {
     pub query: Query,
     pub route: Route,
     pub cx: Context,
+    /// Asked before an update creates.
+    pub may_create: Option<Arc<dyn MayCreate>>,
     /// Watches without a timeout end between this and twice this.
     pub min_request_timeout: Duration,
 }
@@ -29,11 +32,15 @@ impl Call {
             warnings: parts.extensions.get::<Warnings>().cloned().unwrap_or_default(),
             dry_run: false,
         };
+        if let Some(text) = route.served.0.strategy.deprecation() {
+            cx.warnings.add(text);
+        }
         Self {
             query: Query::parse(parts.uri.query().unwrap_or("")),
             parts,
             route,
             cx,
+            may_create: None,
             min_request_timeout: timeout,
         }
     }
@@ -63,6 +70,17 @@ impl Call {
 
     pub fn negotiate(&self, offer: Offer) -> Result<Negotiated> {
         negotiate(&self.parts.headers, &self.query, offer)
+    }
+
+    /// What answers can look like: reviews and subresources with a handler of their own have no table.
+    pub fn offer(&self) -> Offer {
+        let sub = self.route.subresource().map(|s| &s.behaviour);
+        let answered = matches!(self.resource().backing, Backing::Answered(_));
+        match sub {
+            Some(SubresourceBehaviour::Custom(_)) => Offer::Plain,
+            _ if answered => Offer::Plain,
+            _ => Offer::Objects,
+        }
     }
 
     /// The name in the path, as storage takes it.

@@ -11,8 +11,24 @@ use super::negotiate::{Offer, negotiate};
 use super::options::Query;
 use super::respond;
 use crate::apimachinery::value::Value;
-use crate::request::Response;
-use http::HeaderMap;
+use crate::request::{Authorized, Request, Response, UnprotectedHandler};
+use async_trait::async_trait;
+use http::{HeaderMap, Method};
+
+/// A discovery document at a path of its own (`/api`, `/apis/<group>`): GET only, as the router has it.
+pub struct Document(pub Value);
+
+#[async_trait]
+impl UnprotectedHandler for Document {
+    async fn serve(&self, req: Request, _: Authorized) -> Response {
+        let query = Query::of(&req);
+        if req.method() != Method::GET {
+            let refusal = super::group_version::no_route(super::route::NoRoute::Method);
+            return respond::status(&refusal, req.headers(), &query);
+        }
+        plain(&self.0, req.headers(), &query)
+    }
+}
 
 /// A discovery document in what the client accepts.
 pub fn plain(document: &Value, headers: &HeaderMap, query: &Query) -> Response {

@@ -15,12 +15,8 @@ const BOUND: Duration = Duration::from_secs(34);
 /// # Cancel safety
 /// Cancel safe: the work goes on.
 pub async fn finish<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    let task = tokio::spawn(work);
-    match tokio::time::timeout(BOUND, task).await {
-        Ok(Ok(done)) => done,
-        // A panic goes on in the request, whose panic filter answers and logs it.
-        Ok(Err(e)) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
-        Ok(Err(e)) => Err(Status::internal(e)),
+    match tokio::time::timeout(BOUND, to_the_end(work)).await {
+        Ok(done) => done,
         Err(_) => {
             let mut s = Status::new(
                 504,
@@ -30,6 +26,22 @@ pub async fn finish<T: Send + 'static>(work: impl Future<Output = Result<T>> + S
             s.details_mut();
             Err(s)
         }
+    }
+}
+
+/// [`finish`] without a bound: deletecollection takes as long as it takes.
+///
+/// # Errors
+/// What `work` fails with.
+///
+/// # Cancel safety
+/// Cancel safe: the work goes on.
+pub async fn to_the_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        // A panic goes on in the request, whose panic filter answers and logs it.
+        Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+        Err(e) => Err(Status::internal(e)),
     }
 }
 

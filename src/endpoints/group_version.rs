@@ -7,9 +7,10 @@ use super::route::{self, Action, NoRoute};
 use super::{discovery, respond, verbs};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::status::{Result, Status};
-use crate::registry::Store;
+use crate::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::registry::resource::Resource;
-use crate::request::{Authorized, Request, RequestInfo, Response, UnprotectedHandler};
+use crate::registry::{MayCreate, Store};
+use crate::request::{Authorized, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use async_trait::async_trait;
 use http::Method;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct ApiGroupVersion {
     pub gv: GroupVersion,
     /// Its rows with their stores.
     pub resources: Vec<(Arc<Resource>, Arc<Store>)>,
+    /// Asked again where an update or apply turns into a create.
+    pub authorizer: Option<Arc<dyn Authorizer>>,
     /// A watch that names no timeout ends between this and twice this; upstream's `--min-request-timeout`.
     pub min_request_timeout: Duration,
 }
@@ -35,8 +38,15 @@ impl ApiGroupVersion {
         Self {
             gv,
             resources,
+            authorizer: None,
             min_request_timeout: Duration::from_secs(1800),
         }
+    }
+
+    /// Asks this authorizer before an update or apply creates.
+    pub fn with_authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
+        self.authorizer = Some(authorizer);
+        self
     }
 
     /// The root path.
@@ -82,7 +92,17 @@ impl ApiGroupVersion {
                 return refuse(s);
             }
         }
-        let call = Call::new(parts, found, authorized, self.min_request_timeout);
+        let mut call = Call::new(parts, found, authorized, self.min_request_timeout);
+        if let (Some(authorizer), Action::Update | Action::Patch) = (&self.authorizer, action) {
+            call.may_create = Some(Arc::new(CreateCheck {
+                authorizer: authorizer.clone(),
+                user: authorized.user().clone(),
+                info: RequestInfo {
+                    verb: "create".to_owned(),
+                    ..RequestInfo::clone(&info)
+                },
+            }));
+        }
         let (headers, query) = (call.parts.headers.clone(), call.query.clone());
         match verbs::run(action, call, body).await {
             Ok(response) => response,
@@ -97,6 +117,25 @@ impl ApiGroupVersion {
         }
         let list = discovery::resources::list(&self.gv, self.rows());
         discovery::plain(&list, req.headers(), &query)
+    }
+}
+
+/// The second look of authorization, at the verb create.
+struct CreateCheck {
+    authorizer: Arc<dyn Authorizer>,
+    user: Arc<UserInfo>,
+    info: RequestInfo,
+}
+
+#[async_trait]
+impl MayCreate for CreateCheck {
+    async fn may_create(&self) -> Result<()> {
+        let asked = Attributes::of(&self.user, &self.info);
+        let verdict = self.authorizer.authorize(&asked).await;
+        match verdict.decision {
+            Decision::Allow => Ok(()),
+            _ => Err(forbidden(&asked, &verdict.reason)),
+        }
     }
 }
 

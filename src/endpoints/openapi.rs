@@ -6,6 +6,7 @@
 pub mod kept;
 pub mod operations;
 pub mod paths;
+pub mod small;
 pub mod v2;
 pub mod v3;
 

@@ -11,6 +11,7 @@ use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, ListOptions, Listing, MinRevision, Predicate, Storage, VersionMatch, Watch, WatchOptions};
+use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -21,8 +22,18 @@ pub struct Store {
     pub(super) admission: Arc<dyn Admission>,
 }
 
+/// Asked before an update turns into a create: whoever may change an object may not always make one.
+#[async_trait]
+pub trait MayCreate: Send + Sync + 'static {
+    /// Refuses, or not.
+    ///
+    /// # Errors
+    /// 403.
+    async fn may_create(&self) -> Result<()>;
+}
+
 /// Who a write is recorded for, and with which options object admission sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WriteOptions {
     /// `fieldManager` or the User-Agent's first part. `None`: managed fields are left as they are in the object (an
     /// apply has set them already, or an internal writer does not track them).
@@ -35,6 +46,8 @@ pub struct WriteOptions {
     pub uid: Option<String>,
     /// The kind of the object sent, where it is not the row's (a Scale).
     pub kind: Option<GroupVersionKind>,
+    /// Asked before an update creates; `None`: it may (internal callers).
+    pub may_create: Option<Arc<dyn MayCreate>>,
 }
 
 /// What a write left behind.
@@ -93,6 +106,18 @@ impl Default for WriteOptions {
             options: Arc::new(Value::Null),
             uid: None,
             kind: None,
+            may_create: None,
+        }
+    }
+}
+
+impl WriteOptions {
+    /// The server's own writes are recorded as those of `kube-apiserver`, as upstream's loopback clients have it.
+    pub fn internal(subresource: &str) -> Self {
+        Self {
+            manager: Some("kube-apiserver".to_owned()),
+            subresource: subresource.to_owned(),
+            ..Self::default()
         }
     }
 }
@@ -237,7 +262,7 @@ impl Store {
     /// Any Status.
     pub async fn create_value(&self, cx: &Context, mut object: Value) -> Result<Value> {
         self.resource.schema.normalize(&mut object)?;
-        Ok(self.create(cx, object, &WriteOptions::default()).await?.to_value())
+        Ok(self.create(cx, object, &WriteOptions::internal("")).await?.to_value())
     }
 
     /// The object's tree at the latest state, in `namespace` (or `""`).
@@ -281,10 +306,7 @@ impl Store {
         mut change: impl FnMut(&Value) -> Result<Value> + Send,
     ) -> Result<Value> {
         let gr = self.resource.group_resource();
-        let options = WriteOptions {
-            subresource: subresource.to_owned(),
-            ..WriteOptions::default()
-        };
+        let options = WriteOptions::internal(subresource);
         let mut transform = |live: Option<&Value>| match live {
             Some(live) => change(live),
             None => Err(crate::apimachinery::Status::not_found(&gr, name)),

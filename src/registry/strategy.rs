@@ -110,6 +110,11 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// A `Warning` that every request on the kind carries, whatever its verb and outcome.
+    fn deprecation(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Texts for `Warning` headers.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()

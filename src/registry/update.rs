@@ -61,6 +61,9 @@ async fn insert(
     upsert: bool,
     options: &WriteOptions,
 ) -> Result<Updated> {
+    if let Some(check) = &options.may_create {
+        check.may_create().await?;
+    }
     let mut object = transform(None)?;
     if upsert && !object.uid().is_empty() {
         let why = format!(

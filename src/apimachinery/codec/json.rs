@@ -48,14 +48,19 @@ pub fn decode_noting(bytes: &[u8]) -> Result<(Value, Notes), String> {
         depth: 0,
     }
     .deserialize(&mut d)
-    .map_err(|e| e.to_string())?;
-    d.end().map_err(|e| e.to_string())?;
+    .map_err(|e| words(bytes, &e))?;
+    d.end().map_err(|e| words(bytes, &e))?;
     Ok((
         v,
         Notes {
             duplicates: cx.duplicates.into_inner(),
         },
     ))
+}
+
+/// The error in Go's words, where it is one of syntax.
+fn words(bytes: &[u8], e: &serde_json::Error) -> String {
+    super::go_syntax::explain(bytes).unwrap_or_else(|| e.to_string())
 }
 
 #[derive(Default)]

@@ -266,3 +266,20 @@ async fn yaml_is_read_and_written() {
          to JSON: yaml: unmarshal errors:\n  line 4: key \"a\" already set in map"
     );
 }
+
+#[tokio::test]
+async fn patches_that_meet_are_all_kept() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let path = format!("{CMS}/a");
+    let bodies: Vec<String> = (0..16).map(|i| format!(r#"{{"data":{{"k{i}":"v"}}}}"#)).collect();
+    let all = bodies.iter().map(|b| s.patch(&path, "merge-patch+json", b));
+    for answer in futures_util::future::join_all(all).await {
+        assert_eq!(answer.code, 200, "{}", answer.text);
+    }
+    let data = s.get(&path).await.json();
+    assert_eq!(
+        data.get("data").as_object().map_or(0, crate::apimachinery::Map::len),
+        17
+    );
+}

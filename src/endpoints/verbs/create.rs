@@ -2,14 +2,15 @@
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
-use super::super::negotiate::Offer;
 use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish, respond};
 use crate::admission::{Attributes, Operation};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
+use crate::registry::schema::ManagerInfo;
 use crate::registry::store::WriteOptions;
 use crate::registry::{SubresourceBehaviour, Written};
 use crate::request::Body;
@@ -19,7 +20,7 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
     if !call.subresource().is_empty() {
         call.check_name()?;
     }
-    let negotiated = call.negotiate(Offer::Objects)?;
+    let negotiated = call.negotiate(call.offer())?;
     let body_type = body::body_type(&call.parts.headers)?;
     let bytes = body::read(req_body).await?;
     let options = WriteQuery::parse(&call.query, "CreateOptions", false)?;
@@ -53,6 +54,13 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
     if let Backing::Answered(answerer) = &call.resource().backing {
         let mut object = object;
         call.resource().strategy.default(&mut object);
+        let who = ManagerInfo {
+            manager: &manager,
+            subresource: "",
+            now: &time::now(),
+            api_version: &call.resource().gvk().api_version(),
+        };
+        call.resource().schema.manage_update(None, &mut object, &who, &[])?;
         let attributes = attributes(&call, object.name(), raw);
         let admission = call.store().admission();
         admission.mutate(&attributes, &mut object).await?;

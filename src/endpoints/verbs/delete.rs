@@ -63,7 +63,8 @@ pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> Answer 
     let delete = options(&call, req_body).await?;
     call.cx.dry_run = delete.dry_run;
     let (store, cx) = (call.store().clone(), call.cx.clone());
-    let listing = finish::finish(async move { store.delete_collection(&cx, select, &delete.options).await }).await?;
+    let work = async move { store.delete_collection(&cx, select, &delete.options).await };
+    let listing = finish::to_the_end(work).await?;
     let meta = list::meta(&prefix, &listing);
     respond_list(
         listing,

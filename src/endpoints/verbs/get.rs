@@ -2,14 +2,13 @@
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
-use super::super::negotiate::Offer;
 use super::super::{options::list::min_revision, respond};
 use crate::apimachinery::status::Status;
 use crate::registry::{SubresourceBehaviour, Written};
 
 pub(crate) async fn get(call: Call) -> Answer {
     call.check_name()?;
-    let negotiated = call.negotiate(Offer::Objects)?;
+    let negotiated = call.negotiate(call.offer())?;
     if call.query.flag("export") == Some(true) && call.subresource().is_empty() {
         return Err(Status::bad_request(
             "the export parameter, deprecated since v1.14, is no longer supported",

@@ -2,7 +2,6 @@
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
-use super::super::negotiate::Offer;
 use super::super::options::WriteQuery;
 use super::super::{body, finish, respond};
 use super::create::normalize;
@@ -23,6 +22,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use std::sync::Arc;
+
+/// How often a patch of a subresource with a handler of its own is tried.
+const RETRIES: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PatchType {
@@ -53,7 +55,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         return Err(unsupported());
     };
     call.check_name()?;
-    let negotiated = call.negotiate(Offer::Objects)?;
+    let negotiated = call.negotiate(call.offer())?;
     let bytes = body::read(req_body).await?;
     let apply = patch_type == PatchType::Apply;
     let options = WriteQuery::parse(&call.query, "PatchOptions", apply)?;
@@ -65,6 +67,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         options: Arc::new(options.to_value("UpdateOptions", call.query.text("fieldValidation"))),
         uid: None,
         kind: None,
+        may_create: call.may_create.clone(),
     };
     let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
     let patcher = Patcher {
@@ -91,9 +94,18 @@ impl Patcher {
     async fn run(&self, write: &WriteOptions) -> Result<Updated> {
         let call = &self.call;
         if let Some(SubresourceBehaviour::Custom(handler)) = call.route.subresource().map(|s| &s.behaviour) {
+            // The handler stores; where another write came between, the patch is made anew on what is there now.
+            for _ in 1..RETRIES {
+                let live = handler.get(&call.cx, call.name()).await?;
+                let object = self.apply(Some(&live))?;
+                let same_version = object.resource_version() == live.resource_version();
+                match custom(call, handler, object, write).await {
+                    Err(s) if s.reason == "Conflict" && same_version => {}
+                    done => return done,
+                }
+            }
             let live = handler.get(&call.cx, call.name()).await?;
-            let object = self.apply(Some(&live))?;
-            return custom(call, handler, object, write).await;
+            return custom(call, handler, self.apply(Some(&live))?, write).await;
         }
         let upsert = self.patch_type == PatchType::Apply;
         let mut transform = |live: Option<&Value>| self.apply(live);
@@ -157,9 +169,16 @@ impl Patcher {
         let (patch, duplicates) = strategic::decode(&self.bytes)?;
         let patch = Value::Object(patch);
         let shown = || go_print(&patch);
-        let mut object = match self.call.resource().schema.strategic_merge(live, &patch) {
-            Some(merged) => merged?,
+        let resource = self.call.resource();
+        let mut object = match resource.schema.strategic_merge(live, &patch) {
             None => return Err(unsupported()),
+            // A Scale and its like have no lists, so that merging them is a plain merge.
+            Some(_) if self.call.kind() != resource.gvk() => {
+                let mut merged = live.clone();
+                merge::apply(&mut merged, patch.clone());
+                merged
+            }
+            Some(merged) => merged?,
         };
         let mut unknown = normalize(&self.call, &mut object, |why| refused(shown(), why.to_owned()))?;
         unknown.sort_unstable();

@@ -2,7 +2,6 @@
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
-use super::super::negotiate::Offer;
 use super::super::options::WriteQuery;
 use super::super::{body, finish, respond};
 use super::create::decode;
@@ -18,7 +17,7 @@ use std::sync::Arc;
 
 pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
     call.check_name()?;
-    let negotiated = call.negotiate(Offer::Objects)?;
+    let negotiated = call.negotiate(call.offer())?;
     let bytes = body::read(req_body).await?;
     let options = WriteQuery::parse(&call.query, "UpdateOptions", false)?;
     call.cx.dry_run = options.dry_run;
@@ -34,6 +33,7 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
         options: Arc::new(options.to_value("UpdateOptions", call.query.text("fieldValidation"))),
         uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
         kind: None,
+        may_create: call.may_create.clone(),
     };
     let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
     let updated = finish::finish(async move { replace(&call, object, &write).await }).await?;
