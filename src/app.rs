@@ -99,7 +99,10 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     );
     trust::follow_identity(identity, aggregator, &tasks);
     let trust = trust::published(&options, &port, &tasks);
-    let advertise = Advertise { address: options.advertise_address, port: address.port() };
+    let advertise = Advertise {
+        address: options.advertise_address,
+        port: address.port(),
+    };
     head.add_post_start_hook("start-system-namespaces-controller", {
         let (plane, advertise, trust) = (plane.clone(), advertise.clone(), trust.clone());
         move |cx| async move {
@@ -134,7 +137,12 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         max_requests_in_flight: options.generic.max_requests_in_flight,
         max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
         flow_schemas: Some(flow_schemas),
-        ..ChainConfig::new(telemetry.clone(), lifecycle.clone(), authentication.authenticator, authorizer)
+        ..ChainConfig::new(
+            telemetry.clone(),
+            lifecycle.clone(),
+            authentication.authenticator,
+            authorizer,
+        )
     };
     let mut prepared = head
         .prepare(config, options.generic.livez_grace_period)

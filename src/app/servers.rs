@@ -29,17 +29,28 @@ const NAMESPACES: &str = "/registry/namespaces/";
 ///
 /// # Errors
 /// One line: options or the store refuse.
-pub async fn control_plane(engine: &Arc<Engine>, options: &CompletedOptions, judges: Judges) -> Result<ControlPlane, String> {
-    let namespaces = engine.resource(ResourceConfig { prefix: NAMESPACES.to_owned(), fields: None });
-    let admission: Arc<dyn Admission> =
-        Arc::new(admission::Chain::new(vec![Arc::new(NamespaceLifecycle::new(namespaces))]));
+pub async fn control_plane(
+    engine: &Arc<Engine>,
+    options: &CompletedOptions,
+    judges: Judges,
+) -> Result<ControlPlane, String> {
+    let namespaces = engine.resource(ResourceConfig {
+        prefix: NAMESPACES.to_owned(),
+        fields: None,
+    });
+    let admission: Arc<dyn Admission> = Arc::new(admission::Chain::new(vec![Arc::new(NamespaceLifecycle::new(
+        namespaces,
+    ))]));
     let store = engine.clone();
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let prefix = match &row.backing {
             Backing::Stored { prefix } => prefix.clone(),
             Backing::Answered(_) => unreachable!("rows without a store are not asked for one"),
         };
-        store.resource(ResourceConfig { prefix, fields: row.selectable.as_ref().map(|s| s.extract.clone()) })
+        store.resource(ResourceConfig {
+            prefix,
+            fields: row.selectable.as_ref().map(|s| s.extract.clone()),
+        })
     };
     let network = &options.network;
     let config = controlplane::Config {
@@ -48,9 +59,12 @@ pub async fn control_plane(engine: &Arc<Engine>, options: &CompletedOptions, jud
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
         judges,
     };
-    let plane = controlplane::build(config, &storage, &admission)
-        .map_err(|e| format!("--service-cluster-ip-range: {e}"))?;
-    plane.adopt().await.map_err(|e| format!("--data-dir: reading the stored services: {e}"))?;
+    let plane =
+        controlplane::build(config, &storage, &admission).map_err(|e| format!("--service-cluster-ip-range: {e}"))?;
+    plane
+        .adopt()
+        .await
+        .map_err(|e| format!("--data-dir: reading the stored services: {e}"))?;
     Ok(plane)
 }
 
@@ -65,13 +79,18 @@ fn group_version(g: &controlplane::Group, options: &CompletedOptions) -> ApiGrou
 pub fn priorities(gv: &GroupVersion) -> Priorities {
     // The aggregator's own group stands before all others.
     let own = (gv.group == "apiregistration.k8s.io").then_some((20001, 0));
-    let (group, version) =
-        own.or_else(|| aggregator::autoregister::priorities(&gv.group, &gv.version)).unwrap_or((1000, 15));
+    let (group, version) = own
+        .or_else(|| aggregator::autoregister::priorities(&gv.group, &gv.version))
+        .unwrap_or((1000, 15));
     Priorities { group, version }
 }
 
 /// Extensions: the CustomResourceDefinition group.
-pub fn extensions(plane: &ControlPlane, options: &CompletedOptions, published: &Published) -> Arc<dyn DelegationTarget> {
+pub fn extensions(
+    plane: &ControlPlane,
+    options: &CompletedOptions,
+    published: &Published,
+) -> Arc<dyn DelegationTarget> {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let own = plane.groups.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
     let groups = own.map(|g| group_version(g, options)).collect();
@@ -99,16 +118,29 @@ pub fn core(
     let handler = Arc::new(Answer(move |req: &crate::request::Request| {
         discovery::plain(&list, req.headers(), &Query::of(req))
     }));
-    server.container().replace(WebService { root: "/apis".to_owned(), handler });
+    server.container().replace(WebService {
+        root: "/apis".to_owned(),
+        handler,
+    });
     install(&server, groups, Source::BUILT_IN, &priorities, published);
     server.mux().handle(ROOT, published.openapi.clone());
-    server.mux().unlisted_handle_prefix(format!("{ROOT}/"), published.openapi.clone());
+    server
+        .mux()
+        .unlisted_handle_prefix(format!("{ROOT}/"), published.openapi.clone());
     server
 }
 
 /// The aggregator's own group, in the head server. Its OpenAPI is published apart: the head merges all.
-pub fn own_group(head: &GenericServer, plane: &ControlPlane, options: &CompletedOptions, published: &Published) -> Published {
-    let own = Published { openapi: Arc::default(), ..published.clone() };
+pub fn own_group(
+    head: &GenericServer,
+    plane: &ControlPlane,
+    options: &CompletedOptions,
+    published: &Published,
+) -> Published {
+    let own = Published {
+        openapi: Arc::default(),
+        ..published.clone()
+    };
     let groups = vec![group_version(&plane.apiregistration, options)];
     install(head, groups, Source::BUILT_IN, &priorities, &own);
     own

@@ -41,7 +41,9 @@ impl Published {
 
 /// A fixed discovery document as a handler.
 fn document(v: Value) -> Arc<dyn UnprotectedHandler> {
-    Arc::new(Answer(move |req: &crate::request::Request| discovery::plain(&v, req.headers(), &Query::of(req))))
+    Arc::new(Answer(move |req: &crate::request::Request| {
+        discovery::plain(&v, req.headers(), &Query::of(req))
+    }))
 }
 
 /// Installs group versions: their routes in the server's container, their group's document, and their parts of
@@ -56,23 +58,49 @@ pub fn install(
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for group in groups {
         let gv = group.gv.clone();
-        versions.entry(gv.group.to_string()).or_default().push(gv.version.to_string());
+        versions
+            .entry(gv.group.to_string())
+            .or_default()
+            .push(gv.version.to_string());
         let rows: Vec<Arc<Resource>> = group.rows().cloned().collect();
-        let to = if gv.group.is_empty() { &published.api } else { &published.apis };
-        to.set_group_version(source, &gv, priorities(&gv), resources::aggregated(&gv, rows.iter(), true));
+        let to = if gv.group.is_empty() {
+            &published.api
+        } else {
+            &published.apis
+        };
+        to.set_group_version(
+            source,
+            &gv,
+            priorities(&gv),
+            resources::aggregated(&gv, rows.iter(), true),
+        );
         let of = gv.clone();
-        published.openapi.set(&v3::key(&gv), Arc::new(move || group_version_document(&of, &rows)));
-        server.container().replace(WebService { root: group.root(), handler: Arc::new(group) });
+        published
+            .openapi
+            .set(&v3::key(&gv), Arc::new(move || group_version_document(&of, &rows)));
+        server.container().replace(WebService {
+            root: group.root(),
+            handler: Arc::new(group),
+        });
     }
     for (group, of) in versions {
         let of: Vec<&str> = of.iter().map(String::as_str).collect();
         if group.is_empty() {
             let plain = document(versions::api_versions(&of, &published.server_address));
-            let handler = Arc::new(aggregated::Negotiating { aggregated: published.api.clone(), plain });
-            server.container().replace(WebService { root: "/api".to_owned(), handler });
+            let handler = Arc::new(aggregated::Negotiating {
+                aggregated: published.api.clone(),
+                plain,
+            });
+            server.container().replace(WebService {
+                root: "/api".to_owned(),
+                handler,
+            });
         } else {
             let handler = document(versions::api_group(&group, &of));
-            server.container().replace(WebService { root: format!("/apis/{group}"), handler });
+            server.container().replace(WebService {
+                root: format!("/apis/{group}"),
+                handler,
+            });
         }
     }
 }
