@@ -136,6 +136,49 @@ pub fn ensure(options: &PkiOptions) -> Result<Pki, PkiError> {
     })
 }
 
+/// A serving certificate, and the CA that clients are told to trust.
+#[derive(Clone, Debug)]
+pub struct ServingPair {
+    /// PEM of the CA.
+    pub ca: PathBuf,
+    /// PEM of the certificate.
+    pub cert: PathBuf,
+    /// PEM of its key.
+    pub key: PathBuf,
+}
+
+/// A serving certificate for these names by a CA of its own, made in `dir` where it is not there yet, issued again
+/// before it expires or where the names are others. For servers that nobody gave a certificate.
+///
+/// # Errors
+/// A file that cannot be read or written, a key that does not fit, an expired CA.
+pub fn ensure_serving(
+    dir: &Path,
+    names: &[&str],
+    addresses: &[IpAddr],
+    now: SystemTime,
+) -> Result<ServingPair, PkiError> {
+    files::create_dir(dir)?;
+    let leaf = Leaf {
+        ca: "serving-ca",
+        file: "serving",
+        common_name: "extension-apiserver",
+        organization: None,
+        serves: Some((
+            names.iter().map(|n| n.to_ascii_lowercase()).collect(),
+            addresses.to_vec(),
+        )),
+    };
+    let mut written = Vec::new();
+    let authority = Authority::ensure(dir, leaf.ca, "extension-apiserver-ca", now, &mut written)?;
+    leaf.ensure(dir, &authority, now, &mut written)?;
+    Ok(ServingPair {
+        ca: dir.join("serving-ca.crt"),
+        cert: dir.join("serving.crt"),
+        key: dir.join("serving.key"),
+    })
+}
+
 impl Pki {
     fn pair(&self, name: &str) -> (PathBuf, PathBuf) {
         (

@@ -66,7 +66,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "extensions",
         &[
+            "authn",
+            "authz",
+            "pki",
             "server",
+            "serving",
             "endpoints",
             "registry",
             "admission",

@@ -1,6 +1,6 @@
 //! The Available condition: what is said about local APIServices, and what probes find out about the others.
 //!
-//! Five workers, a resync every 30 s, and events of the APIService, its Service and its EndpointSlices. A dead backend
+//! A resync every 30 s, and events of the APIService, its Service and its EndpointSlices. A dead backend
 //! costs its own probes: each has a deadline, and nobody waits for it but its own key.
 
 mod check;
@@ -19,7 +19,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const WORKERS: usize = 5;
+/// Upstream has five. Probes of hung backends wait for seconds, and must not make others wait for a worker.
+const WORKERS: usize = 64;
 const RESYNC: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff {
     base: Duration::from_millis(5),

@@ -5,7 +5,7 @@ use super::autoregister::AutoRegister;
 use super::availability::{Availability, Kind, Parts};
 use super::discovery::{Collector, GroupListHandler};
 use super::openapi::{Downloader, OpenApiHandler, ROOT};
-use super::proxy::{ProxyShared, Terminations};
+use super::proxy::{ProxyHandler, ProxyShared, Terminations};
 use super::registration::Registration;
 use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
 use super::transports::Transports;
@@ -252,6 +252,11 @@ impl Aggregator {
     pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.transports.set_identity(identity);
         self.registration.refresh();
+    }
+
+    /// The proxy handler of an APIService.
+    pub fn handler(&self, name: &str) -> Option<Arc<ProxyHandler>> {
+        self.registration.handler(name)
     }
 
     /// APIServices, parsed.

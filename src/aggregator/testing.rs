@@ -2,9 +2,11 @@
 
 mod backend;
 mod store;
+mod world;
 
 pub use backend::{Backend, Pki, answer, raw_backend};
-pub use store::MemoryStorage;
+pub use store::{MemoryStorage, Writer, running};
+pub use world::{World, apiservice};
 
 use super::apiservice::ServiceReference;
 use super::proxy::tls::{TlsBuilder, TlsInputs};

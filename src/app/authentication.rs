@@ -80,12 +80,14 @@ pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, 
     })
 }
 
-/// Until roles are evaluated: `system:masters` everything, everybody health and version; or everything, if the
+/// Until roles are evaluated: `system:masters` everything, everybody health and version, callers with credentials
+/// discovery; or everything, if the
 /// operator said AlwaysAllow.
 pub fn authorizer(options: &CompletedOptions) -> Arc<dyn Authorizer> {
     let mut members: Vec<Arc<dyn Authorizer>> = vec![
         Arc::new(authz::PrivilegedGroups::masters()),
         Arc::new(authz::AllowedPaths::public_info()),
+        Arc::new(authz::AllowedPaths::discovery()),
     ];
     if options.authorization.allows_all() {
         members.push(Arc::new(authz::AlwaysAllow));

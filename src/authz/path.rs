@@ -1,7 +1,7 @@
 //! Authorizers that look at nothing but groups or paths.
 
 use super::{Attributes, Authorizer, Verdict};
-use crate::request::user::MASTERS;
+use crate::request::user::{AUTHENTICATED, MASTERS};
 use async_trait::async_trait;
 
 /// Members of these groups may do everything; no reason is given, as upstream gives none.
@@ -36,6 +36,8 @@ pub struct AllowedPaths {
     prefixes: Vec<String>,
     /// `None`: any verb.
     verb: Option<&'static str>,
+    /// `None`: everybody.
+    group: Option<&'static str>,
     reason: &'static str,
 }
 
@@ -46,6 +48,15 @@ impl AllowedPaths {
         let mut me = Self::new(["/healthz", "/livez", "/readyz", "/version", "/version/"]);
         me.verb = Some("get");
         me.reason = "allowed to everybody: public information";
+        me
+    }
+
+    /// Callers with credentials may `get` the paths of the role `system:discovery`, which its binding gives them.
+    pub fn discovery() -> Self {
+        let mut me = Self::new(["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]);
+        me.verb = Some("get");
+        me.group = Some(AUTHENTICATED);
+        me.reason = "allowed to callers with credentials: discovery";
         me
     }
 
@@ -63,6 +74,7 @@ impl AllowedPaths {
             exact,
             prefixes,
             verb: None,
+            group: None,
             reason: "",
         }
     }
@@ -73,6 +85,7 @@ impl Authorizer for AllowedPaths {
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
         if !asked.is_resource
             && self.verb.is_none_or(|v| v == asked.verb)
+            && self.group.is_none_or(|g| asked.user.in_group(g))
             && (self.exact.iter().any(|p| p == asked.path) || self.prefixes.iter().any(|p| asked.path.starts_with(p)))
         {
             Verdict::allow(self.reason)
@@ -105,6 +118,23 @@ mod tests {
             assert_eq!(ask(&a, &nobody, Method::GET, path).await, Decision::NoOpinion, "{path}");
         }
         assert_eq!(ask(&a, &nobody, Method::POST, "/version").await, Decision::NoOpinion);
+    }
+
+    #[tokio::test]
+    async fn discovery_is_for_callers_with_credentials_and_for_reading() {
+        let a = AllowedPaths::discovery();
+        let user = UserInfo::system("u", &["system:authenticated"]);
+        for path in ["/api", "/apis/apps/v1", "/openapi/v3/apis/apps/v1"] {
+            assert_eq!(ask(&a, &user, Method::GET, path).await, Decision::Allow, "{path}");
+            assert_eq!(ask(&a, &user, Method::POST, path).await, Decision::NoOpinion, "{path}");
+            assert_eq!(
+                ask(&a, &UserInfo::anonymous(), Method::GET, path).await,
+                Decision::NoOpinion
+            );
+        }
+        for path in ["/api/v1/pods", "/apis/apps/v1/deployments", "/metrics", "/apiserver"] {
+            assert_eq!(ask(&a, &user, Method::GET, path).await, Decision::NoOpinion, "{path}");
+        }
     }
 
     #[tokio::test]

@@ -10,7 +10,8 @@ use crate::registry::resource::Resource;
 use crate::request::UnprotectedHandler;
 use crate::server::container::WebService;
 use crate::server::generic::GenericServer;
-use crate::server::respond::Answer;
+use crate::server::respond::{self, Answer};
+use http::Method;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,9 +40,16 @@ impl Published {
     }
 }
 
-/// A fixed discovery document as a handler.
-fn document(v: Value) -> Arc<dyn UnprotectedHandler> {
+/// A fixed discovery document: GET of `root`, and nothing else below it.
+pub fn document(root: &str, v: Value) -> Arc<dyn UnprotectedHandler> {
+    let root = root.to_owned();
     Arc::new(Answer(move |req: &crate::request::Request| {
+        if respond::path(req).trim_end_matches('/') != root {
+            return respond::route_not_found(req.headers());
+        }
+        if req.method() != Method::GET {
+            return respond::method_not_allowed(req.headers());
+        }
         discovery::plain(&v, req.headers(), &Query::of(req))
     }))
 }
@@ -86,7 +94,7 @@ pub fn install(
     for (group, of) in versions {
         let of: Vec<&str> = of.iter().map(String::as_str).collect();
         if group.is_empty() {
-            let plain = document(versions::api_versions(&of, &published.server_address));
+            let plain = document("/api", versions::api_versions(&of, &published.server_address));
             let handler = Arc::new(aggregated::Negotiating {
                 aggregated: published.api.clone(),
                 plain,
@@ -96,11 +104,9 @@ pub fn install(
                 handler,
             });
         } else {
-            let handler = document(versions::api_group(&group, &of));
-            server.container().replace(WebService {
-                root: format!("/apis/{group}"),
-                handler,
-            });
+            let root = format!("/apis/{group}");
+            let handler = document(&root, versions::api_group(&group, &of));
+            server.container().replace(WebService { root, handler });
         }
     }
 }

@@ -131,9 +131,18 @@ fn check_preconditions(
     options: &DeleteOptions,
     marked: bool,
 ) -> Result<()> {
+    // Namespaces have a delete of their own upstream, with other words (recordings/verbs-delete/namespaces).
+    let of_namespaces = resource.gvr.group.is_empty() && resource.gvr.resource == "namespaces";
+    let failed = |what: &str, asked: &str, found: &str| {
+        let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}");
+        Status::conflict(&resource.group_resource(), name, &why)
+    };
     // Upstream names the Kind where it names the resource elsewhere (recordings/concurrency/delete-preconditions).
     let about = GroupResource::new(&resource.gvr.group, &resource.kind);
     if let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) {
+        if of_namespaces {
+            return Err(failed("UID", uid, old.uid()));
+        }
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
              deleted and then recreated",
@@ -143,6 +152,9 @@ fn check_preconditions(
     }
     let version = options.resource_version.as_deref().filter(|_| !marked);
     if let Some(version) = version.filter(|v| *v != old.resource_version()) {
+        if of_namespaces {
+            return Err(failed("ResourceVersion", version, old.resource_version()));
+        }
         let why = format!(
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
              The object might have been modified",

@@ -1,6 +1,9 @@
 //! Where the built-in groups stand in discovery.
 
-const GROUPS: &[(&str, i64, &[(&str, i64)])] = &[
+/// Group, its priority, and its versions with theirs.
+type Row = (&'static str, i64, &'static [(&'static str, i64)]);
+
+const GROUPS: &[Row] = &[
     ("", 18000, &[("v1", 1)]),
     ("apps", 17800, &[("v1", 15)]),
     ("events.k8s.io", 17750, &[("v1", 15), ("v1beta1", 5)]),

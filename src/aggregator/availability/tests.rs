@@ -1,1 +1,171 @@
+use crate::aggregator::testing::*;
+use crate::json;
 
+const H2: &[&[u8]] = &[b"h2"];
+
+fn service(spec: crate::apimachinery::Value) -> crate::apimachinery::Value {
+    json!({"metadata": {"name": "ext", "namespace": "ns"}, "spec": (spec)})
+}
+
+#[tokio::test]
+async fn conditions_tell_step_by_step_what_is_missing() {
+    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+    w.api_services.set("v1.g", &apiservice("g", "", 443));
+    w.until_condition("v1.g", "False/ServiceNotFound/service/ext in \"ns\" is not present")
+        .await;
+    assert_eq!(w.get("/apis/g/v1").await, (503, "service unavailable\n".into()));
+    let ports = json!({"clusterIP": "10.0.0.9", "ports": [{"name": "https", "port": 444}]});
+    w.services.set("ns/ext", &service(ports));
+    w.until_condition(
+        "v1.g",
+        "False/ServicePortError/service/ext in \"ns\" is not listening on port 443",
+    )
+    .await;
+    let ports = json!({"clusterIP": "10.0.0.9", "ports": [{"name": "https", "port": 443}]});
+    w.services.set("ns/ext", &service(ports));
+    w.until_condition(
+        "v1.g",
+        "False/EndpointsNotFound/cannot find endpointslices for service/ext in \"ns\"",
+    )
+    .await;
+    w.slices.set(
+        "ns/s",
+        &json!({"metadata": {"name": "s", "namespace": "ns", "labels": {"kubernetes.io/service-name": "ext"}},
+                "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"name": "http", "port": 80}]}),
+    );
+    let missing = "endpointslices for service/ext in \"ns\" have no addresses with port name \"https\"";
+    w.until_condition("v1.g", &format!("False/MissingEndpoints/{missing}"))
+        .await;
+    let gauge = w.telemetry.unavailable_apiservice.with_label_values(&["v1.g"]);
+    assert_eq!(gauge.get(), 1);
+}
+
+#[tokio::test]
+async fn a_healthy_backend_becomes_available_and_a_dead_one_is_named() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |r| async move { answer(200, r.uri().path().to_owned()) }).await;
+    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
+    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+    w.services.set(
+        "ns/ext",
+        &service(json!({"type": "ExternalName", "externalName": "127.0.0.1"})),
+    );
+    w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    w.until_condition("v1.g", "True/Passed/all checks passed").await;
+    w.until("routing", || async {
+        (w.get("/apis/g/v1/things").await.0 == 200).then_some(())
+    })
+    .await;
+    drop(backend);
+    // Anything that changes the object is a reason to look again.
+    let mut touched = w.api_services.object("v1.g").unwrap();
+    touched.set(&["metadata", "labels", "touched"], "yes");
+    w.api_services.set("v1.g", &touched);
+    let url = format!("https://127.0.0.1:{port}/apis/g/v1");
+    w.until("a failed check", || async {
+        let c = w.condition("v1.g");
+        c.starts_with(&format!(
+            "False/FailedDiscoveryCheck/failing or missing response from {url}: Get \"{url}\": "
+        ))
+        .then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_bundle_makes_a_service_unavailable_and_junk_writes_nothing() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| async { answer(200, "") }).await;
+    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
+    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+    w.services.set(
+        "ns/ext",
+        &service(json!({"type": "ExternalName", "externalName": "127.0.0.1"})),
+    );
+    w.api_services.set("v1.junk", &apiservice("junk", "junk", port));
+    w.api_services
+        .set("v1.g", &apiservice("g", &Pki::new(&[], H2).ca_pem, port));
+    let url = format!("https://127.0.0.1:{port}/apis/g/v1");
+    let wanted = format!(
+        "False/FailedDiscoveryCheck/failing or missing response from {url}: Get \"{url}\": tls: failed to verify \
+         certificate: x509: certificate signed by unknown authority"
+    );
+    w.until_condition("v1.g", &wanted).await;
+    assert_eq!(w.condition("v1.junk"), "none");
+}
+
+#[tokio::test]
+async fn local_services_are_always_available() {
+    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+    w.api_services.set(
+        "v1.l",
+        &json!({"metadata": {"name": "v1.l"}, "spec": {"group": "l", "version": "v1"}}),
+    );
+    w.until_condition("v1.l", "True/Local/Local APIServices are always available")
+        .await;
+}
+
+#[tokio::test]
+async fn a_new_identity_gives_every_handler_a_new_transport() {
+    use crate::aggregator::proxy::Settings;
+    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+    w.api_services.set("v1.g", &apiservice("g", "", 443));
+    let transport = |w: &World| match &*w.aggregator.handler("v1.g")?.settings() {
+        Settings::Remote(r) => r.transport.clone().ok(),
+        Settings::Local => None,
+    };
+    let before = w.until("a handler", || async { transport(&w) }).await;
+    let pem = rcgen::generate_simple_self_signed(vec!["proxy".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(pem.signing_key.serialize_der()).unwrap();
+    let key = rustls::sign::CertifiedKey::from_der(vec![pem.cert.der().clone()], key, &provider()).unwrap();
+    w.aggregator.set_identity(Some(std::sync::Arc::new(key)));
+    assert!(!std::sync::Arc::ptr_eq(&before, &transport(&w).unwrap()));
+}
+
+#[tokio::test]
+async fn a_hung_backend_costs_nobody_else_anything() {
+    // Connections are taken and never answered.
+    let hung = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+    let port = |authority: &str| authority.rsplit(':').next().unwrap().parse::<u16>().unwrap();
+    let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
+    services.set(
+        "ns/ext",
+        &service(json!({"type": "ExternalName", "externalName": "127.0.0.1"})),
+    );
+    let w = World::start(api_services, services).await;
+    for i in 0..8 {
+        let group = format!("hung{i}");
+        let object = apiservice(&group, &pki.ca_pem, hung.local_addr().unwrap().port());
+        w.api_services.set(&format!("v1.{group}"), &object);
+    }
+    w.api_services.set(
+        "v1.local",
+        &json!({"metadata": {"name": "v1.local"}, "spec": {"group": "local", "version": "v1"}}),
+    );
+    w.until_condition("v1.local", "True/Local/Local APIServices are always available")
+        .await;
+    let start = std::time::Instant::now();
+    assert_eq!(w.get("/apis/hung0/v1/x").await.0, 503);
+    assert_eq!(w.get("/apis/hung0").await.0, 200);
+    assert_eq!(w.get("/openapi/v3").await.0, 200);
+    assert!(!w.aggregated("hung0").await.is_null());
+    assert!(
+        start.elapsed() < std::time::Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    w.api_services
+        .set("v1.g", &apiservice("g", &pki.ca_pem, port(&backend.authority)));
+    w.until_condition("v1.g", "True/Passed/all checks passed").await;
+    w.until("routing", || async {
+        (w.get("/apis/g/v1/x").await.0 == 200).then_some(())
+    })
+    .await;
+    assert!(
+        start.elapsed() < std::time::Duration::from_secs(3),
+        "{:?}",
+        start.elapsed()
+    );
+}

@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-const WORKERS: usize = 2;
+/// Upstream has two, which two hung backends keep busy.
+const WORKERS: usize = 16;
 const PERIOD: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(5);
 const BACKOFF: Backoff = Backoff {

@@ -67,6 +67,7 @@ pub struct GroupHandler {
     group: Str,
     informer: Informer<ApiService>,
     delegate: Arc<dyn UnprotectedHandler>,
+    made: ArcSwapOption<(Snapshot, Option<Value>)>,
 }
 
 impl GroupHandler {
@@ -76,24 +77,34 @@ impl GroupHandler {
             group,
             informer,
             delegate,
+            made: ArcSwapOption::empty(),
         }
     }
 
-    fn document(&self) -> Option<Value> {
-        let snapshot = self.informer.snapshot();
-        let mine = snapshot.values().filter(|s| s.group == self.group).cloned().collect();
+    /// Made once per change of any APIService; `None`: the group has none.
+    fn document(&self) -> Arc<(Snapshot, Option<Value>)> {
+        let now = self.informer.snapshot();
+        if let Some(made) = self.made.load_full()
+            && Arc::ptr_eq(&made.0, &now)
+        {
+            return made;
+        }
+        let mine = now.values().filter(|s| s.group == self.group).cloned().collect();
         let groups = sorted_by_group_and_version(mine);
-        Some(api_group(&self.group, &versions(groups.first()?)))
+        let document = groups.first().map(|g| api_group(&self.group, &versions(g)));
+        let made = Arc::new((now, document));
+        self.made.store(Some(made.clone()));
+        made
     }
 }
 
 #[async_trait]
 impl UnprotectedHandler for GroupHandler {
     async fn serve(&self, req: Request, authorized: Authorized) -> Response {
-        match self.document() {
+        match &self.document().1 {
             Some(document) => {
                 let query = Query::parse(req.uri().query().unwrap_or(""));
-                plain(&document, req.headers(), &query)
+                plain(document, req.headers(), &query)
             }
             None => self.delegate.serve(req, authorized).await,
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// So that one slow backend does not hold up another's download.
-const WORKERS: usize = 4;
+const WORKERS: usize = 16;
 const PERIOD: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(60);

@@ -126,10 +126,10 @@ impl ProxyHandler {
         info: Option<&RequestInfo>,
     ) -> Response {
         let upgrading = headers::wants_upgrade(req.headers());
-        let client_side = match upgrading.then(|| upgrade::client_side(&mut req)).transpose() {
-            Ok(side) => side,
-            Err(answer) => return answer,
-        };
+        let client_side = upgrading.then(|| upgrade::client_side(&mut req)).flatten();
+        if upgrading && client_side.is_none() {
+            return upgrade::not_hijackable();
+        }
         let (mut head, body) = req.into_parts();
         let Some(target) = rewritten(&head.uri) else {
             return answers::error(StatusCode::BAD_REQUEST, "invalid request path");
@@ -150,9 +150,7 @@ impl ProxyHandler {
             body,
         };
         if let Some(client) = client_side {
-            let mut answer = upgrade::tunnel(transport, authority, out, client, &self.shared.tasks).await;
-            answer.extensions_mut().insert(FromBackend::Verbatim);
-            return answer;
+            return upgrade::tunnel(transport, authority, out, client, &self.shared.tasks).await;
         }
 
         let trailers = headers::wants_trailers(&out.headers);

@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex};
 
 /// Attempts for a request that provably never reached the backend.
 const MOST_ATTEMPTS: usize = 4;
+const GOAWAY: &str = "http2: server sent GOAWAY and closed the connection";
 /// Hosts remembered per transport; endpoints come and go, and those unused are forgotten beyond this number.
 const MOST_HOSTS: usize = 64;
 
@@ -91,7 +92,9 @@ impl Transport {
             body: Body::empty(),
         });
         let mut next = out;
-        for attempt in 1.. {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
             let lease = host.checkout().await.map_err(SendError::Dial)?;
             let mut failure = match exchange(&host, lease, next).await {
                 Ok(answer) => return Ok(answer),
@@ -106,7 +109,6 @@ impl Transport {
                 _ => return Err(SendError::Exchange(failure.text)),
             };
         }
-        unreachable!("the loop above only ends by returning")
     }
 
     /// A connection of its own for an upgrade.
@@ -190,9 +192,9 @@ impl Failure {
         });
         let error = e.into_error();
         let text = error_text(&error, reused);
-        // hyper does not re-export h2's error type; its texts for REFUSED_STREAM and for streams behind a GOAWAY's
-        // last id are the only trace of them.
-        let refused = text.contains("refused stream") || text.contains("GOAWAY");
+        // hyper does not re-export h2's error type; its text for REFUSED_STREAM is the only trace of it. A stream that
+        // ends with a GOAWAY without an error lay behind the last one that the backend looks at.
+        let refused = text.contains("refused stream") || text.starts_with(GOAWAY);
         let stale = reused
             && (error.is_incomplete_message() || error.is_canceled() || error.is_closed() || root_io(&error).is_some());
         Self {
@@ -217,7 +219,10 @@ async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Respo
             *request.uri_mut() = Uri::from_parts(uri).expect("scheme, authority and path make a URI");
             let reused = stream.reused();
             match stream.sender().try_send_request(request).await {
-                Ok(answer) => Ok(answer.map(|b| BackendBody::http2(b, stream))),
+                Ok(answer) => {
+                    stream.answered();
+                    Ok(answer.map(|b| BackendBody::http2(b, stream)))
+                }
                 Err(e) => {
                     if e.error().is_closed() || e.error().is_canceled() || e.message().is_some() {
                         host.forget(&stream);
@@ -272,8 +277,8 @@ pub(super) fn error_text(e: &hyper::Error, reused: bool) -> String {
         text = c.to_string();
         cause = c.source();
     }
-    if text.contains("go away") || text.contains("GOAWAY") {
-        return format!("http2: server sent GOAWAY and closed the connection; {text}");
+    if text == "connection error received: not a result of an error" {
+        return format!("{GOAWAY}; ErrCode=NO_ERROR");
     }
     text
 }

@@ -3,7 +3,7 @@
 
 use super::answers;
 use super::transport::{Outgoing, Transport};
-use crate::request::{Body, Request, Response};
+use crate::request::{Body, FromBackend, Request, Response};
 use crate::tasks::TaskGroup;
 use http::{HeaderValue, StatusCode, Version, header};
 use hyper::client::conn::http1;
@@ -11,20 +11,19 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// The client's side of a coming upgrade; refused where its protocol has none.
-///
-/// # Errors
-/// The answer to give.
-#[allow(clippy::result_large_err, reason = "the error is the answer")]
-pub fn client_side(request: &mut Request) -> Result<OnUpgrade, Response> {
+/// The client's side of a coming upgrade; `None` where its protocol has none.
+pub fn client_side(request: &mut Request) -> Option<OnUpgrade> {
     let is_http1 = matches!(request.version(), Version::HTTP_10 | Version::HTTP_11);
-    if !is_http1 || request.extensions().get::<OnUpgrade>().is_none() {
-        return Err(answers::error(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "request connection cannot be hijacked: feature not supported",
-        ));
-    }
-    Ok(hyper::upgrade::on(request))
+    let can = is_http1 && request.extensions().get::<OnUpgrade>().is_some();
+    can.then(|| hyper::upgrade::on(request))
+}
+
+/// The answer where the client's connection cannot be taken over.
+pub fn not_hijackable() -> Response {
+    answers::error(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "request connection cannot be hijacked: feature not supported",
+    )
 }
 
 /// Asks the backend to upgrade and, where it does, starts the tunnel, whose task belongs to `tasks`.
@@ -70,8 +69,10 @@ pub async fn tunnel(
         Ok(answer) => answer,
         Err(e) => return unavailable(format!("error sending request: {e}")),
     };
+    answer.extensions_mut().insert(FromBackend::Verbatim);
     match answer.status() {
         StatusCode::SWITCHING_PROTOCOLS => {
+            // Both ends' claims on the connections are taken, so that nothing else holds them.
             let backend = hyper::upgrade::on(&mut answer);
             let stop = tasks.stop_signal().clone();
             let started = tasks.spawn("upgrade tunnel", async move {

@@ -153,3 +153,48 @@ impl Storage for MemoryStorage {
         self.0.lock().unwrap().entries.len()
     }
 }
+
+/// Writes APIServices into a [`MemoryStorage`], and counts condition writes.
+pub struct Writer(pub Arc<MemoryStorage>);
+
+#[async_trait]
+impl crate::aggregator::ApiServiceWriter for Writer {
+    async fn set_condition(
+        &self,
+        name: &str,
+        condition: &crate::aggregator::Condition,
+    ) -> crate::apimachinery::status::Result<()> {
+        if let Some(live) = self.0.object(name) {
+            let now = crate::apimachinery::time::now();
+            self.0
+                .set(name, &crate::aggregator::writer::with_condition(&live, condition, &now));
+        }
+        Ok(())
+    }
+    async fn create(&self, object: Value) -> crate::apimachinery::status::Result<()> {
+        self.0.set(object.str_at(&["metadata", "name"]), &object);
+        Ok(())
+    }
+    async fn set_spec(&self, name: &str, spec: &Value) -> crate::apimachinery::status::Result<()> {
+        let mut object = self.0.object(name).unwrap();
+        object.set(&["spec"], spec.clone());
+        self.0.set(name, &object);
+        Ok(())
+    }
+    async fn delete(&self, name: &str, _: &str) -> crate::apimachinery::status::Result<()> {
+        self.0.remove(name);
+        Ok(())
+    }
+}
+
+/// Runs these until dropped.
+pub fn running<F>(work: impl IntoIterator<Item = F>) -> tokio::task::JoinSet<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut tasks = tokio::task::JoinSet::new();
+    for w in work {
+        tasks.spawn(w);
+    }
+    tasks
+}

@@ -185,14 +185,67 @@ pub fn document(paths: Map, schemas: Map) -> Value {
     out
 }
 
-/// The document of a group version of built-in kinds.
+/// The document of a group version: components of built-in kinds by definition name, of others from their schema.
 pub fn group_version_document(gv: &GroupVersion, rows: &[Arc<Resource>]) -> Value {
     let operations = operations::of_rows(gv, rows.iter());
-    let named = paths::definitions(&operations);
+    let mut named = paths::definitions(&operations);
+    let mut own = Map::new();
+    for row in rows {
+        let Some(component) = row.schema.openapi() else {
+            continue;
+        };
+        let list = list_of(gv, row);
+        references(&component, &mut named);
+        references(&list, &mut named);
+        own.insert(row.definition.as_str(), component);
+        own.insert(format!("{}List", row.definition), list);
+    }
     let names = closure(named.iter().map(String::as_str));
     let group_versions = [(gv.group.as_str(), gv.version.as_str())];
-    let schemas = Components::load().schemas(Dialect::V3, &names, &group_versions);
+    let mut schemas = Components::load().schemas(Dialect::V3, &names, &group_versions);
+    for (name, schema) in own {
+        schemas.insert(name, schema);
+    }
     document(paths::paths(Dialect::V3, gv, &operations), schemas)
+}
+
+/// The list kind of a kind with a schema of its own.
+fn list_of(gv: &GroupVersion, row: &Resource) -> Value {
+    let reference = |name: &str| crate::json!({"$ref": (format!("{COMPONENTS}{name}"))});
+    let mut list = crate::json!({
+        "description": (format!("{0}List is a list of {0}", row.kind)),
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "items": {"type": "array"},
+        },
+        "x-kubernetes-group-version-kind": [
+            {"group": (gv.group.as_str()), "kind": (format!("{}List", row.kind)), "version": (gv.version.as_str())}],
+    });
+    list.set(&["properties", "items", "items"], reference(&row.definition));
+    let metadata = vec![reference("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")];
+    list.set(&["properties", "metadata", "allOf"], metadata);
+    list
+}
+
+const COMPONENTS: &str = "#/components/schemas/";
+
+/// The names of the components a schema refers to.
+fn references(schema: &Value, out: &mut Vec<String>) {
+    match schema {
+        Value::Object(m) => {
+            for (key, v) in m.iter() {
+                match v.as_str().and_then(|s| s.strip_prefix(COMPONENTS)) {
+                    Some(name) if key == "$ref" => out.push(name.to_owned()),
+                    _ => references(v, out),
+                }
+            }
+        }
+        Value::Array(a) => a.iter().for_each(|v| references(v, out)),
+        _ => {}
+    }
 }
 
 #[cfg(test)]

@@ -176,6 +176,12 @@ fn check_list(matching: &str, initial: Option<bool>, token: &str, version: &str,
 
 fn check_watch(matching: &str, initial: Option<bool>, token: &str, errors: &mut ErrorList) {
     let path = FieldPath::new("resourceVersionMatch");
+    if initial.is_some() && matching != "NotOlderThan" {
+        errors.push(FieldError::forbidden(
+            &path,
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
+    }
     if !matching.is_empty() {
         if initial.is_none() {
             errors.push(FieldError::forbidden(
@@ -192,12 +198,6 @@ fn check_watch(matching: &str, initial: Option<bool>, token: &str, errors: &mut 
                 "resourceVersionMatch is forbidden when continue is provided",
             ));
         }
-    }
-    if initial.is_some() && matching != "NotOlderThan" {
-        errors.push(FieldError::forbidden(
-            &path,
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        ));
     }
 }
 

@@ -137,7 +137,14 @@ pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) 
     let resource = call.resource();
     let expected = call.kind();
     if expected == resource.gvk() {
-        return resource.schema.normalize(value).map_err(|s| reframe(s, wrap));
+        // An empty list means "forget who owns what"; the typed form of it is the same as none at all.
+        let at = ["metadata", "managedFields"];
+        let forget = matches!(value.at(&at), Value::Array(a) if a.iter().all(Value::is_empty_value));
+        let findings = resource.schema.normalize(value).map_err(|s| reframe(s, wrap))?;
+        if forget {
+            value.set(&at, Vec::<Value>::new());
+        }
+        return Ok(findings);
     }
     // A subresource of another kind: a Scale, a Binding, a TokenRequest.
     match crate::api::by_gvk(&expected.group, &expected.version, &expected.kind) {

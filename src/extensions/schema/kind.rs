@@ -200,6 +200,10 @@ impl Strategy for SchemaStrategy {
         errors
     }
 
+    fn deprecation(&self) -> Option<&'static str> {
+        self.inner.deprecation()
+    }
+
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         self.inner.warnings(new, old)
     }

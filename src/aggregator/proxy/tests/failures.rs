@@ -194,20 +194,53 @@ async fn a_get_on_a_connection_that_died_idle_is_tried_again() {
 #[tokio::test]
 async fn a_streaming_body_ends_with_its_backend() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let backend = Backend::http(&pki, 100, |_| async {
-        let first = futures_util::stream::iter([Ok::<_, std::io::Error>(http_body::Frame::data("a".into()))]);
-        let then = futures_util::stream::once(async { Err(std::io::Error::other("broken")) });
-        use futures_util::StreamExt as _;
-        http::Response::new(crate::request::Body::stream(http_body_util::StreamBody::new(
-            first.chain(then),
-        )))
+    let (go, gone) = tokio::sync::watch::channel(false);
+    let backend = Backend::http(&pki, 100, move |_| {
+        let mut gone = gone.clone();
+        async move {
+            let first = futures_util::stream::iter([Ok::<_, std::io::Error>(http_body::Frame::data("a".into()))]);
+            let then = futures_util::stream::once(async move {
+                let _ = gone.wait_for(|g| *g).await;
+                Err(std::io::Error::other("broken"))
+            });
+            use futures_util::StreamExt as _;
+            http::Response::new(crate::request::Body::stream(http_body_util::StreamBody::new(
+                first.chain(then),
+            )))
+        }
     })
     .await;
     let a = proxy(&backend.authority, &pki.ca_pem).serve(get("/x"), alice()).await;
     let mut body = a.into_body();
-    let mut last = None;
-    while let Some(frame) = body.frame().await {
-        last = Some(frame.is_err());
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "a");
+    go.send(true).unwrap();
+    assert!(body.frame().await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_backend_that_goes_away_gracefully_costs_no_request() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = raw_backend(&pki, |stream| async move {
+        let served = Arc::new(tokio::sync::Notify::new());
+        let tell = served.clone();
+        let service = hyper::service::service_fn(move |_| {
+            tell.notify_one();
+            async { Ok::<_, std::convert::Infallible>(answer(200, "ok")) }
+        });
+        let b = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
+        let connection = b.serve_connection(hyper_util::rt::TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        // One request, then GOAWAY.
+        tokio::select! {
+            _ = &mut connection => return,
+            () = served.notified() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    })
+    .await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    for _ in 0..20 {
+        assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
     }
-    assert_eq!(last, Some(true));
 }

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -52,6 +52,8 @@ struct Http2 {
     /// What the backend allows, as of the last time the connection was looked at.
     most_streams: AtomicUsize,
     used: AtomicBool,
+    /// Tells the connection's task to look at what the backend allows: hyper does not wake it for settings.
+    look: Arc<Notify>,
     last_end: Mutex<Instant>,
 }
 
@@ -166,7 +168,7 @@ impl Host {
                 .await
                 .map_err(failed)?;
             self.lock().alone = true;
-            self.drive(connection, host, None);
+            self.drive(connection, host, None, Arc::default());
             return Ok(Some(sender));
         }
         let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
@@ -181,11 +183,13 @@ impl Host {
             .handshake(io)
             .await
             .map_err(failed)?;
+        let look = Arc::new(Notify::new());
         let shared = Arc::new(Http2 {
             sender,
             streams: AtomicUsize::new(0),
             most_streams: AtomicUsize::new(connection.current_max_send_streams()),
             used: AtomicBool::new(false),
+            look: look.clone(),
             last_end: Mutex::new(Instant::now()),
         });
         let mine = Arc::downgrade(&shared);
@@ -206,12 +210,12 @@ impl Host {
             }
             polled
         });
-        self.drive(watched, host, Some(mine));
+        self.drive(watched, host, Some(mine), look);
         Ok(None)
     }
 
     /// The task of a connection: drives it, and looks after idle ones now and then.
-    fn drive<C>(&self, connection: C, host: Weak<Self>, http2: Option<Weak<Http2>>)
+    fn drive<C>(&self, connection: C, host: Weak<Self>, http2: Option<Weak<Http2>>, look: Arc<Notify>)
     where
         C: Future<Output = hyper::Result<()>> + Send + 'static,
     {
@@ -231,6 +235,7 @@ impl Host {
                         break;
                     }
                     () = stop.wait() => break,
+                    () = look.notified() => {}
                     _ = check.tick() => match host.upgrade() {
                         Some(host) => host.lock().prune(Instant::now()),
                         None => check.reset_after(IDLE_TIMEOUT),
@@ -326,6 +331,13 @@ impl Stream {
 
     pub(super) fn reused(&self) -> bool {
         self.reused
+    }
+
+    /// The head of the first answer is there, and so are the backend's settings.
+    pub(super) fn answered(&self) {
+        if !self.reused {
+            self.connection.look.notify_one();
+        }
     }
 }
 

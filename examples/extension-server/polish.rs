@@ -1,0 +1,64 @@
+//! The subresource `gadgets/polish`: GET says how often a gadget was polished, POST polishes it.
+
+use async_trait::async_trait;
+use std::sync::Arc;
+use torana::apimachinery::status::Result;
+use torana::apimachinery::{FieldError, FieldPath, ObjectView, Status, Value};
+use torana::json;
+use torana::registry::resource::SubresourceHandler;
+use torana::registry::{Context, Store};
+
+/// Works on the store of gadgets.
+pub struct Polishing(Arc<Store>);
+
+impl Polishing {
+    /// The handler.
+    pub fn new(gadgets: Arc<Store>) -> Self {
+        Self(gadgets)
+    }
+}
+
+fn polish(gadget: &Value) -> Value {
+    let times = gadget.at(&["status", "polished"]).as_i64().unwrap_or(0);
+    json!({
+        "apiVersion": "gadgets.example.com/v1",
+        "kind": "Polish",
+        "metadata": {"name": (gadget.name()), "namespace": (gadget.namespace())},
+        "spec": {"times": times},
+    })
+}
+
+#[async_trait]
+impl SubresourceHandler for Polishing {
+    async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
+        Ok(polish(&self.0.get_value(&cx.namespace, name).await?))
+    }
+
+    async fn create(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
+        let asked = object.at(&["spec", "times"]);
+        let times = if asked.is_null() {
+            Some(1)
+        } else {
+            asked.as_i64().filter(|n| *n > 0)
+        };
+        let Some(times) = times else {
+            let at = FieldPath::new("spec").child("times");
+            let e = FieldError::invalid(&at, asked.clone(), "must be a positive integer");
+            return Err(Status::invalid("gadgets.example.com", "Polish", name, &vec![e]));
+        };
+        let polished = |gadget: &Value| {
+            let mut gadget = gadget.clone();
+            let so_far = gadget.at(&["status", "polished"]).as_i64().unwrap_or(0);
+            gadget.set(&["status", "polished"], so_far.saturating_add(times));
+            Ok(gadget)
+        };
+        Ok(polish(&self.0.update_with(cx, name, "status", polished).await?))
+    }
+
+    async fn update(&self, _: &Context, _: &str, _: Value) -> Result<Value> {
+        Err(Status::method_not_supported(
+            &self.0.resource().group_resource(),
+            "update",
+        ))
+    }
+}

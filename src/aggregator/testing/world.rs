@@ -1,0 +1,163 @@
+//! A whole aggregator over memory, in front of a server with one built-in group.
+
+use super::{MemoryStorage, Writer, alice, get, provider, text};
+use crate::aggregator::build::{Aggregator, Config};
+use crate::apimachinery::value::Value;
+use crate::endpoints::discovery::AggregatedDiscovery;
+use crate::json;
+use crate::request::{Request, Response};
+use crate::server::delegate::EmptyDelegate;
+use crate::server::generic::GenericServer;
+use crate::server::lifecycle::HookContext;
+use crate::server::mux::DynHandler;
+use crate::tasks::TaskGroup;
+use crate::telemetry::Telemetry;
+use std::sync::Arc;
+
+pub struct World {
+    pub api_services: Arc<MemoryStorage>,
+    pub services: Arc<MemoryStorage>,
+    pub slices: Arc<MemoryStorage>,
+    pub aggregator: Aggregator,
+    pub telemetry: Telemetry,
+    head: DynHandler,
+    tasks: TaskGroup,
+}
+
+struct Local;
+
+#[async_trait::async_trait]
+impl crate::request::UnprotectedHandler for Local {
+    async fn serve(&self, req: Request, _: crate::request::Authorized) -> Response {
+        match req.uri().path() {
+            "/openapi/v3" => Response::new(
+                r#"{"paths":{"apis/apps/v1":{"serverRelativeURL":"/openapi/v3/apis/apps/v1?hash=1"}}}"#.into(),
+            ),
+            path => Response::new(format!("local {path}").into()),
+        }
+    }
+}
+
+impl World {
+    /// Hooks have run; `api_services` hold what the caller put in.
+    pub async fn start(api_services: Arc<MemoryStorage>, services: Arc<MemoryStorage>) -> Self {
+        let slices = MemoryStorage::new();
+        let built_in = GenericServer::new("core", Arc::new(EmptyDelegate));
+        for path in ["/openapi/v3", "/apis/apps/v1", "/openapi/v3/apis/apps/v1"] {
+            built_in.mux().handle(path, Arc::new(Local));
+        }
+        let mut head = GenericServer::new("aggregator", built_in.into_delegate());
+        let tasks = TaskGroup::new("world");
+        let telemetry = Telemetry::new();
+        let aggregator = Aggregator::install(
+            &mut head,
+            Config {
+                api_services: api_services.clone(),
+                writer: Arc::new(Writer(api_services.clone())),
+                services: services.clone(),
+                endpoint_slices: slices.clone(),
+                discovery: Arc::new(AggregatedDiscovery::new()),
+                openapi: Vec::new(),
+                telemetry: telemetry.clone(),
+                connections: tasks.clone(),
+                provider: provider(),
+                identity: None,
+                loopback: "127.0.0.1:6443".into(),
+                to_endpoints: false,
+                reject_redirects: true,
+                resolver: None,
+            },
+        );
+        let target = head.into_delegate();
+        let hooks = target.take_contributions().post_start_hooks;
+        let runs = hooks.into_iter().map(|h| {
+            h.run(HookContext {
+                tasks: tasks.clone(),
+                stop: tasks.stop_signal().clone(),
+            })
+        });
+        for done in futures_util::future::join_all(runs).await {
+            done.unwrap();
+        }
+        Self {
+            api_services,
+            services,
+            slices,
+            aggregator,
+            telemetry,
+            head: target.unprotected_handler(),
+            tasks,
+        }
+    }
+
+    pub async fn send(&self, req: Request) -> (u16, String) {
+        let answer = self.head.serve(req, alice()).await;
+        (answer.status().as_u16(), text(answer).await)
+    }
+
+    pub async fn get(&self, path: &str) -> (u16, String) {
+        self.send(get(path)).await
+    }
+
+    /// The aggregated document's entry of a group.
+    pub async fn aggregated(&self, group: &str) -> Value {
+        let mut req = get("/apis");
+        let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        req.headers_mut().insert("accept", accept.parse().unwrap());
+        let document = crate::apimachinery::codec::json::decode(self.send(req).await.1.as_bytes()).unwrap();
+        let found = document
+            .get("items")
+            .items()
+            .iter()
+            .find(|g| g.str_at(&["metadata", "name"]) == group);
+        found.cloned().unwrap_or(Value::Null)
+    }
+
+    /// The Available condition as stored: `status/reason/message`.
+    pub fn condition(&self, name: &str) -> String {
+        let Some(object) = self.api_services.object(name) else {
+            return "gone".into();
+        };
+        let conditions = object.at(&["status", "conditions"]).items().to_vec();
+        conditions.first().map_or("none".into(), |c| {
+            format!(
+                "{}/{}/{}",
+                c.str_at(&["status"]),
+                c.str_at(&["reason"]),
+                c.str_at(&["message"])
+            )
+        })
+    }
+
+    /// Waits, by giving others their turn, until `f` gives a value.
+    pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, f: impl Fn() -> F) -> T {
+        let limit = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+        loop {
+            if let Some(t) = f().await {
+                return t;
+            }
+            assert!(tokio::time::Instant::now() < limit, "{what} did not come about");
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    }
+
+    pub async fn until_condition(&self, name: &str, wanted: &str) {
+        self.until(wanted, || async { (self.condition(name) == wanted).then_some(()) })
+            .await;
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.tasks.stop_signal().fire();
+    }
+}
+
+/// An APIService `v1.<group>` on service `ns/ext`.
+pub fn apiservice(group: &str, ca_pem: &str, port: u16) -> Value {
+    use base64::Engine as _;
+    let ca = base64::engine::general_purpose::STANDARD.encode(ca_pem);
+    json!({"metadata": {"name": (format!("v1.{group}")), "uid": "u"},
+           "spec": {"group": (group), "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+                    "caBundle": (ca), "service": {"namespace": "ns", "name": "ext", "port": (port)}}})
+}

@@ -1,0 +1,142 @@
+//! An API server of one's own: kinds, a store, the filter chain, discovery, OpenAPI, health, a port.
+//!
+//! ```text
+//! Kind … ─→ ApiServer::builder(data dir) ─→ build(who calls, may they) ─→ ApiServer ─→ open(Port) ─→ Running ─→ shut_down
+//! ```
+//!
+//! Who may call what is not decided here: an extension server takes [`crate::authn::delegated`] and
+//! [`crate::authz::delegated`].
+
+mod kind;
+mod port;
+
+pub use kind::Kind;
+pub use port::{Port, Running};
+
+use crate::apimachinery::gvk::GroupVersion;
+use crate::authn::Authenticator;
+use crate::authz::Authorizer;
+use crate::endpoints::ApiGroupVersion;
+use crate::endpoints::discovery::aggregated::{Negotiating, Priorities, Source};
+use crate::endpoints::discovery::versions;
+use crate::endpoints::install::{Published, document, install};
+use crate::registry::Store;
+use crate::registry::resource::Resource;
+use crate::request::{Handler, UnprotectedHandler};
+use crate::server::{
+    ChainConfig, EmptyDelegate, Endpoints, GenericServer, HealthCheck, Lifecycle, Prepared, WebService,
+};
+use crate::storage::embedded::{self, Engine};
+use crate::tasks::TaskGroup;
+use crate::telemetry::Telemetry;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is to be served.
+pub struct ApiServerBuilder {
+    data_dir: PathBuf,
+    groups: Vec<(GroupVersion, Vec<Kind>)>,
+}
+
+/// A server that is ready for a port.
+pub struct ApiServer {
+    prepared: Prepared,
+    engine: Arc<Engine>,
+    tasks: TaskGroup,
+    stores: Vec<Arc<Store>>,
+}
+
+impl ApiServer {
+    /// A server that keeps its objects below this directory.
+    pub fn builder(data_dir: impl Into<PathBuf>) -> ApiServerBuilder {
+        ApiServerBuilder {
+            data_dir: data_dir.into(),
+            groups: Vec::new(),
+        }
+    }
+
+    /// The whole chain, for tests and for ports of one's own.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        self.prepared.handler.clone()
+    }
+
+    /// The store of a resource, by its plural.
+    pub fn store(&self, plural: &str) -> Option<&Arc<Store>> {
+        self.stores.iter().find(|s| s.resource().gvr.resource == plural)
+    }
+}
+
+impl ApiServerBuilder {
+    /// Serves these kinds in a group version.
+    pub fn group_version(mut self, group: &str, version: &str, kinds: impl IntoIterator<Item = Kind>) -> Self {
+        let kinds = kinds.into_iter().collect();
+        self.groups.push((GroupVersion::new(group, version), kinds));
+        self
+    }
+
+    /// Opens the store and puts everything together. Blocks while the store is read.
+    ///
+    /// # Errors
+    /// One line: the store cannot be opened, a schema is wrong, a name is taken.
+    pub fn build(
+        self,
+        authenticator: Arc<dyn Authenticator>,
+        authorizer: Arc<dyn Authorizer>,
+    ) -> Result<ApiServer, String> {
+        let dir = &self.data_dir;
+        std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+        let engine = Engine::open(dir, embedded::Options::default()).map_err(|e| e.to_string())?;
+
+        let mut server = GenericServer::new("extension-apiserver", Arc::new(EmptyDelegate));
+        let health = engine.clone();
+        server.add_health_check(HealthCheck::new("etcd", Endpoints::ALL, move || health.health()));
+
+        let published = Published::new(String::new());
+        let (mut stores, mut groups) = (Vec::new(), Vec::new());
+        for (gv, kinds) in self.groups {
+            let mut served: Vec<(Arc<Resource>, Arc<Store>)> = Vec::new();
+            for kind in kinds {
+                served.push(kind.serve(&gv, &engine)?);
+            }
+            stores.extend(served.iter().map(|(_, s)| s.clone()));
+            groups.push(ApiGroupVersion::new(gv, served));
+        }
+        groups.sort_by(|a, b| versions::compare_versions(&b.gv.version, &a.gv.version));
+        let plain = group_list(&groups);
+        install(
+            &server,
+            groups,
+            Source::BUILT_IN,
+            &|_| Priorities::default(),
+            &published,
+        );
+        let aggregated = published.apis.clone();
+        server.container().replace(WebService {
+            root: "/apis".to_owned(),
+            handler: Arc::new(Negotiating { aggregated, plain }),
+        });
+        server.mux().handle("/openapi/v3", published.openapi.clone());
+        server.mux().handle_prefix("/openapi/v3/", published.openapi);
+
+        let config = ChainConfig::new(Telemetry::new(), Lifecycle::new(), authenticator, authorizer);
+        let prepared = server.prepare(config, Duration::ZERO).map_err(|e| e.to_string())?;
+        Ok(ApiServer {
+            prepared,
+            engine,
+            tasks: TaskGroup::new("extension-apiserver"),
+            stores,
+        })
+    }
+}
+
+/// `/apis`; of each group the versions are in preference order already.
+fn group_list(groups: &[ApiGroupVersion]) -> Arc<dyn UnprotectedHandler> {
+    let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for ApiGroupVersion { gv, .. } in groups {
+        by_name.entry(&gv.group).or_default().push(&gv.version);
+    }
+    let entries = by_name.iter().map(|(g, v)| versions::group_entry(g, v)).collect();
+    document("/apis", versions::api_group_list(entries))
+}

@@ -1,0 +1,195 @@
+//! A kind to be served, and the row it becomes.
+
+use crate::admission::Always;
+use crate::apimachinery::field::{FieldPath, aggregate};
+use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::table;
+use crate::apimachinery::value::{Str, Value};
+use crate::endpoints::discovery::resources::storage_version_hash;
+use crate::extensions::schema::{KindSchema, SchemaStrategy};
+use crate::registry::resource::{Backing, Column, Columns, Resource, SubresourceHandler};
+use crate::registry::strategy::Plain;
+use crate::registry::{Store, Strategy, Subresource, SubresourceBehaviour, Verbs};
+use crate::storage::embedded::{Engine, ResourceConfig};
+use std::sync::Arc;
+
+type MakeHandler = Box<dyn FnOnce(Arc<Store>) -> Arc<dyn SubresourceHandler> + Send>;
+
+struct OwnSubresource {
+    name: &'static str,
+    kind: &'static str,
+    verbs: Verbs,
+    handler: MakeHandler,
+}
+
+/// A kind: its names, its schema, its behaviour.
+pub struct Kind {
+    kind: &'static str,
+    plural: &'static str,
+    namespaced: bool,
+    schema: Value,
+    short_names: Vec<Str>,
+    categories: Vec<Str>,
+    status: bool,
+    columns: Vec<(&'static str, &'static str, &'static str)>,
+    strategy: Arc<dyn Strategy>,
+    subresources: Vec<OwnSubresource>,
+}
+
+impl Kind {
+    fn new(kind: &'static str, plural: &'static str, namespaced: bool, schema: Value) -> Self {
+        Self {
+            kind,
+            plural,
+            namespaced,
+            schema,
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            status: false,
+            columns: Vec::new(),
+            strategy: Arc::new(Plain),
+            subresources: Vec::new(),
+        }
+    }
+
+    /// A kind whose objects live in namespaces. `schema` is an `openAPIV3Schema` as a CustomResourceDefinition has it.
+    pub fn namespaced(kind: &'static str, plural: &'static str, schema: Value) -> Self {
+        Self::new(kind, plural, true, schema)
+    }
+
+    /// A kind whose objects live beside namespaces.
+    pub fn cluster_scoped(kind: &'static str, plural: &'static str, schema: Value) -> Self {
+        Self::new(kind, plural, false, schema)
+    }
+
+    /// Adds a short name.
+    pub fn short_name(mut self, name: &str) -> Self {
+        self.short_names.push(Str::new(name));
+        self
+    }
+
+    /// Adds a category, such as `all`.
+    pub fn category(mut self, name: &str) -> Self {
+        self.categories.push(Str::new(name));
+        self
+    }
+
+    /// `status` is written through a subresource of its own, and nowhere else.
+    pub fn status(mut self) -> Self {
+        self.status = true;
+        self
+    }
+
+    /// Adds a table column between Name and Age: heading, type (`string`, `integer`, `boolean`, `number`) and the
+    /// fields it shows, dot-separated (`spec.size`).
+    pub fn column(mut self, name: &'static str, ty: &'static str, path: &'static str) -> Self {
+        self.columns.push((name, ty, path));
+        self
+    }
+
+    /// What the schema cannot say.
+    pub fn strategy(mut self, strategy: impl Strategy) -> Self {
+        self.strategy = Arc::new(strategy);
+        self
+    }
+
+    /// Adds a subresource that speaks `kind` of the same group version. Its handler is given the parent's store.
+    pub fn subresource<H: SubresourceHandler>(
+        mut self,
+        name: &'static str,
+        kind: &'static str,
+        verbs: Verbs,
+        handler: impl FnOnce(Arc<Store>) -> H + Send + 'static,
+    ) -> Self {
+        self.subresources.push(OwnSubresource {
+            name,
+            kind,
+            verbs,
+            handler: Box::new(|store| Arc::new(handler(store))),
+        });
+        self
+    }
+
+    /// The row and its store.
+    pub(super) fn serve(self, gv: &GroupVersion, engine: &Engine) -> Result<(Arc<Resource>, Arc<Store>), String> {
+        let gvk = gv.with_kind(self.kind);
+        let schema = KindSchema::parse(gvk.clone(), &self.schema, &FieldPath::default())
+            .map_err(|e| format!("the schema of {} is wrong: {}", self.kind, aggregate(&e)))?;
+        let strategy = SchemaStrategy::new(schema.structural().clone(), self.status, self.strategy);
+        let prefix = format!("/registry/{}/{}/", gv.group, self.plural);
+        let storage = engine.resource(ResourceConfig {
+            prefix: prefix.clone(),
+            fields: None,
+        });
+        let mut subresources = Vec::new();
+        if self.status {
+            subresources.push(Subresource {
+                name: "status",
+                kind: gvk,
+                verbs: Verbs::GET_PATCH_UPDATE,
+                behaviour: SubresourceBehaviour::Status,
+            });
+        }
+        let reversed: Vec<&str> = gv.group.rsplit('.').collect();
+        let mut row = Resource {
+            gvr: GroupVersionResource::new(&gv.group, &gv.version, self.plural),
+            kind: Str::new(self.kind),
+            singular: Str::from(self.kind.to_lowercase()),
+            short_names: self.short_names,
+            categories: self.categories,
+            namespaced: self.namespaced,
+            verbs: Verbs::ALL,
+            backing: Backing::Stored { prefix },
+            schema: Arc::new(schema),
+            definition: Str::from(format!("{}.{}.{}", reversed.join("."), gv.version, self.kind)),
+            strategy: Arc::new(strategy),
+            columns: Some(columns(self.columns)),
+            selectable: None,
+            returns_deleted: false,
+            unconditional_update: false,
+            create_on_update: false,
+            storage_version_hash: Str::from(storage_version_hash(&gv.group, &gv.version, self.kind)),
+            subresources,
+        };
+        let store = |row: &Resource| Arc::new(Store::new(Arc::new(row.clone()), storage.clone(), Arc::new(Always)));
+        // Handlers get a store whose row does not know them: it is the same storage, and no circle.
+        let parent = store(&row);
+        for sub in self.subresources {
+            row.subresources.push(Subresource {
+                name: sub.name,
+                kind: gv.with_kind(sub.kind),
+                verbs: sub.verbs,
+                behaviour: SubresourceBehaviour::Custom((sub.handler)(parent.clone())),
+            });
+        }
+        let store = store(&row);
+        Ok((store.resource().clone(), store))
+    }
+}
+
+/// Name, the kind's own columns, Age.
+fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
+    let column = |name, kind, format| Column {
+        name,
+        kind,
+        format,
+        description: "",
+        priority: 0,
+    };
+    let mut all = vec![column("Name", "string", "name")];
+    all.extend(own.iter().map(|(name, ty, _)| column(name, ty, "")));
+    all.push(column("Age", "string", ""));
+    let paths: Vec<Vec<&'static str>> = own.iter().map(|(_, _, path)| path.split('.').collect()).collect();
+    let cells = move |object: &Value| {
+        let now = time::OffsetDateTime::now_utc().unix_timestamp();
+        let mut cells = vec![Value::from(object.name())];
+        cells.extend(paths.iter().map(|p| object.at(p).clone()));
+        cells.push(Value::from(table::age(object.meta("creationTimestamp"), now)));
+        cells
+    };
+    Columns {
+        columns: all.into(),
+        cells: Arc::new(cells),
+    }
+}

@@ -1,0 +1,134 @@
+//! A TLS port, and a server on it.
+
+use super::ApiServer;
+use crate::pki::ServingPair;
+use crate::server::Lifecycle;
+use crate::server::lifecycle::{PreShutdownHook, ShutdownTimes};
+use crate::serving::certs::{DynamicCa, DynamicKeyPair, Reload, watch_files};
+use crate::serving::{Limits, Listener, Server, ServerHandle, TlsConfig, TlsOptions, listener};
+use crate::storage::embedded::Engine;
+use crate::tasks::TaskGroup;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How often certificate files are looked at.
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long requests in flight are waited for when the server goes down.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A bound port with its certificate.
+pub struct Port {
+    listener: Listener,
+    tls: Arc<TlsConfig>,
+    pair: Arc<DynamicKeyPair>,
+}
+
+impl Port {
+    /// Binds (port 0: any free one). Clients are asked for certificates of `client_cas`.
+    ///
+    /// # Errors
+    /// One line: the port is taken, the certificate cannot be used.
+    pub fn bind(address: SocketAddr, pair: &ServingPair, client_cas: Vec<Arc<DynamicCa>>) -> Result<Self, String> {
+        let provider = rustls::crypto::CryptoProvider::get_default()
+            .cloned()
+            .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        let listener = listener::bind(address, false).map_err(|e| e.to_string())?;
+        let pair = DynamicKeyPair::from_files(&pair.cert, &pair.key, provider.clone()).map_err(|e| e.to_string())?;
+        let tls = TlsConfig::try_new(pair.clone(), Vec::new(), client_cas, TlsOptions::default(), provider);
+        Ok(Self {
+            listener,
+            tls: tls.map_err(|e| e.to_string())?,
+            pair,
+        })
+    }
+
+    /// The bound address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+}
+
+/// A server that serves.
+pub struct Running {
+    handle: ServerHandle,
+    lifecycle: Lifecycle,
+    hooks: Vec<PreShutdownHook>,
+    tasks: TaskGroup,
+    engine: Arc<Engine>,
+}
+
+impl ApiServer {
+    /// Serves on a port. Needs a tokio runtime.
+    pub fn open(self, port: Port) -> Running {
+        let Self {
+            mut prepared,
+            engine,
+            tasks,
+            ..
+        } = self;
+        let server = Server {
+            tls: port.tls.clone(),
+            limits: Limits::default(),
+            handler: prepared.handler.clone(),
+        };
+        let handle = server.serve(port.listener);
+        let stop = tasks.stop_signal().clone();
+        tasks.spawn("certificates", async move {
+            let files: Vec<Arc<dyn Reload>> = vec![port.pair];
+            // Neither of the two ends by itself.
+            tokio::select! {
+                () = stop.wait() => {}
+                _ = port.tls.follow() => {}
+                _ = watch_files(files, CHECK_INTERVAL) => {}
+            }
+        });
+        // There are no hooks that could fail.
+        let (report, _) = mpsc::channel(1);
+        prepared.start_hooks(&tasks, &report);
+        Running {
+            handle,
+            lifecycle: prepared.lifecycle,
+            hooks: prepared.pre_shutdown_hooks,
+            tasks,
+            engine,
+        }
+    }
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.handle.local_addr()
+    }
+
+    /// Goes down in order: readiness turns false, requests finish, watches end, the store is flushed.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropped in the middle, connections are cut and the store is closed without waiting for them.
+    pub async fn shut_down(self) {
+        let Self {
+            handle,
+            lifecycle,
+            hooks,
+            tasks,
+            engine,
+        } = self;
+        let times = ShutdownTimes {
+            delay: Duration::ZERO,
+            in_flight: GRACE,
+        };
+        let stopping = &handle;
+        let stop = || stopping.stop_accepting();
+        lifecycle.shut_down(times, hooks, stop, || async {}).await;
+        handle.drain(Duration::from_secs(2)).await;
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
+        if let Err(late) = tasks.shutdown(deadline).await {
+            tracing::warn!("{late}");
+        }
+        if let Err(e) = tokio::task::spawn_blocking(move || engine.shutdown()).await {
+            tracing::error!("closing the store failed: {e}");
+        }
+    }
+}
