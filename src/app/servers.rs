@@ -12,6 +12,7 @@ use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
 use crate::endpoints::install::{Published, install};
+use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
 use crate::registry::resource::{Backing, Resource};
 use crate::server::container::WebService;
@@ -123,6 +124,11 @@ pub fn core(
         handler,
     });
     install(&server, groups, Source::BUILT_IN, &priorities, published);
+    let served = plane.groups.iter().chain([&plane.apiregistration]);
+    let served = served.map(|g| (g.gv.clone(), g.resources.iter().map(|(r, _)| r.clone()).collect()));
+    server
+        .mux()
+        .handle("/openapi/v2", Arc::new(OpenApiV2::new(served.collect())));
     server.mux().handle(ROOT, published.openapi.clone());
     server
         .mux()
