@@ -58,12 +58,15 @@ pub const ALL: &[Body] = &[
     ),
 ];
 
-/// Whatever decodes encodes to something that decodes to the same.
+/// Whatever decodes encodes to something that decodes and encodes to the same. (Not to an equal tree: a float without a
+/// fraction prints without one, as in Go, and reads back as an integer.)
 pub fn json_codec(data: &[u8]) {
     if let Ok(v) = json::decode(data) {
-        let again = json::decode(&json::to_vec(&v)).expect("what we encode, we decode");
-        assert_eq!(again, v);
-        assert_eq!(json::decode(&json::to_vec_pretty(&v)).as_ref(), Ok(&v));
+        let text = json::to_vec(&v);
+        let again = json::decode(&text).expect("what we encode, we decode");
+        assert_eq!(json::to_vec(&again), text);
+        let pretty = json::decode(&json::to_vec_pretty(&v)).expect("what we encode, we decode");
+        assert_eq!(json::to_vec(&pretty), text);
     }
 }
 

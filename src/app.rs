@@ -4,11 +4,12 @@
 mod authentication;
 mod flows;
 mod metrics;
+mod port;
 mod servers;
 mod trust;
 
 use crate::aggregator::{self, Aggregator};
-use crate::cli::{CompletedOptions, OpenPort, Port};
+use crate::cli::CompletedOptions;
 use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
@@ -20,6 +21,7 @@ use crate::serving::Drained;
 use crate::storage::embedded::{self, Engine};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
+use port::{OpenPort, Port};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;

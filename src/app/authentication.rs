@@ -1,12 +1,13 @@
 //! Options and loaded certificates → the authenticators, in upstream's order.
 
+use super::port::Port;
 use crate::authn;
 use crate::authn::{
     Anonymous, Authenticator, BearerToken, RequestHeader, RequestHeaderNames, TokenAuthenticator, TokenFile,
     WebSocketToken, WithAnonymous, X509,
 };
 use crate::authz::{self, Authorizer};
-use crate::cli::{CompletedOptions, Port};
+use crate::cli::CompletedOptions;
 use crate::request::ClientCaSource;
 use crate::server::chain::IdentityHeaders;
 use http::HeaderName;

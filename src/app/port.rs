@@ -1,7 +1,7 @@
 //! From completed options to an open port: keys and certificates made or loaded and watched, the socket bound, the
 //! administrator's kubeconfig written. What answers is handed in last, by whoever composes the server.
 
-use super::CompletedOptions;
+use crate::cli::CompletedOptions;
 use crate::pki::{self, Kubeconfig, Pki, PkiOptions};
 use crate::request::Handler;
 use crate::serving::{
