@@ -23,7 +23,11 @@ const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.J
 /// The definition by which a kind is read and written: its own, or that of `v1` for the two kinds that an older version
 /// of the group has in the same form (`PartialObjectMetadata`, `Eviction`).
 pub fn definition(api_version: &str, kind: &str) -> Option<&'static TypeDef> {
-    let gv = GroupVersion::parse(api_version)?;
+    // The documents of the core group's discovery name no version.
+    let gv = match api_version {
+        "" => GroupVersion::new("", "v1"),
+        text => GroupVersion::parse(text)?,
+    };
     super::by_gvk(&gv.group, &gv.version, kind).or_else(|| match (gv.version.as_str(), kind) {
         ("v1beta1", "PartialObjectMetadata" | "PartialObjectMetadataList" | "Eviction") => {
             super::by_gvk(&gv.group, "v1", kind)
