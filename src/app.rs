@@ -73,11 +73,14 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     };
     let plane = Arc::new(servers::control_plane(&engine, &options, judges).await?);
     let external = SocketAddr::new(options.advertise_address, address.port());
-    let published = Published::new(external.to_string());
-    let extensions = servers::extensions(&plane, &options, &published);
-    let core = servers::core(&plane, &options, &published, extensions);
+    let serving = servers::Serving {
+        min_request_timeout: options.generic.min_request_timeout,
+        authorizer: authorizer.clone(),
+        published: Published::new(external.to_string()),
+    };
+    let core = servers::core(&plane, &serving, servers::extensions(&plane, &serving));
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
-    let own = servers::own_group(&head, &plane, &options, &published);
+    let own = servers::own_group(&head, &plane, &serving);
     let (flow_schemas, flow_feeds) = flows::follow(&plane);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
@@ -87,7 +90,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             writer: Arc::new(plane.store("apiregistration.k8s.io", "apiservices").clone()),
             services: plane.store("", "services").storage().clone(),
             endpoint_slices: plane.store("discovery.k8s.io", "endpointslices").storage().clone(),
-            discovery: published.apis.clone(),
+            discovery: serving.published.apis.clone(),
             openapi: vec![own.openapi],
             telemetry: telemetry.clone(),
             connections: tasks.clone(),
@@ -177,7 +180,15 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
 fn open_store(options: &CompletedOptions) -> Result<Arc<Engine>, String> {
     let dir = &options.storage.data_dir;
     std::fs::create_dir_all(dir).map_err(|e| format!("--data-dir: cannot make {}: {e}", dir.display()))?;
-    Engine::open(dir, embedded::Options::default()).map_err(|e| format!("--data-dir: {e}"))
+    let settings = embedded::Options {
+        // 0: never, as upstream's.
+        history: match options.storage.compaction_interval {
+            Duration::ZERO => Duration::MAX,
+            interval => interval,
+        },
+        ..embedded::Options::default()
+    };
+    Engine::open(dir, settings).map_err(|e| format!("--data-dir: {e}"))
 }
 
 impl Gateway {

@@ -5,6 +5,7 @@ use crate::admission::{self, Admission};
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
 use crate::apimachinery::gvk::GroupVersion;
+use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
 use crate::controlplane::{self, ControlPlane};
@@ -22,6 +23,7 @@ use crate::server::respond::Answer;
 use crate::storage::Storage;
 use crate::storage::embedded::{Engine, ResourceConfig};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Key prefix of namespaces: admission reads them before their row's store exists.
 const NAMESPACES: &str = "/registry/namespaces/";
@@ -69,10 +71,23 @@ pub async fn control_plane(
     Ok(plane)
 }
 
-fn group_version(g: &controlplane::Group, options: &CompletedOptions) -> ApiGroupVersion {
-    ApiGroupVersion {
-        min_request_timeout: options.generic.min_request_timeout,
-        ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
+/// What every group version is served with.
+pub struct Serving {
+    /// `--min-request-timeout`
+    pub min_request_timeout: Duration,
+    /// Asked again where an update creates.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// Where discovery and OpenAPI of it all are.
+    pub published: Published,
+}
+
+impl Serving {
+    fn group_version(&self, g: &controlplane::Group) -> ApiGroupVersion {
+        ApiGroupVersion {
+            min_request_timeout: self.min_request_timeout,
+            ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
+        }
+        .with_authorizer(self.authorizer.clone())
     }
 }
 
@@ -87,28 +102,20 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
 }
 
 /// Extensions: the CustomResourceDefinition group.
-pub fn extensions(
-    plane: &ControlPlane,
-    options: &CompletedOptions,
-    published: &Published,
-) -> Arc<dyn DelegationTarget> {
+pub fn extensions(plane: &ControlPlane, serving: &Serving) -> Arc<dyn DelegationTarget> {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let own = plane.groups.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
-    let groups = own.map(|g| group_version(g, options)).collect();
-    install(&server, groups, Source::BUILT_IN, &priorities, published);
+    let groups = own.map(|g| serving.group_version(g)).collect();
+    install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
     server.into_delegate()
 }
 
 /// Core: every other built-in group, in front of extensions.
-pub fn core(
-    plane: &ControlPlane,
-    options: &CompletedOptions,
-    published: &Published,
-    delegate: Arc<dyn DelegationTarget>,
-) -> GenericServer {
+pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn DelegationTarget>) -> GenericServer {
+    let published = &serving.published;
     let server = GenericServer::new("kube-apiserver", delegate);
     let own = plane.groups.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
-    let groups: Vec<ApiGroupVersion> = own.map(|g| group_version(g, options)).collect();
+    let groups: Vec<ApiGroupVersion> = own.map(|g| serving.group_version(g)).collect();
     let names: Vec<(String, String)> = groups
         .iter()
         .filter(|g| !g.gv.group.is_empty())
@@ -137,17 +144,12 @@ pub fn core(
 }
 
 /// The aggregator's own group, in the head server. Its OpenAPI is published apart: the head merges all.
-pub fn own_group(
-    head: &GenericServer,
-    plane: &ControlPlane,
-    options: &CompletedOptions,
-    published: &Published,
-) -> Published {
+pub fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) -> Published {
     let own = Published {
         openapi: Arc::default(),
-        ..published.clone()
+        ..serving.published.clone()
     };
-    let groups = vec![group_version(&plane.apiregistration, options)];
+    let groups = vec![serving.group_version(&plane.apiregistration)];
     install(head, groups, Source::BUILT_IN, &priorities, &own);
     own
 }

@@ -40,9 +40,12 @@ pub struct ContinueToken {
     pub start: String,
 }
 
+/// Says whether an entry is selected.
+pub type Test = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
+
 /// The test of a selector over an entry. `None`: everything matches.
 #[derive(Clone, Default)]
-pub struct Predicate(pub Option<Arc<dyn Fn(&Entry) -> bool + Send + Sync>>);
+pub struct Predicate(pub Option<Test>);
 
 /// What a list asks for.
 #[derive(Clone)]

@@ -386,7 +386,7 @@ impl Committer {
                 self.marks.push_back((self.revision, now));
             }
         }
-        let old = now.saturating_sub(self.options.history.as_secs() as i64);
+        let old = now.saturating_sub(i64::try_from(self.options.history.as_secs()).unwrap_or(i64::MAX));
         let mut target = self.revision.saturating_sub(self.options.max_history);
         while let Some((revision, at)) = self.marks.front()
             && (*at <= old || *revision < target)
