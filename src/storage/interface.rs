@@ -116,6 +116,8 @@ pub struct Event {
     pub deleted: bool,
     /// The JSON watch frames, each made once, on first use: ADDED, MODIFIED, DELETED.
     pub frames: [OnceLock<Bytes>; 3],
+    /// The same in protobuf; there where a watcher wants them.
+    pub protobuf_frames: OnceLock<Box<[OnceLock<Bytes>; 3]>>,
 }
 
 /// What a watcher receives.
