@@ -3,6 +3,7 @@
 
 mod authentication;
 mod flows;
+mod hooks;
 mod metrics;
 mod servers;
 mod trust;
@@ -73,10 +74,11 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let external = SocketAddr::new(options.advertise_address, address.port());
     let published = Published::new(external.to_string());
     let extensions = servers::extensions(&plane, &options, &published);
-    let core = servers::core(&plane, &options, &published, extensions);
+    let mut core = servers::core(&plane, &options, &published, extensions);
+    hooks::defaults(&mut core, &plane);
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &options, &published);
-    let (flow_schemas, flow_feeds) = flows::follow(&plane);
+    let (flow_schemas, flow_feeds, flows_synced) = flows::follow(&plane);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
         &mut head,
@@ -99,7 +101,10 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     );
     trust::follow_identity(identity, aggregator, &tasks);
     let trust = trust::published(&options, &port, &tasks);
-    let advertise = Advertise { address: options.advertise_address, port: address.port() };
+    let advertise = Advertise {
+        address: options.advertise_address,
+        port: address.port(),
+    };
     head.add_post_start_hook("start-system-namespaces-controller", {
         let (plane, advertise, trust) = (plane.clone(), advertise.clone(), trust.clone());
         move |cx| async move {
@@ -123,7 +128,12 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         }
         Ok(())
     });
-    for (name, at) in [("etcd", Endpoints::ALL), ("etcd-readiness", Endpoints::READYZ)] {
+    hooks::informers_synced(&mut head, flows_synced.into());
+    // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
+    for (name, at) in [
+        ("etcd", Endpoints::HEALTHZ_LIVEZ),
+        ("etcd-readiness", Endpoints::READYZ),
+    ] {
         let store = engine.clone();
         head.add_health_check(HealthCheck::new(name, at, move || store.health()));
     }
@@ -134,7 +144,12 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         max_requests_in_flight: options.generic.max_requests_in_flight,
         max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
         flow_schemas: Some(flow_schemas),
-        ..ChainConfig::new(telemetry.clone(), lifecycle.clone(), authentication.authenticator, authorizer)
+        ..ChainConfig::new(
+            telemetry.clone(),
+            lifecycle.clone(),
+            authentication.authenticator,
+            authorizer,
+        )
     };
     let mut prepared = head
         .prepare(config, options.generic.livez_grace_period)
