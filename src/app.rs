@@ -73,8 +73,9 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let plane = Arc::new(servers::control_plane(&engine, &options, judges).await?);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let published = Published::new(external.to_string());
-    let extensions = servers::extensions(&plane, &options, &published);
-    let mut core = servers::core(&plane, &options, &published, extensions);
+    let mut extensions = servers::extensions(&plane, &options, &published);
+    let definitions_synced = hooks::definitions(&mut extensions, &plane, &telemetry);
+    let mut core = servers::core(&plane, &options, &published, extensions.into_delegate());
     hooks::defaults(&mut core, &plane);
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &options, &published);
@@ -128,7 +129,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         }
         Ok(())
     });
-    hooks::informers_synced(&mut head, flows_synced.into());
+    hooks::informers_synced(&mut head, flows_synced.into_iter().chain([definitions_synced]).collect());
     // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
     for (name, at) in [
         ("etcd", Endpoints::HEALTHZ_LIVEZ),

@@ -2,9 +2,11 @@
 
 use crate::controlplane::ControlPlane;
 use crate::controlplane::bootstrap::{flowcontrol, priority_classes, rbac, retry};
+use crate::extensions::naming::Naming;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::tasks::Signal;
+use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +34,37 @@ pub fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
         flowcontrol::keep(&cx.tasks, p);
         Ok(())
     });
+}
+
+/// Follows the CustomResourceDefinitions and gives them their names. The signal fires when all stored ones are known.
+pub fn definitions(server: &mut GenericServer, plane: &ControlPlane, telemetry: &Telemetry) -> Signal {
+    let store = plane.store("apiextensions.k8s.io", "customresourcedefinitions").clone();
+    let (naming, feed) = Naming::new(store, telemetry);
+    let synced = naming.synced().clone();
+    let complete = server.add_paths_complete_signal("CRDInformerHasNotSynced");
+    server.add_post_start_hook("start-apiextensions-informers", move |cx| async move {
+        let stop = cx.tasks.stop_signal().clone();
+        cx.tasks.spawn("definition informer", async move {
+            // Stopping first: an informer has no end of its own.
+            tokio::select! {
+                biased;
+                () = stop.wait() => {}
+                () = feed.run() => {}
+            }
+        });
+        Ok(())
+    });
+    server.add_post_start_hook("start-apiextensions-controllers", move |cx| async move {
+        naming.start(&cx.tasks);
+        Ok(())
+    });
+    let known = synced.clone();
+    server.add_post_start_hook("crd-informer-synced", move |_| async move {
+        known.wait().await;
+        complete.fire();
+        Ok(())
+    });
+    synced
 }
 
 /// `/readyz` waits until all informers have seen what is stored.

@@ -71,12 +71,12 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
 }
 
 /// Extensions: the CustomResourceDefinition group.
-pub fn extensions(plane: &ControlPlane, options: &CompletedOptions, published: &Published) -> Arc<dyn DelegationTarget> {
+pub fn extensions(plane: &ControlPlane, options: &CompletedOptions, published: &Published) -> GenericServer {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let own = plane.groups.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
     let groups = own.map(|g| group_version(g, options)).collect();
     install(&server, groups, Source::BUILT_IN, &priorities, published);
-    server.into_delegate()
+    server
 }
 
 /// Core: every other built-in group, in front of extensions.
