@@ -135,7 +135,10 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         }
         Ok(())
     });
-    hooks::informers_synced(&mut head, flows_synced.into_iter().chain([definitions_synced]).collect());
+    hooks::informers_synced(
+        &mut head,
+        flows_synced.into_iter().chain([definitions_synced]).collect(),
+    );
     // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
     for (name, at) in [
         ("etcd", Endpoints::HEALTHZ_LIVEZ),
