@@ -3,6 +3,7 @@
 //! [`operations`] says which operations a group version has, [`paths`] writes them down in either dialect,
 //! [`OpenApiV3`] and [`OpenApiV2`] serve documents that are built on first use and kept compressed.
 
+pub mod gnostic;
 pub mod kept;
 pub mod operations;
 pub mod paths;

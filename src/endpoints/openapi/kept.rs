@@ -1,8 +1,11 @@
 //! Documents that are built once, kept compressed, and answered with validators.
 
+use super::gnostic;
+use crate::api::openapi::Dialect;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::endpoints::discovery::aggregated::hash;
+use crate::endpoints::negotiate::{Clause, accept_line, clauses};
 use crate::endpoints::respond::gzip;
 use crate::request::{Body, Response};
 use bytes::Bytes;
@@ -12,24 +15,37 @@ use flate2::write::GzEncoder;
 use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, VARY};
 use std::io::{Read as _, Write as _};
+use std::sync::{Arc, OnceLock};
+
+/// What a document is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// JSON.
+    Json,
+    /// The messages of gnostic.
+    Protobuf,
+}
 
 /// An encoded document at rest.
 #[derive(Debug, Clone)]
 pub struct Kept {
     /// Upper-hex SHA-512 of the JSON.
     pub hash: String,
+    dialect: Dialect,
     packed: Bytes,
+    /// Made when it is asked for first.
+    protobuf: Arc<OnceLock<Bytes>>,
 }
 
 impl Kept {
     /// Encodes and compresses. Takes tens of milliseconds for a big one: not for the threads that serve.
-    pub fn new(document: &Value) -> Self {
+    pub fn new(document: &Value, dialect: Dialect) -> Self {
         let json = json::to_vec(document);
-        let mut encoder = GzEncoder::new(Vec::with_capacity(json.len() / 8), Compression::new(5));
-        let packed = encoder.write_all(&json).and_then(|()| encoder.finish());
         Self {
             hash: hash(&json),
-            packed: packed.expect("writing to a Vec cannot fail").into(),
+            dialect,
+            packed: pack(&json),
+            protobuf: Arc::default(),
         }
     }
 
@@ -38,40 +54,109 @@ impl Kept {
         format!("\"{}\"", self.hash)
     }
 
-    /// The JSON.
+    /// The JSON. Takes milliseconds for a big one.
     pub fn json(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.packed.len() * 8);
-        let read = GzDecoder::new(&self.packed[..]).read_to_end(&mut out);
-        read.expect("these bytes were compressed by this crate");
-        out
+        unpack(&self.packed)
     }
 
-    /// 200 with the document, or 304. `accept_encoding` varies with the answer, as upstream's compressing handler has it.
-    pub fn respond(&self, headers: &HeaderMap) -> Response {
+    /// The compressed document. Takes tens of milliseconds for a big one the first time.
+    fn packed(&self, encoding: Encoding) -> &Bytes {
+        match encoding {
+            Encoding::Json => &self.packed,
+            Encoding::Protobuf => self.protobuf.get_or_init(|| {
+                let document = json::decode(&self.json()).expect("this JSON was written by this crate");
+                pack(&gnostic::encode(&document, self.dialect))
+            }),
+        }
+    }
+
+    /// What a client takes of this document; `None`: nothing of it.
+    pub fn negotiate(&self, headers: &HeaderMap) -> Option<Encoding> {
+        let offers = [Encoding::Json, Encoding::Protobuf];
+        let clauses = clauses(accept_line(headers));
+        let best = |c: &Clause<'_>| {
+            offers
+                .into_iter()
+                .find(|e| e.spellings(self.dialect).iter().any(|t| c.takes(t)))
+        };
+        clauses.iter().find_map(best)
+    }
+
+    /// 200 with the document, 304, or 406. Does not hold up the thread, however big the document is.
+    pub async fn respond(&self, headers: &HeaderMap) -> Response {
+        let Some(encoding) = self.negotiate(headers) else {
+            return bare(StatusCode::NOT_ACCEPTABLE);
+        };
         let etag = self.etag();
         let known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok());
         let fresh = known.is_some_and(|k| {
             k.split(',')
                 .any(|t| t.trim().trim_start_matches("W/") == etag || t.trim() == "*")
         });
+        let zipped = gzip::accepted(headers);
         let mut response = if fresh {
-            let mut r = Response::new(Body::empty());
-            *r.status_mut() = StatusCode::NOT_MODIFIED;
-            r
-        } else if gzip::accepted(headers) {
-            let mut r = Response::new(Body::full(self.packed.clone()));
-            set(&mut r, CONTENT_ENCODING, "gzip");
-            r
+            bare(StatusCode::NOT_MODIFIED)
         } else {
-            Response::new(Body::full(self.json()))
+            let me = self.clone();
+            let body = off_thread(move || {
+                let packed = me.packed(encoding);
+                if zipped { packed.clone() } else { unpack(packed).into() }
+            });
+            match body.await {
+                Some(bytes) => Response::new(Body::full(bytes)),
+                None => return bare(StatusCode::SERVICE_UNAVAILABLE),
+            }
         };
         if !fresh {
-            set(&mut response, CONTENT_TYPE, "application/json");
+            set(&mut response, CONTENT_TYPE, encoding.spellings(self.dialect)[0]);
+            if zipped {
+                set(&mut response, CONTENT_ENCODING, "gzip");
+            }
         }
         set(&mut response, ETAG, &etag);
+        // That the encoding varies is what upstream's compressing handler says, of every answer.
         set(&mut response, VARY, "Accept-Encoding");
         response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
         response
+    }
+}
+
+impl Encoding {
+    /// The media types it is asked for with; the first is what is answered.
+    const fn spellings(self, dialect: Dialect) -> &'static [&'static str] {
+        match (self, dialect) {
+            (Self::Json, _) => &["application/json"],
+            (Self::Protobuf, Dialect::V2) => &[
+                "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+                "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+            ],
+            (Self::Protobuf, Dialect::V3) => &[
+                "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+                "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+            ],
+        }
+    }
+}
+
+fn pack(bytes: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::new(5));
+    let packed = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    packed.expect("writing to a Vec cannot fail").into()
+}
+
+fn unpack(packed: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(packed.len() * 8);
+    let read = GzDecoder::new(packed).read_to_end(&mut out);
+    read.expect("these bytes were compressed by this crate");
+    out
+}
+
+/// Runs `work` where it holds nobody up; `None` where the process is ending.
+pub(super) async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Some(done),
+        Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+        Err(_) => None,
     }
 }
 
@@ -82,17 +167,12 @@ pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-/// What a client takes of an OpenAPI document.
-pub(super) fn takes_json(headers: &HeaderMap) -> bool {
-    use crate::endpoints::negotiate::{accept_line, clauses};
-    clauses(accept_line(headers))
-        .iter()
-        .any(|c| c.takes("application/json"))
-}
-
 /// A code without a body.
 pub(super) fn bare(code: StatusCode) -> Response {
     let mut r = Response::new(Body::empty());
     *r.status_mut() = code;
     r
 }
+
+#[cfg(test)]
+mod tests;

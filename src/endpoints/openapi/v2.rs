@@ -1,6 +1,6 @@
 //! `/openapi/v2`: one document of everything, for older tools.
 
-use super::kept::{Kept, bare, takes_json};
+use super::kept::{Kept, bare, off_thread};
 use super::{operations, paths};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::gvk::GroupVersion;
@@ -47,15 +47,11 @@ impl OpenApiV2 {
     /// The document.
     pub async fn document(&self) -> Option<Kept> {
         let current = self.current.load_full();
-        let built = tokio::task::spawn_blocking(move || {
-            let build = || Kept::new(&document(&current.served));
+        let built = off_thread(move || {
+            let build = || Kept::new(&document(&current.served), Dialect::V2);
             current.kept.get_or_init(build).clone()
         });
-        match built.await {
-            Ok(kept) => Some(kept),
-            Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
-            Err(_) => None,
-        }
+        built.await
     }
 }
 
@@ -110,11 +106,8 @@ fn version_item() -> Value {
 #[async_trait]
 impl UnprotectedHandler for OpenApiV2 {
     async fn serve(&self, req: Request, _: Authorized) -> Response {
-        if !takes_json(req.headers()) {
-            return bare(StatusCode::NOT_ACCEPTABLE);
-        }
         match self.document().await {
-            Some(kept) => kept.respond(req.headers()),
+            Some(kept) => kept.respond(req.headers()).await,
             None => bare(StatusCode::SERVICE_UNAVAILABLE),
         }
     }

@@ -1,6 +1,6 @@
 //! `/openapi/v3`: an index with hashes, and one document for each group version.
 
-use super::kept::{Kept, bare, set, takes_json};
+use super::kept::{Kept, bare, off_thread, set};
 use super::{operations, paths};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::codec::json;
@@ -68,16 +68,12 @@ impl OpenApiV3 {
     /// Key and `serverRelativeURL` of every document; builds those that were not needed before.
     pub async fn urls(&self) -> Vec<(String, String)> {
         let all = self.documents.load_full();
-        let hashes = tokio::task::spawn_blocking(move || {
+        let hashes = off_thread(move || {
             let one =
                 |(key, d): (&String, &Arc<Document>)| (key.clone(), format!("{ROOT}/{key}?hash={}", d.kept().hash));
             all.iter().map(one).collect()
         });
-        match hashes.await {
-            Ok(urls) => urls,
-            Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
-            Err(_) => Vec::new(),
-        }
+        hashes.await.unwrap_or_default()
     }
 
     /// A document; `None`: no such key.
@@ -86,11 +82,7 @@ impl OpenApiV3 {
         if let Some(kept) = document.kept.get() {
             return Some(kept.clone());
         }
-        match tokio::task::spawn_blocking(move || document.kept().clone()).await {
-            Ok(kept) => Some(kept),
-            Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
-            Err(_) => None,
-        }
+        off_thread(move || document.kept().clone()).await
     }
 
     /// Answers for a key, with the rules of `?hash=`. The key has no slash at its beginning.
@@ -103,11 +95,8 @@ impl OpenApiV3 {
             set(&mut r, LOCATION, &format!("{ROOT}/{key}?hash={}", kept.hash));
             return r;
         }
-        if !takes_json(headers) {
-            return bare(StatusCode::NOT_ACCEPTABLE);
-        }
-        let mut response = kept.respond(headers);
-        if query.get("hash") == Some(&kept.hash) {
+        let mut response = kept.respond(headers).await;
+        if query.get("hash") == Some(&kept.hash) && response.status() != StatusCode::NOT_ACCEPTABLE {
             set(&mut response, CACHE_CONTROL, "public, immutable");
             set(&mut response, EXPIRES, &in_a_year());
         }
@@ -122,7 +111,7 @@ impl OpenApiV3 {
 
 impl Document {
     fn kept(&self) -> &Kept {
-        self.kept.get_or_init(|| Kept::new(&(self.build)()))
+        self.kept.get_or_init(|| Kept::new(&(self.build)(), Dialect::V3))
     }
 }
 

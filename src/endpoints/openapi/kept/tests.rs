@@ -1,0 +1,62 @@
+use super::*;
+
+const NEW: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+fn kept() -> Kept {
+    let document = crate::json!({"swagger": "2.0", "info": {"title": "t", "version": "1"}});
+    Kept::new(&document, Dialect::V2)
+}
+
+async fn ask(headers: &[(&str, &str)]) -> Response {
+    let mut map = HeaderMap::new();
+    for (k, v) in headers {
+        let name: HeaderName = k.parse().unwrap();
+        map.insert(name, v.parse().unwrap());
+    }
+    kept().respond(&map).await
+}
+
+#[tokio::test]
+async fn both_spellings_of_protobuf_are_answered_with_the_newer_one() {
+    for accept in [NEW, OLD] {
+        let r = ask(&[("accept", accept)]).await;
+        assert_eq!(r.headers()[CONTENT_TYPE], NEW);
+        assert_eq!(
+            r.headers()[ETAG],
+            kept().etag().as_str(),
+            "the same as that of the JSON"
+        );
+        let bytes = r.into_body().collect(1 << 20).await.unwrap();
+        assert_eq!(&bytes[..], b"\x0a\x032.0\x12\x06\x0a\x01t\x12\x011");
+    }
+}
+
+#[tokio::test]
+async fn the_first_acceptable_form_is_answered() {
+    for (accept, answered) in [
+        ("", "application/json"),
+        ("*/*", "application/json"),
+        ("text/plain, application/json", "application/json"),
+        (
+            "application/json;q=0.5, application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+            NEW,
+        ),
+    ] {
+        let r = ask(&[("accept", accept)]).await;
+        assert_eq!(r.headers()[CONTENT_TYPE], answered, "{accept}");
+    }
+    let r = ask(&[("accept", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf")]).await;
+    assert_eq!(r.status(), StatusCode::NOT_ACCEPTABLE);
+}
+
+#[tokio::test]
+async fn protobuf_is_compressed_and_not_sent_twice() {
+    let r = ask(&[("accept", OLD), ("accept-encoding", "gzip")]).await;
+    assert_eq!(r.headers()[CONTENT_ENCODING], "gzip");
+    let packed = r.into_body().collect(1 << 20).await.unwrap();
+    assert!(unpack(&packed).starts_with(b"\x0a\x032.0"));
+    let r = ask(&[("accept", OLD), ("if-none-match", &kept().etag())]).await;
+    assert_eq!(r.status(), StatusCode::NOT_MODIFIED);
+    assert!(!r.headers().contains_key(CONTENT_TYPE));
+}
