@@ -4,6 +4,7 @@
 mod authentication;
 mod flows;
 mod hooks;
+mod measured;
 mod metrics;
 mod servers;
 mod trust;
@@ -70,15 +71,15 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         rules: None,
         audiences: options.authentication.api_audiences.clone(),
     };
-    let plane = Arc::new(servers::control_plane(&engine, &options, judges).await?);
+    let plane = Arc::new(servers::control_plane(&engine, &options, judges, &telemetry).await?);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let published = Published::new(external.to_string());
-    let mut extensions = servers::extensions(&plane, &options, &published);
+    let mut extensions = servers::extensions(&plane, &options, &published, &telemetry);
     let definitions_synced = hooks::definitions(&mut extensions, &plane, &telemetry);
-    let mut core = servers::core(&plane, &options, &published, extensions.into_delegate());
+    let mut core = servers::core(&plane, &options, &published, extensions.into_delegate(), &telemetry);
     hooks::defaults(&mut core, &plane);
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
-    let own = servers::own_group(&head, &plane, &options, &published);
+    let own = servers::own_group(&head, &plane, &options, &published, &telemetry);
     let (flow_schemas, flow_feeds, flows_synced) = flows::follow(&plane);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(

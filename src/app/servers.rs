@@ -1,7 +1,8 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
 use crate::admission::plugins::NamespaceLifecycle;
-use crate::admission::{self, Admission};
+use super::measured::Measured;
+use crate::admission::{self, Admission, Phases, Timed};
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
 use crate::apimachinery::gvk::GroupVersion;
@@ -20,6 +21,7 @@ use crate::server::generic::GenericServer;
 use crate::server::respond::Answer;
 use crate::storage::Storage;
 use crate::storage::embedded::{Engine, ResourceConfig};
+use crate::telemetry::Telemetry;
 use std::sync::Arc;
 
 /// Key prefix of namespaces: admission reads them before their row's store exists.
@@ -29,17 +31,23 @@ const NAMESPACES: &str = "/registry/namespaces/";
 ///
 /// # Errors
 /// One line: options or the store refuse.
-pub async fn control_plane(engine: &Arc<Engine>, options: &CompletedOptions, judges: Judges) -> Result<ControlPlane, String> {
+pub async fn control_plane(engine: &Arc<Engine>, options: &CompletedOptions, judges: Judges, telemetry: &Telemetry) -> Result<ControlPlane, String> {
     let namespaces = engine.resource(ResourceConfig { prefix: NAMESPACES.to_owned(), fields: None });
     let admission: Arc<dyn Admission> =
-        Arc::new(admission::Chain::new(vec![Arc::new(NamespaceLifecycle::new(namespaces))]));
-    let store = engine.clone();
+        Arc::new(admission::Chain::new(vec![Arc::new(Timed::new(
+        "NamespaceLifecycle",
+        Phases::Mutating,
+        NamespaceLifecycle::new(namespaces),
+        telemetry,
+    ))]));
+    let (store, metrics) = (engine.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let prefix = match &row.backing {
             Backing::Stored { prefix } => prefix.clone(),
             Backing::Answered(_) => unreachable!("rows without a store are not asked for one"),
         };
-        store.resource(ResourceConfig { prefix, fields: row.selectable.as_ref().map(|s| s.extract.clone()) })
+        let stored = store.resource(ResourceConfig { prefix, fields: row.selectable.as_ref().map(|s| s.extract.clone()) });
+        Arc::new(Measured::new(stored, metrics.storage(&row.gvr.group, &row.gvr.resource)))
     };
     let network = &options.network;
     let config = controlplane::Config {
@@ -54,9 +62,10 @@ pub async fn control_plane(engine: &Arc<Engine>, options: &CompletedOptions, jud
     Ok(plane)
 }
 
-fn group_version(g: &controlplane::Group, options: &CompletedOptions) -> ApiGroupVersion {
+fn group_version(g: &controlplane::Group, options: &CompletedOptions, telemetry: &Telemetry) -> ApiGroupVersion {
     ApiGroupVersion {
         min_request_timeout: options.generic.min_request_timeout,
+        telemetry: Some(telemetry.clone()),
         ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
     }
 }
@@ -71,10 +80,15 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
 }
 
 /// Extensions: the CustomResourceDefinition group.
-pub fn extensions(plane: &ControlPlane, options: &CompletedOptions, published: &Published) -> GenericServer {
+pub fn extensions(
+    plane: &ControlPlane,
+    options: &CompletedOptions,
+    published: &Published,
+    telemetry: &Telemetry,
+) -> GenericServer {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let own = plane.groups.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
-    let groups = own.map(|g| group_version(g, options)).collect();
+    let groups = own.map(|g| group_version(g, options, telemetry)).collect();
     install(&server, groups, Source::BUILT_IN, &priorities, published);
     server
 }
@@ -85,10 +99,11 @@ pub fn core(
     options: &CompletedOptions,
     published: &Published,
     delegate: Arc<dyn DelegationTarget>,
+    telemetry: &Telemetry,
 ) -> GenericServer {
     let server = GenericServer::new("kube-apiserver", delegate);
     let own = plane.groups.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
-    let groups: Vec<ApiGroupVersion> = own.map(|g| group_version(g, options)).collect();
+    let groups: Vec<ApiGroupVersion> = own.map(|g| group_version(g, options, telemetry)).collect();
     let names: Vec<(String, String)> = groups
         .iter()
         .filter(|g| !g.gv.group.is_empty())
@@ -107,9 +122,15 @@ pub fn core(
 }
 
 /// The aggregator's own group, in the head server. Its OpenAPI is published apart: the head merges all.
-pub fn own_group(head: &GenericServer, plane: &ControlPlane, options: &CompletedOptions, published: &Published) -> Published {
+pub fn own_group(
+    head: &GenericServer,
+    plane: &ControlPlane,
+    options: &CompletedOptions,
+    published: &Published,
+    telemetry: &Telemetry,
+) -> Published {
     let own = Published { openapi: Arc::default(), ..published.clone() };
-    let groups = vec![group_version(&plane.apiregistration, options)];
+    let groups = vec![group_version(&plane.apiregistration, options, telemetry)];
     install(head, groups, Source::BUILT_IN, &priorities, &own);
     own
 }

@@ -10,6 +10,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
 use crate::registry::{Context, MayCreate, Resource, Store, SubresourceBehaviour};
 use crate::request::{Authorized, Warnings};
+use crate::telemetry::WatchMetrics;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct Call {
     pub may_create: Option<Arc<dyn MayCreate>>,
     /// Watches without a timeout end between this and twice this.
     pub min_request_timeout: Duration,
+    /// Counters of a watch.
+    pub watch_metrics: Option<WatchMetrics>,
 }
 
 impl Call {
@@ -42,6 +45,7 @@ impl Call {
             cx,
             may_create: None,
             min_request_timeout: timeout,
+            watch_metrics: None,
         }
     }
 
