@@ -8,13 +8,11 @@
 pub mod complete;
 pub mod flags;
 pub mod options;
-pub mod port;
 pub mod value;
 mod version;
 
 pub use complete::CompletedOptions;
 pub use options::Options;
-pub use port::{OpenPort, Port};
 pub use value::{UsageError, Values};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};

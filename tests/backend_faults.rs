@@ -79,7 +79,8 @@ async fn backend(cert: &rcgen::CertifiedKey<rcgen::KeyPair>) -> u16 {
                     }
                 }
                 let text = String::from_utf8_lossy(&head).into_owned();
-                let path = text.split_whitespace().nth(1).unwrap_or("").to_owned();
+                let target = text.split_whitespace().nth(1).unwrap_or("");
+                let path = target.split('?').next().unwrap_or("").to_owned();
                 misbehave(io, path.rsplit('/').next().unwrap_or("")).await;
             });
         }

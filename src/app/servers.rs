@@ -1,11 +1,12 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
-use crate::admission::plugins::NamespaceLifecycle;
 use super::measured::Measured;
+use crate::admission::plugins::NamespaceLifecycle;
 use crate::admission::{self, Admission, Phases, Timed};
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
 use crate::apimachinery::gvk::GroupVersion;
+use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
 use crate::controlplane::{self, ControlPlane};
@@ -13,6 +14,7 @@ use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
 use crate::endpoints::install::{Published, install};
+use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
 use crate::registry::resource::{Backing, Resource};
 use crate::server::container::WebService;
@@ -23,6 +25,7 @@ use crate::storage::Storage;
 use crate::storage::embedded::{Engine, ResourceConfig};
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Key prefix of namespaces: admission reads them before their row's store exists.
 const NAMESPACES: &str = "/registry/namespaces/";
@@ -31,23 +34,37 @@ const NAMESPACES: &str = "/registry/namespaces/";
 ///
 /// # Errors
 /// One line: options or the store refuse.
-pub async fn control_plane(engine: &Arc<Engine>, options: &CompletedOptions, judges: Judges, telemetry: &Telemetry) -> Result<ControlPlane, String> {
-    let namespaces = engine.resource(ResourceConfig { prefix: NAMESPACES.to_owned(), fields: None });
-    let admission: Arc<dyn Admission> =
-        Arc::new(admission::Chain::new(vec![Arc::new(Timed::new(
+pub async fn control_plane(
+    engine: &Arc<Engine>,
+    options: &CompletedOptions,
+    judges: Judges,
+    telemetry: &Telemetry,
+) -> Result<ControlPlane, String> {
+    let namespaces = engine.resource(ResourceConfig {
+        prefix: NAMESPACES.to_owned(),
+        fields: None,
+    });
+    let lifecycle = Timed::new(
         "NamespaceLifecycle",
         Phases::Mutating,
         NamespaceLifecycle::new(namespaces),
         telemetry,
-    ))]));
+    );
+    let admission: Arc<dyn Admission> = Arc::new(admission::Chain::new(vec![Arc::new(lifecycle)]));
     let (store, metrics) = (engine.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let prefix = match &row.backing {
             Backing::Stored { prefix } => prefix.clone(),
             Backing::Answered(_) => unreachable!("rows without a store are not asked for one"),
         };
-        let stored = store.resource(ResourceConfig { prefix, fields: row.selectable.as_ref().map(|s| s.extract.clone()) });
-        Arc::new(Measured::new(stored, metrics.storage(&row.gvr.group, &row.gvr.resource)))
+        let stored = store.resource(ResourceConfig {
+            prefix,
+            fields: row.selectable.as_ref().map(|s| s.extract.clone()),
+        });
+        Arc::new(Measured::new(
+            stored,
+            metrics.storage(&row.gvr.group, &row.gvr.resource),
+        ))
     };
     let network = &options.network;
     let config = controlplane::Config {
@@ -56,17 +73,35 @@ pub async fn control_plane(engine: &Arc<Engine>, options: &CompletedOptions, jud
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
         judges,
     };
-    let plane = controlplane::build(config, &storage, &admission)
-        .map_err(|e| format!("--service-cluster-ip-range: {e}"))?;
-    plane.adopt().await.map_err(|e| format!("--data-dir: reading the stored services: {e}"))?;
+    let plane =
+        controlplane::build(config, &storage, &admission).map_err(|e| format!("--service-cluster-ip-range: {e}"))?;
+    plane
+        .adopt()
+        .await
+        .map_err(|e| format!("--data-dir: reading the stored services: {e}"))?;
     Ok(plane)
 }
 
-fn group_version(g: &controlplane::Group, options: &CompletedOptions, telemetry: &Telemetry) -> ApiGroupVersion {
-    ApiGroupVersion {
-        min_request_timeout: options.generic.min_request_timeout,
-        telemetry: Some(telemetry.clone()),
-        ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
+/// What every group version is served with.
+pub struct Serving {
+    /// `--min-request-timeout`
+    pub min_request_timeout: Duration,
+    /// Asked again where an update creates.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// Where discovery and OpenAPI of it all are.
+    pub published: Published,
+    /// Counts what is served.
+    pub telemetry: Telemetry,
+}
+
+impl Serving {
+    fn group_version(&self, g: &controlplane::Group) -> ApiGroupVersion {
+        ApiGroupVersion {
+            min_request_timeout: self.min_request_timeout,
+            telemetry: Some(self.telemetry.clone()),
+            ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
+        }
+        .with_authorizer(self.authorizer.clone())
     }
 }
 
@@ -74,36 +109,27 @@ fn group_version(g: &controlplane::Group, options: &CompletedOptions, telemetry:
 pub fn priorities(gv: &GroupVersion) -> Priorities {
     // The aggregator's own group stands before all others.
     let own = (gv.group == "apiregistration.k8s.io").then_some((20001, 0));
-    let (group, version) =
-        own.or_else(|| aggregator::autoregister::priorities(&gv.group, &gv.version)).unwrap_or((1000, 15));
+    let (group, version) = own
+        .or_else(|| aggregator::autoregister::priorities(&gv.group, &gv.version))
+        .unwrap_or((1000, 15));
     Priorities { group, version }
 }
 
 /// Extensions: the CustomResourceDefinition group.
-pub fn extensions(
-    plane: &ControlPlane,
-    options: &CompletedOptions,
-    published: &Published,
-    telemetry: &Telemetry,
-) -> GenericServer {
+pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let own = plane.groups.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
-    let groups = own.map(|g| group_version(g, options, telemetry)).collect();
-    install(&server, groups, Source::BUILT_IN, &priorities, published);
+    let groups = own.map(|g| serving.group_version(g)).collect();
+    install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
     server
 }
 
 /// Core: every other built-in group, in front of extensions.
-pub fn core(
-    plane: &ControlPlane,
-    options: &CompletedOptions,
-    published: &Published,
-    delegate: Arc<dyn DelegationTarget>,
-    telemetry: &Telemetry,
-) -> GenericServer {
+pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn DelegationTarget>) -> GenericServer {
+    let published = &serving.published;
     let server = GenericServer::new("kube-apiserver", delegate);
     let own = plane.groups.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
-    let groups: Vec<ApiGroupVersion> = own.map(|g| group_version(g, options, telemetry)).collect();
+    let groups: Vec<ApiGroupVersion> = own.map(|g| serving.group_version(g)).collect();
     let names: Vec<(String, String)> = groups
         .iter()
         .filter(|g| !g.gv.group.is_empty())
@@ -114,23 +140,30 @@ pub fn core(
     let handler = Arc::new(Answer(move |req: &crate::request::Request| {
         discovery::plain(&list, req.headers(), &Query::of(req))
     }));
-    server.container().replace(WebService { root: "/apis".to_owned(), handler });
+    server.container().replace(WebService {
+        root: "/apis".to_owned(),
+        handler,
+    });
     install(&server, groups, Source::BUILT_IN, &priorities, published);
+    let served = plane.groups.iter().chain([&plane.apiregistration]);
+    let served = served.map(|g| (g.gv.clone(), g.resources.iter().map(|(r, _)| r.clone()).collect()));
+    server
+        .mux()
+        .handle("/openapi/v2", Arc::new(OpenApiV2::new(served.collect())));
     server.mux().handle(ROOT, published.openapi.clone());
-    server.mux().unlisted_handle_prefix(format!("{ROOT}/"), published.openapi.clone());
+    server
+        .mux()
+        .unlisted_handle_prefix(format!("{ROOT}/"), published.openapi.clone());
     server
 }
 
 /// The aggregator's own group, in the head server. Its OpenAPI is published apart: the head merges all.
-pub fn own_group(
-    head: &GenericServer,
-    plane: &ControlPlane,
-    options: &CompletedOptions,
-    published: &Published,
-    telemetry: &Telemetry,
-) -> Published {
-    let own = Published { openapi: Arc::default(), ..published.clone() };
-    let groups = vec![group_version(&plane.apiregistration, options, telemetry)];
+pub fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) -> Published {
+    let own = Published {
+        openapi: Arc::default(),
+        ..serving.published.clone()
+    };
+    let groups = vec![serving.group_version(&plane.apiregistration)];
     install(head, groups, Source::BUILT_IN, &priorities, &own);
     own
 }

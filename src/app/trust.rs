@@ -1,7 +1,8 @@
 //! What certificates on disk lead to while the server runs: the published trust, and the identity shown to backends.
 
+use super::port::Port;
 use crate::aggregator::Aggregator;
-use crate::cli::{CompletedOptions, Port};
+use crate::cli::CompletedOptions;
 use crate::controlplane::bootstrap::{RequestHeaderTrust, Trust};
 use crate::serving::{DynamicCa, DynamicKeyPair};
 use crate::tasks::TaskGroup;

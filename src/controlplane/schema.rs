@@ -31,6 +31,10 @@ fn field_set(reset: &[&str]) -> FieldSet {
 }
 
 impl Schema for BuiltinSchema {
+    fn definition(&self) -> Option<&'static TypeDef> {
+        Some(self.0)
+    }
+
     fn normalize(&self, object: &mut Value) -> Result<Vec<String>> {
         decode::normalize(self.0, object).map_err(|e| {
             let (version, kind) = self.0.gvks.first().map_or(("", self.0.go_name()), |(_, v, k)| (*v, *k));

@@ -3,6 +3,7 @@
 use super::negotiate::{Negotiated, Offer, negotiate};
 use super::options::Query;
 use super::route::Route;
+use crate::api::TypeDef;
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -73,7 +74,22 @@ impl Call {
     }
 
     pub fn negotiate(&self, offer: Offer) -> Result<Negotiated> {
+        let offer = match offer {
+            Offer::Objects if self.definition().is_none() => Offer::CustomObjects,
+            Offer::Events if self.definition().is_none() => Offer::CustomEvents,
+            other => other,
+        };
         negotiate(&self.parts.headers, &self.query, offer)
+    }
+
+    /// The type this endpoint speaks; custom kinds have none.
+    pub fn definition(&self) -> Option<&'static TypeDef> {
+        match self.route.subresource().map(|s| &s.kind) {
+            Some(kind) if *kind != self.resource().gvk() => {
+                crate::api::protobuf::definition(&kind.api_version(), &kind.kind)
+            }
+            _ => self.resource().schema.definition(),
+        }
     }
 
     /// What answers can look like: reviews and subresources with a handler of their own have no table.

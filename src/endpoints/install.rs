@@ -2,7 +2,7 @@
 
 use super::discovery::{self, AggregatedDiscovery, aggregated, resources, versions};
 use super::group_version::ApiGroupVersion;
-use super::openapi::{OpenApiV3, group_version_document, v3};
+use super::openapi::{OpenApiV3, group_version_document, small, v3};
 use super::options::Query;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::Value;
@@ -80,7 +80,7 @@ pub fn install(
             source,
             &gv,
             priorities(&gv),
-            resources::aggregated(&gv, rows.iter(), true),
+            resources::aggregated(&gv, rows.iter(), source == aggregated::Source::CUSTOM),
         );
         let of = gv.clone();
         published
@@ -94,6 +94,10 @@ pub fn install(
     for (group, of) in versions {
         let of: Vec<&str> = of.iter().map(String::as_str).collect();
         if group.is_empty() {
+            // Whoever serves the core group serves what has no group, too.
+            for (key, build) in small::all(&[]) {
+                published.openapi.set(&key, build);
+            }
             let plain = document("/api", versions::api_versions(&of, &published.server_address));
             let handler = Arc::new(aggregated::Negotiating {
                 aggregated: published.api.clone(),
@@ -106,6 +110,8 @@ pub fn install(
         } else {
             let root = format!("/apis/{group}");
             let handler = document(&root, versions::api_group(&group, &of));
+            let (key, build) = small::group(&group);
+            published.openapi.set(&key, build);
             server.container().replace(WebService { root, handler });
         }
     }

@@ -144,7 +144,7 @@ impl Node {
 
     /// Null stands where no null may be.
     fn refuses_null(&self, v: &Value) -> bool {
-        v.is_null() && !self.nullable && !(self.ty.is_none() && !self.int_or_string)
+        v.is_null() && !self.nullable && (self.ty.is_some() || self.int_or_string)
     }
 }
 

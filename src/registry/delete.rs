@@ -131,8 +131,11 @@ fn check_preconditions(
     options: &DeleteOptions,
     marked: bool,
 ) -> Result<()> {
-    // Namespaces have a delete of their own upstream, with other words (recordings/verbs-delete/namespaces).
-    let of_namespaces = resource.gvr.group.is_empty() && resource.gvr.resource == "namespaces";
+    // Both have a delete of their own upstream, with other words (recordings/verbs-delete/namespaces).
+    let own_words = matches!(
+        (resource.gvr.group.as_str(), resource.gvr.resource.as_str()),
+        ("", "namespaces") | ("apiextensions.k8s.io", "customresourcedefinitions")
+    );
     let failed = |what: &str, asked: &str, found: &str| {
         let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}");
         Status::conflict(&resource.group_resource(), name, &why)
@@ -140,7 +143,7 @@ fn check_preconditions(
     // Upstream names the Kind where it names the resource elsewhere (recordings/concurrency/delete-preconditions).
     let about = GroupResource::new(&resource.gvr.group, &resource.kind);
     if let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) {
-        if of_namespaces {
+        if own_words {
             return Err(failed("UID", uid, old.uid()));
         }
         let why = format!(
@@ -152,7 +155,7 @@ fn check_preconditions(
     }
     let version = options.resource_version.as_deref().filter(|_| !marked);
     if let Some(version) = version.filter(|v| *v != old.resource_version()) {
-        if of_namespaces {
+        if own_words {
             return Err(failed("ResourceVersion", version, old.resource_version()));
         }
         let why = format!(

@@ -1,6 +1,7 @@
 //! What the registry asks of a kind's schema. Implemented for built-in types over the schema table, and for custom
 //! resources over their CRD's structural schema.
 
+use crate::api::TypeDef;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 
@@ -49,6 +50,12 @@ pub trait Schema: Send + Sync + 'static {
         force: bool,
         reset: &[&str],
     ) -> Result<Value>;
+
+    /// The built-in type this is, by which objects are read and written in protobuf. `None`: a custom kind, which has
+    /// no messages.
+    fn definition(&self) -> Option<&'static TypeDef> {
+        None
+    }
 
     /// The OpenAPI v3 component of the kind, references as `#/components/schemas/<definition name>`. `None`: a built-in
     /// kind, whose component [`api::openapi`](crate::api::openapi) makes by definition name.

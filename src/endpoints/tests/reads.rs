@@ -193,3 +193,19 @@ async fn the_openapi_document_names_every_operation_and_definition_it_refers_to(
         assert!(schemas.contains_key(name), "{name}");
     }
 }
+
+#[tokio::test]
+async fn the_older_openapi_document_refers_to_nothing_it_lacks() {
+    let s = serve().await;
+    let gv = crate::apimachinery::GroupVersion::new("", "v1");
+    let doc = crate::endpoints::openapi::v2::document(&vec![(gv, s.rows())]);
+    assert_eq!(
+        doc.at(&["paths", "/version/", "get"]).str_at(&["operationId"]),
+        "getCodeVersion"
+    );
+    let text = crate::apimachinery::codec::json::to_string(&doc);
+    for reference in text.split("\"#/definitions/").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        assert!(!doc.at(&["definitions", name]).is_null(), "{name}");
+    }
+}

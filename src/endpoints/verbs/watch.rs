@@ -1,4 +1,4 @@
-//! Watches: a stream of JSON events, one per line. Frames of plain objects are made once and shared by all watchers.
+//! Watches: a stream of events, lines of JSON or protobuf with the length in front. Frames of plain objects are made once and shared by all watchers.
 
 mod frames;
 
@@ -45,11 +45,18 @@ pub(crate) async fn watch(call: Call) -> Answer {
         .map_or_else(|| spread(call.min_request_timeout), Duration::from_secs);
     let until = Instant::now() + timeout;
     let options = options(&call, &query, until)?;
-    let frames = Frames::new(resource, form, query.bookmarks, query.initial_events == Some(true));
+    let (media, content_type) = (negotiated.media, negotiated.media.stream_type());
+    let frames = Frames::new(
+        resource,
+        media,
+        form,
+        query.bookmarks,
+        query.initial_events == Some(true),
+    );
     let watch = match call.store().watch(options).await {
         Ok(w) => w,
         // What is no longer kept is said in the stream: clients list anew on this event, not on a 410.
-        Err(s) if s.code == 410 => return Ok(respond::bytes(200, "application/json", Body::full(frames::error(&s)))),
+        Err(s) if s.code == 410 => return Ok(respond::bytes(200, content_type, Body::full(frames::error(&s, media)))),
         Err(s) => return Err(s),
     };
     let stream = Stream {
@@ -63,11 +70,7 @@ pub(crate) async fn watch(call: Call) -> Answer {
         let chunk = s.chunk().await?;
         Some((Ok::<_, std::convert::Infallible>(Frame::data(chunk)), s))
     });
-    Ok(respond::bytes(
-        200,
-        "application/json",
-        Body::stream(StreamBody::new(chunks)),
-    ))
+    Ok(respond::bytes(200, content_type, Body::stream(StreamBody::new(chunks))))
 }
 
 /// A random time between one and two of these, so that watches do not all end together.

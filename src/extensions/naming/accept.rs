@@ -93,7 +93,11 @@ pub(super) fn settle(definition: &mut Value, taken: &Taken, now: &str) {
         copy(&mut accepted, "shortNames");
     } else if refused.as_ref().is_none_or(|(r, _)| !r.ends_with("KindConflict")) {
         // Kinds are looked at after short names.
-        let all = if short.len() == 1 { short[0].clone() } else { format!("[{}]", short.join(", ")) };
+        let all = if short.len() == 1 {
+            short[0].clone()
+        } else {
+            format!("[{}]", short.join(", "))
+        };
         refused = Some(("ShortNamesConflict", all));
     }
     copy(&mut accepted, "categories");
@@ -206,7 +210,12 @@ mod tests {
         );
         settle(&mut v, &Taken::default(), "now");
         assert_eq!(reasons(&v)[0], "NamesAccepted=True NoConflicts: no conflicts found");
-        let times: Vec<&str> = v.at(&CONDITIONS).items().iter().map(|c| c.str_at(&["lastTransitionTime"])).collect();
+        let times: Vec<&str> = v
+            .at(&CONDITIONS)
+            .items()
+            .iter()
+            .map(|c| c.str_at(&["lastTransitionTime"]))
+            .collect();
         assert_eq!(times, ["now", "then"], "a time changes with the status");
     }
 }
