@@ -4,6 +4,7 @@
 mod authentication;
 mod flows;
 mod hooks;
+mod measured;
 mod metrics;
 mod port;
 mod servers;
@@ -72,12 +73,13 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         rules: None,
         audiences: options.authentication.api_audiences.clone(),
     };
-    let plane = Arc::new(servers::control_plane(&engine, &options, judges).await?);
+    let plane = Arc::new(servers::control_plane(&engine, &options, judges, &telemetry).await?);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let serving = servers::Serving {
         min_request_timeout: options.generic.min_request_timeout,
         authorizer: authorizer.clone(),
         published: Published::new(external.to_string()),
+        telemetry: telemetry.clone(),
     };
     let mut extensions = servers::extensions(&plane, &serving);
     let definitions_synced = hooks::definitions(&mut extensions, &plane, &telemetry);

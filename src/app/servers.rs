@@ -1,7 +1,8 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
+use super::measured::Measured;
 use crate::admission::plugins::NamespaceLifecycle;
-use crate::admission::{self, Admission};
+use crate::admission::{self, Admission, Phases, Timed};
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
 use crate::apimachinery::gvk::GroupVersion;
@@ -22,6 +23,7 @@ use crate::server::generic::GenericServer;
 use crate::server::respond::Answer;
 use crate::storage::Storage;
 use crate::storage::embedded::{Engine, ResourceConfig};
+use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,24 +38,33 @@ pub async fn control_plane(
     engine: &Arc<Engine>,
     options: &CompletedOptions,
     judges: Judges,
+    telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
     let namespaces = engine.resource(ResourceConfig {
         prefix: NAMESPACES.to_owned(),
         fields: None,
     });
-    let admission: Arc<dyn Admission> = Arc::new(admission::Chain::new(vec![Arc::new(NamespaceLifecycle::new(
-        namespaces,
-    ))]));
-    let store = engine.clone();
+    let lifecycle = Timed::new(
+        "NamespaceLifecycle",
+        Phases::Mutating,
+        NamespaceLifecycle::new(namespaces),
+        telemetry,
+    );
+    let admission: Arc<dyn Admission> = Arc::new(admission::Chain::new(vec![Arc::new(lifecycle)]));
+    let (store, metrics) = (engine.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let prefix = match &row.backing {
             Backing::Stored { prefix } => prefix.clone(),
             Backing::Answered(_) => unreachable!("rows without a store are not asked for one"),
         };
-        store.resource(ResourceConfig {
+        let stored = store.resource(ResourceConfig {
             prefix,
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
-        })
+        });
+        Arc::new(Measured::new(
+            stored,
+            metrics.storage(&row.gvr.group, &row.gvr.resource),
+        ))
     };
     let network = &options.network;
     let config = controlplane::Config {
@@ -79,12 +90,15 @@ pub struct Serving {
     pub authorizer: Arc<dyn Authorizer>,
     /// Where discovery and OpenAPI of it all are.
     pub published: Published,
+    /// Counts what is served.
+    pub telemetry: Telemetry,
 }
 
 impl Serving {
     fn group_version(&self, g: &controlplane::Group) -> ApiGroupVersion {
         ApiGroupVersion {
             min_request_timeout: self.min_request_timeout,
+            telemetry: Some(self.telemetry.clone()),
             ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
         }
         .with_authorizer(self.authorizer.clone())

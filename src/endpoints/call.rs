@@ -11,6 +11,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
 use crate::registry::{Context, MayCreate, Resource, Store, SubresourceBehaviour};
 use crate::request::{Authorized, Warnings};
+use crate::telemetry::WatchMetrics;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub(crate) struct Call {
     pub may_create: Option<Arc<dyn MayCreate>>,
     /// Watches without a timeout end between this and twice this.
     pub min_request_timeout: Duration,
+    /// Counters of a watch.
+    pub watch_metrics: Option<WatchMetrics>,
 }
 
 impl Call {
@@ -43,6 +46,7 @@ impl Call {
             cx,
             may_create: None,
             min_request_timeout: timeout,
+            watch_metrics: None,
         }
     }
 

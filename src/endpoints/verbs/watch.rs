@@ -13,8 +13,9 @@ use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
 use crate::request::Body;
 use crate::request::context::Ending;
-use crate::storage::{MinRevision, Watch, WatchOptions};
+use crate::storage::{MinRevision, Watch, WatchItem, WatchOptions};
 use crate::tasks::Signal;
+use crate::telemetry::WatchMetrics;
 use bytes::Bytes;
 use frames::{Form, Frames};
 use http_body::Frame;
@@ -62,6 +63,7 @@ pub(crate) async fn watch(call: Call) -> Answer {
         watch,
         frames,
         timeout: Box::pin(tokio::time::sleep(timeout)),
+        metrics: call.watch_metrics.clone(),
         ending: call.parts.extensions.get::<Ending>().map(|e| e.0.clone()),
     };
     let chunks = futures_util::stream::unfold(stream, |mut s| async move {
@@ -115,6 +117,7 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
 struct Stream {
     watch: Box<dyn Watch>,
     frames: Frames,
+    metrics: Option<WatchMetrics>,
     timeout: Pin<Box<Sleep>>,
     ending: Option<Signal>,
 }
@@ -137,7 +140,7 @@ impl Stream {
                 () = self.timeout.as_mut() => None,
                 item = self.watch.next() => item,
             }?;
-            let Some(first) = self.frames.make(item) else {
+            let Some(first) = self.frame(item) else {
                 continue;
             };
             let Some(second) = self.ready() else {
@@ -156,11 +159,25 @@ impl Stream {
         }
     }
 
+    fn frame(&mut self, item: WatchItem) -> Option<Bytes> {
+        let initial = matches!(item, WatchItem::Initial(_));
+        let frame = self.frames.make(item);
+        if let Some(m) = &self.metrics {
+            if initial {
+                m.initial.inc();
+            }
+            if frame.is_some() {
+                m.sent.inc();
+            }
+        }
+        frame
+    }
+
     /// The frame of an item that is there already.
     fn ready(&mut self) -> Option<Bytes> {
         loop {
             let item = self.watch.try_next()?;
-            if let Some(frame) = self.frames.make(item) {
+            if let Some(frame) = self.frame(item) {
                 return Some(frame);
             }
         }
