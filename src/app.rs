@@ -3,6 +3,7 @@
 
 mod authentication;
 mod flows;
+mod hooks;
 mod metrics;
 mod port;
 mod servers;
@@ -78,10 +79,13 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         authorizer: authorizer.clone(),
         published: Published::new(external.to_string()),
     };
-    let core = servers::core(&plane, &serving, servers::extensions(&plane, &serving));
+    let mut extensions = servers::extensions(&plane, &serving);
+    let definitions_synced = hooks::definitions(&mut extensions, &plane, &telemetry);
+    let mut core = servers::core(&plane, &serving, extensions.into_delegate());
+    hooks::defaults(&mut core, &plane);
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &serving);
-    let (flow_schemas, flow_feeds) = flows::follow(&plane);
+    let (flow_schemas, flow_feeds, flows_synced) = flows::follow(&plane);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
         &mut head,
@@ -131,7 +135,15 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         }
         Ok(())
     });
-    for (name, at) in [("etcd", Endpoints::ALL), ("etcd-readiness", Endpoints::READYZ)] {
+    hooks::informers_synced(
+        &mut head,
+        flows_synced.into_iter().chain([definitions_synced]).collect(),
+    );
+    // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
+    for (name, at) in [
+        ("etcd", Endpoints::HEALTHZ_LIVEZ),
+        ("etcd-readiness", Endpoints::READYZ),
+    ] {
         let store = engine.clone();
         head.add_health_check(HealthCheck::new(name, at, move || store.health()));
     }

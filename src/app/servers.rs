@@ -102,12 +102,12 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
 }
 
 /// Extensions: the CustomResourceDefinition group.
-pub fn extensions(plane: &ControlPlane, serving: &Serving) -> Arc<dyn DelegationTarget> {
+pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let own = plane.groups.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
     let groups = own.map(|g| serving.group_version(g)).collect();
     install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
-    server.into_delegate()
+    server
 }
 
 /// Core: every other built-in group, in front of extensions.
