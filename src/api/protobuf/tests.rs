@@ -217,3 +217,16 @@ fn fields_stand_by_their_numbers() {
         assert!(numbers.is_sorted(), "{}", def.name);
     }
 }
+
+#[test]
+fn the_deepest_schema_that_json_can_hold_is_written() {
+    let written = std::thread::Builder::new().stack_size(8 << 20).spawn(|| {
+        let schema = (0..999).fold(Value::object(), |inner, _| {
+            let mut outer = Map::new();
+            outer.insert("not", inner);
+            Value::Object(outer)
+        });
+        message(crate::api::by_name(SCHEMA).unwrap(), &schema).len()
+    });
+    assert!(written.unwrap().join().unwrap() > 999);
+}
