@@ -1,7 +1,8 @@
 //! What is fuzzed: one function per parser of untrusted bytes. None may panic, hang or break the property it states.
 //! Run over seeds and generated input by `tests/fuzz.rs`, and by libFuzzer through `fuzz_targets/`.
 
-use torana::apimachinery::codec::{json, yaml};
+use torana::api::{self, protobuf as messages};
+use torana::apimachinery::codec::{json, protobuf, yaml};
 use torana::apimachinery::patch::{json_patch::JsonPatch, merge};
 use torana::apimachinery::quantity;
 use torana::apimachinery::selector::{FieldSelector, LabelSelector};
@@ -45,6 +46,16 @@ pub const ALL: &[Body] = &[
     ),
     ("field-selector", field_selector, &["metadata.name=a,spec.x!=b\\,c"]),
     ("quantity", quantity_text, &["100m", "1.5Gi", "-3e6", "0.1u"]),
+    (
+        "protobuf",
+        protobuf_message,
+        &[
+            "k8s\0\n\x0f\n\x02v1\x12\x09ConfigMap\x12\x0d\n\x03\n\x01a\x12\x06\n\x01k\x12\x01v\x1a\0\"\0",
+            "\n\x05\n\x01a8\x01\x12\x0c\n\n\x0ahttp\x18P(\x01",
+            "\x12\x0b\x0a\x01v\x12\x06:\x04\n\x02hi",
+            "\x0b\x13\x14\x0c",
+        ],
+    ),
 ];
 
 /// Whatever decodes encodes to something that decodes and encodes to the same. (Not to an equal tree: a float without a
@@ -103,6 +114,26 @@ pub fn field_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(s) = FieldSelector::parse(text) {
         assert_eq!(FieldSelector::parse(&s.to_string()).as_ref(), Ok(&s), "{s}");
+    }
+}
+
+/// What reads as a message of a kind is written as one that reads again; broken bytes are refused.
+pub fn protobuf_message(data: &[u8]) {
+    let enveloped = protobuf::open(data).ok();
+    let named = enveloped
+        .as_ref()
+        .and_then(|u| Some((messages::definition(&u.api_version, &u.kind)?, u.raw)));
+    let kinds = ["Pod", "Service", "ConfigMap"].map(|k| api::by_gvk("", "v1", k));
+    let schema = api::by_gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let bare = kinds.into_iter().chain([schema]).flatten().map(|def| (def, data));
+    for (def, raw) in named.into_iter().chain(bare) {
+        let Ok(mut v) = messages::decode_message(def, raw) else {
+            continue;
+        };
+        let mut again = Vec::new();
+        messages::encode_message(def, &v, &mut again);
+        messages::decode_message(def, &again).expect("what we write, we read");
+        let _ = api::decode::normalize(def, &mut v);
     }
 }
 

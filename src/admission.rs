@@ -5,9 +5,11 @@
 pub mod attributes;
 pub mod chain;
 pub mod plugins;
+pub mod timed;
 
 pub use attributes::{Attributes, Operation};
 pub use chain::Chain;
+pub use timed::{Phases, Timed};
 
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;

@@ -8,6 +8,7 @@ pub mod apply_schema;
 pub mod decode;
 pub mod openapi;
 pub mod patch_schema;
+pub mod protobuf;
 #[rustfmt::skip]
 mod table;
 

@@ -3,6 +3,8 @@
 
 mod authentication;
 mod flows;
+mod hooks;
+mod measured;
 mod metrics;
 mod port;
 mod servers;
@@ -71,14 +73,21 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         rules: None,
         audiences: options.authentication.api_audiences.clone(),
     };
-    let plane = Arc::new(servers::control_plane(&engine, &options, judges).await?);
+    let plane = Arc::new(servers::control_plane(&engine, &options, judges, &telemetry).await?);
     let external = SocketAddr::new(options.advertise_address, address.port());
-    let published = Published::new(external.to_string());
-    let extensions = servers::extensions(&plane, &options, &published);
-    let core = servers::core(&plane, &options, &published, extensions);
+    let serving = servers::Serving {
+        min_request_timeout: options.generic.min_request_timeout,
+        authorizer: authorizer.clone(),
+        published: Published::new(external.to_string()),
+        telemetry: telemetry.clone(),
+    };
+    let mut extensions = servers::extensions(&plane, &serving);
+    let definitions_synced = hooks::definitions(&mut extensions, &plane, &telemetry);
+    let mut core = servers::core(&plane, &serving, extensions.into_delegate());
+    hooks::defaults(&mut core, &plane);
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
-    let own = servers::own_group(&head, &plane, &options, &published);
-    let (flow_schemas, flow_feeds) = flows::follow(&plane);
+    let own = servers::own_group(&head, &plane, &serving);
+    let (flow_schemas, flow_feeds, flows_synced) = flows::follow(&plane);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
         &mut head,
@@ -87,7 +96,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             writer: Arc::new(plane.store("apiregistration.k8s.io", "apiservices").clone()),
             services: plane.store("", "services").storage().clone(),
             endpoint_slices: plane.store("discovery.k8s.io", "endpointslices").storage().clone(),
-            discovery: published.apis.clone(),
+            discovery: serving.published.apis.clone(),
             openapi: vec![own.openapi],
             telemetry: telemetry.clone(),
             connections: tasks.clone(),
@@ -128,7 +137,15 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         }
         Ok(())
     });
-    for (name, at) in [("etcd", Endpoints::ALL), ("etcd-readiness", Endpoints::READYZ)] {
+    hooks::informers_synced(
+        &mut head,
+        flows_synced.into_iter().chain([definitions_synced]).collect(),
+    );
+    // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
+    for (name, at) in [
+        ("etcd", Endpoints::HEALTHZ_LIVEZ),
+        ("etcd-readiness", Endpoints::READYZ),
+    ] {
         let store = engine.clone();
         head.add_health_check(HealthCheck::new(name, at, move || store.health()));
     }
@@ -177,7 +194,15 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
 fn open_store(options: &CompletedOptions) -> Result<Arc<Engine>, String> {
     let dir = &options.storage.data_dir;
     std::fs::create_dir_all(dir).map_err(|e| format!("--data-dir: cannot make {}: {e}", dir.display()))?;
-    Engine::open(dir, embedded::Options::default()).map_err(|e| format!("--data-dir: {e}"))
+    let settings = embedded::Options {
+        // 0: never, as upstream's.
+        history: match options.storage.compaction_interval {
+            Duration::ZERO => Duration::MAX,
+            interval => interval,
+        },
+        ..embedded::Options::default()
+    };
+    Engine::open(dir, settings).map_err(|e| format!("--data-dir: {e}"))
 }
 
 impl Gateway {

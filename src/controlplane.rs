@@ -123,6 +123,7 @@ pub fn build(
         serve(groups::coordination::rows()),
         serve(groups::discovery::rows()),
         serve(groups::flowcontrol::rows()),
+        serve(groups::scheduling::rows()),
     ];
     let plane = ControlPlane {
         groups,

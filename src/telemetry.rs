@@ -6,8 +6,12 @@
 pub mod process;
 mod queue;
 pub mod requests;
+mod storage;
+mod watches;
 
 pub use queue::QueueMetrics;
+pub use storage::{StorageMetrics, Write};
+pub use watches::WatchMetrics;
 
 use prometheus::{CounterVec, Encoder, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
 use std::sync::{Arc, Mutex};
@@ -44,7 +48,13 @@ pub struct Families {
     pub healthcheck: IntGaugeVec,
     /// `kubernetes_healthchecks_total{name,type,status}`, served at `/metrics/slis`.
     pub healthchecks_total: IntCounterVec,
+    /// `apiserver_admission_controller_admission_duration_seconds{name,operation,rejected,type}`.
+    pub admission_controller: HistogramVec,
+    /// `apiserver_requested_deprecated_apis{group,removed_release,resource,subresource,version}`.
+    pub requested_deprecated_apis: IntGaugeVec,
     queues: queue::QueueFamilies,
+    storage: storage::StorageFamilies,
+    watches: watches::WatchFamilies,
     before_scrape: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
 }
 
@@ -122,7 +132,22 @@ impl Telemetry {
                 "Results of health checks.",
                 &["name", "type", "status"],
             ),
+            admission_controller: histograms(
+                &r,
+                "apiserver_admission_controller_admission_duration_seconds",
+                "Seconds an admission plugin took, by plugin, operation, outcome and phase.",
+                &["name", "operation", "rejected", "type"],
+                &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5],
+            ),
+            requested_deprecated_apis: int_gauges(
+                &r,
+                "apiserver_requested_deprecated_apis",
+                "1 for deprecated APIs that were requested.",
+                &["group", "removed_release", "resource", "subresource", "version"],
+            ),
             queues: queue::QueueFamilies::new(&r),
+            storage: storage::StorageFamilies::new(&r),
+            watches: watches::WatchFamilies::new(&r),
             before_scrape: Mutex::default(),
             slis,
             registry: r,
@@ -142,6 +167,16 @@ impl Telemetry {
     /// Handles for the work queue of that name.
     pub fn queue(&self, name: &str) -> QueueMetrics {
         self.0.queues.of(name)
+    }
+
+    /// The series of a resource's storage. To be made once per resource and gateway.
+    pub fn storage(&self, group: &str, resource: &str) -> StorageMetrics {
+        self.0.storage.of(group, resource)
+    }
+
+    /// The counters of a watch of that resource.
+    pub fn watch(&self, group: &str, version: &str, resource: &str) -> WatchMetrics {
+        self.0.watches.of(group, version, resource)
     }
 
     /// Runs `update` before each scrape: for figures somebody else counts. It must not wait.

@@ -2,4 +2,5 @@
 
 pub mod go_syntax;
 pub mod json;
+pub mod protobuf;
 pub mod yaml;

@@ -4,12 +4,13 @@ use crate::apimachinery::Value;
 use crate::client::{Informer, InformerHandle};
 use crate::controlplane::ControlPlane;
 use crate::flowcontrol::FlowSchemas;
+use crate::tasks::Signal;
 use std::sync::Arc;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-/// The schemas, and the informers that feed them: to be driven by one task each.
-pub fn follow(plane: &ControlPlane) -> (Arc<FlowSchemas>, [InformerHandle<Value>; 2]) {
+/// The schemas, the informers that feed them (to be driven by one task each), and when those have seen everything.
+pub fn follow(plane: &ControlPlane) -> (Arc<FlowSchemas>, [InformerHandle<Value>; 2], [Signal; 2]) {
     let flows = Arc::new(FlowSchemas::new());
     let informer = |plural| {
         let storage = plane.store(GROUP, plural).storage().clone();
@@ -24,5 +25,6 @@ pub fn follow(plane: &ControlPlane) -> (Arc<FlowSchemas>, [InformerHandle<Value>
             flows.replace(s.values().map(|v| &**v), l.values().map(|v| &**v));
         });
     }
-    (flows, [feed_schemas, feed_levels])
+    let synced = [&schemas, &levels].map(|i| i.synced().clone());
+    (flows, [feed_schemas, feed_levels], synced)
 }

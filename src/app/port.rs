@@ -23,18 +23,12 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
 /// A bound port, not yet answering, and everything certificates are needed for elsewhere.
 pub struct Port {
-    /// The generated files (made even where flags name others: the administrator and backends need some).
-    pub pki: Pki,
     /// CAs of client certificates, for the authenticator and for `client-ca-file` of the published ConfigMap.
     pub client_ca: Arc<DynamicCa>,
     /// CAs of front proxies.
     pub request_header_ca: Arc<DynamicCa>,
     /// Shown to backends.
     pub proxy_client: Arc<DynamicKeyPair>,
-    /// Key that signs service account tokens.
-    pub service_account_key: PathBuf,
-    /// Keys that verify them.
-    pub service_account_public_keys: Vec<PathBuf>,
     /// Where an administrator's kubeconfig was written.
     pub kubeconfig: PathBuf,
     tls: Arc<TlsConfig>,
@@ -134,12 +128,6 @@ impl Port {
         .map_err(text)?;
         let kubeconfig = options.kubeconfig_path();
         write_kubeconfig(options, &pki, &default, &listener, &kubeconfig)?;
-        let service_account = &authentication.service_account;
-        let service_account_public_keys = match (&service_account.key_files[..], &service_account.signing_key) {
-            ([], Some(signing)) => vec![signing.clone()],
-            ([], None) => vec![pki.service_account_public_key()],
-            (files, _) => files.to_vec(),
-        };
         let tasks = Tasks(vec![
             tokio::spawn(Arc::clone(&tls).follow()),
             tokio::spawn(watch_files(watched, CHECK_INTERVAL)),
@@ -149,13 +137,7 @@ impl Port {
             client_ca,
             request_header_ca,
             proxy_client,
-            service_account_key: service_account
-                .signing_key
-                .clone()
-                .unwrap_or_else(|| pki.service_account_key()),
-            service_account_public_keys,
             kubeconfig,
-            pki,
             tls,
             listener,
             limits: options.limits.clone(),
@@ -203,4 +185,38 @@ fn write_kubeconfig(
         client_key: &read(&key)?,
     };
     pki::write_kubeconfig(path, &kubeconfig).map_err(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{self, Command};
+
+    fn serve(flags: &[&str]) -> CompletedOptions {
+        let args = ["torana", "serve"].iter().chain(flags).map(std::ffi::OsString::from);
+        match cli::parse(args) {
+            Ok(Command::Serve(options)) => options.complete().unwrap(),
+            _ => panic!("these are flags of serve"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_is_prepared_from_nothing_but_a_directory() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = format!("--data-dir={}", tmp.path().join("data").display());
+        let options = serve(&["--secure-port=0", "--bind-address=127.0.0.1", &dir]);
+        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let port = Port::prepare(&options, &provider).unwrap();
+        let text = std::fs::read_to_string(&port.kubeconfig).unwrap();
+        let server = format!("server: https://{}\n", port.local_addr());
+        assert!(text.contains(&server), "{text}");
+        assert_eq!(port.client_ca.current().roots.len(), 1);
+
+        let taken = format!("--secure-port={}", port.local_addr().port());
+        let options = serve(&[&taken, "--bind-address=127.0.0.1", &dir]);
+        let Err(text) = Port::prepare(&options, &provider) else {
+            panic!("bound twice")
+        };
+        assert!(text.contains("taken") && text.contains("--secure-port"), "{text}");
+    }
 }

@@ -1,10 +1,12 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
+use super::measured::Measured;
 use crate::admission::plugins::NamespaceLifecycle;
-use crate::admission::{self, Admission};
+use crate::admission::{self, Admission, Phases, Timed};
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
 use crate::apimachinery::gvk::GroupVersion;
+use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
 use crate::controlplane::{self, ControlPlane};
@@ -21,7 +23,9 @@ use crate::server::generic::GenericServer;
 use crate::server::respond::Answer;
 use crate::storage::Storage;
 use crate::storage::embedded::{Engine, ResourceConfig};
+use crate::telemetry::Telemetry;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Key prefix of namespaces: admission reads them before their row's store exists.
 const NAMESPACES: &str = "/registry/namespaces/";
@@ -34,24 +38,33 @@ pub async fn control_plane(
     engine: &Arc<Engine>,
     options: &CompletedOptions,
     judges: Judges,
+    telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
     let namespaces = engine.resource(ResourceConfig {
         prefix: NAMESPACES.to_owned(),
         fields: None,
     });
-    let admission: Arc<dyn Admission> = Arc::new(admission::Chain::new(vec![Arc::new(NamespaceLifecycle::new(
-        namespaces,
-    ))]));
-    let store = engine.clone();
+    let lifecycle = Timed::new(
+        "NamespaceLifecycle",
+        Phases::Mutating,
+        NamespaceLifecycle::new(namespaces),
+        telemetry,
+    );
+    let admission: Arc<dyn Admission> = Arc::new(admission::Chain::new(vec![Arc::new(lifecycle)]));
+    let (store, metrics) = (engine.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let prefix = match &row.backing {
             Backing::Stored { prefix } => prefix.clone(),
             Backing::Answered(_) => unreachable!("rows without a store are not asked for one"),
         };
-        store.resource(ResourceConfig {
+        let stored = store.resource(ResourceConfig {
             prefix,
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
-        })
+        });
+        Arc::new(Measured::new(
+            stored,
+            metrics.storage(&row.gvr.group, &row.gvr.resource),
+        ))
     };
     let network = &options.network;
     let config = controlplane::Config {
@@ -69,10 +82,26 @@ pub async fn control_plane(
     Ok(plane)
 }
 
-fn group_version(g: &controlplane::Group, options: &CompletedOptions) -> ApiGroupVersion {
-    ApiGroupVersion {
-        min_request_timeout: options.generic.min_request_timeout,
-        ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
+/// What every group version is served with.
+pub struct Serving {
+    /// `--min-request-timeout`
+    pub min_request_timeout: Duration,
+    /// Asked again where an update creates.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// Where discovery and OpenAPI of it all are.
+    pub published: Published,
+    /// Counts what is served.
+    pub telemetry: Telemetry,
+}
+
+impl Serving {
+    fn group_version(&self, g: &controlplane::Group) -> ApiGroupVersion {
+        ApiGroupVersion {
+            min_request_timeout: self.min_request_timeout,
+            telemetry: Some(self.telemetry.clone()),
+            ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
+        }
+        .with_authorizer(self.authorizer.clone())
     }
 }
 
@@ -87,28 +116,20 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
 }
 
 /// Extensions: the CustomResourceDefinition group.
-pub fn extensions(
-    plane: &ControlPlane,
-    options: &CompletedOptions,
-    published: &Published,
-) -> Arc<dyn DelegationTarget> {
+pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let own = plane.groups.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
-    let groups = own.map(|g| group_version(g, options)).collect();
-    install(&server, groups, Source::BUILT_IN, &priorities, published);
-    server.into_delegate()
+    let groups = own.map(|g| serving.group_version(g)).collect();
+    install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
+    server
 }
 
 /// Core: every other built-in group, in front of extensions.
-pub fn core(
-    plane: &ControlPlane,
-    options: &CompletedOptions,
-    published: &Published,
-    delegate: Arc<dyn DelegationTarget>,
-) -> GenericServer {
+pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn DelegationTarget>) -> GenericServer {
+    let published = &serving.published;
     let server = GenericServer::new("kube-apiserver", delegate);
     let own = plane.groups.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
-    let groups: Vec<ApiGroupVersion> = own.map(|g| group_version(g, options)).collect();
+    let groups: Vec<ApiGroupVersion> = own.map(|g| serving.group_version(g)).collect();
     let names: Vec<(String, String)> = groups
         .iter()
         .filter(|g| !g.gv.group.is_empty())
@@ -137,17 +158,12 @@ pub fn core(
 }
 
 /// The aggregator's own group, in the head server. Its OpenAPI is published apart: the head merges all.
-pub fn own_group(
-    head: &GenericServer,
-    plane: &ControlPlane,
-    options: &CompletedOptions,
-    published: &Published,
-) -> Published {
+pub fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) -> Published {
     let own = Published {
         openapi: Arc::default(),
-        ..published.clone()
+        ..serving.published.clone()
     };
-    let groups = vec![group_version(&plane.apiregistration, options)];
+    let groups = vec![serving.group_version(&plane.apiregistration)];
     install(head, groups, Source::BUILT_IN, &priorities, &own);
     own
 }

@@ -1,9 +1,13 @@
 //! What a cluster starts with, made when it is missing and kept up while the server runs: the system namespaces, the
-//! server's own Service with its endpoints, and the trust that backends need to believe the front proxy.
+//! server's own Service with its endpoints, and the trust that backends need to believe the front proxy; beside them the
+//! default [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`], each with a hook of its own.
 //!
 //! Entry points: [`ensure`] once at start, [`keep`] for as long as the server runs.
 
+pub mod flowcontrol;
 mod namespaces;
+pub mod priority_classes;
+pub mod rbac;
 mod service;
 mod trust;
 
@@ -17,6 +21,8 @@ use crate::apimachinery::value::Value;
 use crate::registry::store::{Store, WriteOptions};
 use crate::registry::strategy::Context;
 use crate::tasks::TaskGroup;
+use futures_util::{StreamExt, stream};
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -74,18 +80,49 @@ fn report(what: &'static str, outcome: Result<()>) {
     }
 }
 
-fn options() -> WriteOptions {
+fn options(manager: &str) -> WriteOptions {
     WriteOptions {
-        manager: Some(MANAGER.to_owned()),
+        manager: Some(manager.to_owned()),
         ..WriteOptions::default()
     }
 }
 
+/// How many writes of one table are under way at a time: enough to share commits, far from the store's queue bound.
+const AT_ONCE: usize = 64;
+
+/// Does `one` to all objects, some at a time. Each is tried, whatever became of the others.
+///
+/// # Errors
+/// The first refusal.
+async fn all_at_once<T, F: Future<Output = Result<()>>>(objects: Vec<T>, one: impl Fn(T) -> F) -> Result<()> {
+    stream::iter(objects)
+        .map(one)
+        .buffer_unordered(AT_ONCE)
+        .fold(Ok(()), async |all: Result<()>, each| all.and(each))
+        .await
+}
+
+/// Tries `work` each second until it succeeds, for a post-start hook.
+///
+/// # Errors
+/// Its last refusal, when `limit` is over.
+pub async fn retry<F: Future<Output = Result<()>>>(limit: Duration, work: impl Fn() -> F) -> Result<()> {
+    let end = tokio::time::Instant::now() + limit;
+    loop {
+        match work().await {
+            Err(e) if tokio::time::Instant::now() >= end => return Err(e),
+            Err(e) => tracing::debug!(error = %e, "making default objects failed, trying again"),
+            Ok(()) => return Ok(()),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
 /// Creates an object; one that is there already is fine.
-async fn create_if_missing(store: &Store, mut object: Value) -> Result<()> {
+async fn create_if_missing(store: &Store, mut object: Value, manager: &str) -> Result<()> {
     let cx = Context::system(object.namespace());
     store.resource().schema.normalize(&mut object)?;
-    match store.create(&cx, object, &options()).await {
+    match store.create(&cx, object, &options(manager)).await {
         Ok(_) => Ok(()),
         Err(e) if e.reason == "AlreadyExists" => Ok(()),
         Err(e) => Err(e),
@@ -102,7 +139,7 @@ async fn find(store: &Store, namespace: &str, name: &str) -> Result<Option<Value
 }
 
 /// Changes a live object; `change` says whether there was anything to change.
-async fn change(store: &Store, live: &Value, change: impl Fn(&mut Value) + Send + Sync) -> Result<()> {
+async fn change(store: &Store, live: &Value, manager: &str, change: impl Fn(&mut Value) + Send + Sync) -> Result<()> {
     let (namespace, name) = (live.namespace().to_owned(), live.name().to_owned());
     let gr = store.resource().group_resource();
     let mut transform = |live: Option<&Value>| {
@@ -111,7 +148,13 @@ async fn change(store: &Store, live: &Value, change: impl Fn(&mut Value) + Send 
         Ok(new)
     };
     store
-        .update(&Context::system(&namespace), &name, &mut transform, false, &options())
+        .update(
+            &Context::system(&namespace),
+            &name,
+            &mut transform,
+            false,
+            &options(manager),
+        )
         .await
         .map(drop)
 }

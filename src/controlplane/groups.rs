@@ -9,3 +9,4 @@ pub(super) mod core;
 pub(super) mod discovery;
 pub(super) mod flowcontrol;
 pub(super) mod rbac;
+pub(super) mod scheduling;

@@ -4,33 +4,22 @@ use crate::api::TypeDef;
 use crate::api::apply_schema::ApplyType;
 use crate::api::decode;
 use crate::api::patch_schema::PatchType;
-use crate::apimachinery::apply::managed::{self, Writer};
-use crate::apimachinery::apply::{self, ApplyRequest, FieldSet};
+use crate::apimachinery::apply::managed;
+use crate::apimachinery::apply::{self, ApplyRequest};
 use crate::apimachinery::patch::strategic;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::registry::schema::{ManagerInfo, Schema};
+use crate::registry::schema::{ManagerInfo, Schema, reset_set};
 
 /// A definition of the schema table as a kind's schema.
 #[derive(Clone, Copy)]
 pub struct BuiltinSchema(pub &'static TypeDef);
 
-fn writer<'a>(who: &ManagerInfo<'a>) -> Writer<'a> {
-    Writer {
-        manager: who.manager,
-        subresource: who.subresource,
-        api_version: who.api_version,
-        now: who.now,
-    }
-}
-
-fn field_set(reset: &[&str]) -> FieldSet {
-    let paths: Vec<Vec<&str>> = reset.iter().map(|p| p.split('.').collect()).collect();
-    let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
-    managed::reset_fields(&paths)
-}
-
 impl Schema for BuiltinSchema {
+    fn definition(&self) -> Option<&'static TypeDef> {
+        Some(self.0)
+    }
+
     fn normalize(&self, object: &mut Value) -> Result<Vec<String>> {
         decode::normalize(self.0, object).map_err(|e| {
             let (version, kind) = self.0.gvks.first().map_or(("", self.0.go_name()), |(_, v, k)| (*v, *k));
@@ -53,7 +42,7 @@ impl Schema for BuiltinSchema {
         who: &ManagerInfo<'_>,
         reset: &[&str],
     ) -> Result<()> {
-        managed::update_managed_fields(ApplyType::Root(self.0), live, new, &writer(who), &field_set(reset));
+        managed::update_managed_fields(ApplyType::Root(self.0), live, new, &who.writer(), &reset_set(reset));
         Ok(())
     }
 
@@ -66,9 +55,9 @@ impl Schema for BuiltinSchema {
         reset: &[&str],
     ) -> Result<Value> {
         let request = ApplyRequest {
-            writer: writer(who),
+            writer: who.writer(),
             force,
-            reset: &field_set(reset),
+            reset: &reset_set(reset),
         };
         apply::apply(ApplyType::Root(self.0), live, &patch, &request).map(|a| a.object)
     }

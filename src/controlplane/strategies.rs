@@ -13,4 +13,5 @@ pub mod namespace;
 pub(super) mod node;
 pub(super) mod pod;
 pub(super) mod rbac;
+pub(super) mod scheduling;
 pub mod service;

@@ -1,7 +1,7 @@
 //! Request bodies: the size limit, the media type, and the checks of kind and version before a schema sees the object.
 
 use crate::api;
-use crate::apimachinery::codec::{json, yaml};
+use crate::apimachinery::codec::{json, protobuf, yaml};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::status::{Result, Status};
@@ -24,7 +24,7 @@ pub enum BodyType {
     Json,
     /// YAML.
     Yaml,
-    /// Kubernetes' protobuf envelope, which this server does not read yet.
+    /// Kubernetes' protobuf envelope.
     Protobuf,
 }
 
@@ -45,13 +45,14 @@ pub fn media_type(headers: &HeaderMap) -> String {
     given.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
 }
 
-/// What the body of a create, update or delete is written in.
+/// What the body of a create, update or delete is written in; `messages`: and protobuf is one of the choices.
 ///
 /// # Errors
 /// 415.
-pub fn body_type(headers: &HeaderMap) -> Result<BodyType> {
+pub fn body_type(headers: &HeaderMap, messages: bool) -> Result<BodyType> {
     let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
-    let wrong = || Status::unsupported_media_type(&super::negotiate::OBJECT_TYPES);
+    let types = super::negotiate::OBJECT_TYPES;
+    let wrong = || Status::unsupported_media_type(if messages { &types } else { &types[..2] });
     // A parameter needs a name; Go refuses the whole header otherwise.
     let bad_parameter = |p: &str| {
         let p = p.trim();
@@ -63,7 +64,7 @@ pub fn body_type(headers: &HeaderMap) -> Result<BodyType> {
     match media_type(headers).as_str() {
         "" | "application/json" => Ok(BodyType::Json),
         "application/yaml" => Ok(BodyType::Yaml),
-        "application/vnd.kubernetes.protobuf" => Ok(BodyType::Protobuf),
+        protobuf::CONTENT_TYPE if messages => Ok(BodyType::Protobuf),
         _ => Err(wrong()),
     }
 }
@@ -72,6 +73,15 @@ pub fn body_type(headers: &HeaderMap) -> Result<BodyType> {
 pub(crate) struct Document {
     pub value: Value,
     pub duplicates: Vec<String>,
+}
+
+impl From<Value> for Document {
+    fn from(value: Value) -> Self {
+        Self {
+            value,
+            duplicates: Vec::new(),
+        }
+    }
 }
 
 /// Decodes a document, whatever kind it is. The error is the decoder's text.
@@ -87,14 +97,37 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
             })
         }
         BodyType::Yaml => parse_yaml(bytes),
-        BodyType::Protobuf if bytes.starts_with(b"k8s\0") => Err("protobuf bodies are not supported".to_owned()),
-        BodyType::Protobuf => Err(match bytes.is_empty() {
-            true => "empty data".to_owned(),
-            false => {
-                "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".to_owned()
-            }
-        }),
+        BodyType::Protobuf => {
+            let unknown = protobuf::open(bytes)?;
+            let (api_version, kind) = (&*unknown.api_version, &*unknown.kind);
+            let value = match api::protobuf::definition(api_version, kind) {
+                Some(def) => api::protobuf::decode(def, api_version, kind, unknown.raw).map_err(|e| e.0)?,
+                None => type_meta(&unknown),
+            };
+            Ok(Document::from(value))
+        }
     }
+}
+
+/// Decodes the body of a delete: `DeleteOptions` of any group, the kind it has without saying so.
+pub(crate) fn parse_delete_options(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, String> {
+    if body_type != BodyType::Protobuf {
+        return parse(bytes, body_type);
+    }
+    let unknown = protobuf::open(bytes)?;
+    if !matches!(&*unknown.kind, "" | "DeleteOptions") {
+        return Ok(Document::from(type_meta(&unknown)));
+    }
+    let def = api::by_gvk("", "v1", "DeleteOptions").expect("the schema table has the options");
+    let value = api::protobuf::decode_message(def, unknown.raw).map_err(|e| e.0)?;
+    Ok(Document::from(value))
+}
+
+/// What an envelope says about its object, as far as it says it.
+fn type_meta(unknown: &protobuf::Unknown<'_>) -> Value {
+    let said = [("apiVersion", &unknown.api_version), ("kind", &unknown.kind)];
+    let said = said.into_iter().filter(|(_, v)| !v.is_empty());
+    Value::Object(said.map(|(k, v)| (k, &**v)).collect())
 }
 
 /// Decodes YAML, of which JSON is a part; duplicates are `line 4: key "x" already set in map`. The error is the
@@ -122,11 +155,25 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
             summary(bytes)
         ))
     };
+    let check = |value: &mut Value| {
+        check_kind(value, expected).map_err(|e| match e {
+            Mismatch::Unrecognized(text) => unrecognized(&text),
+            Mismatch::Other(status) => status,
+        })
+    };
+    if body_type == BodyType::Protobuf {
+        // The envelope says the kind, and only then is it known how to read the message.
+        let unknown = protobuf::open(bytes).map_err(|e| unrecognized(&e))?;
+        check(&mut type_meta(&unknown))?;
+        let api_version = expected.api_version();
+        let def = api::protobuf::definition(&api_version, &expected.kind)
+            .ok_or_else(|| Status::unsupported_media_type(&super::negotiate::OBJECT_TYPES[..2]))?;
+        let value = api::protobuf::decode(def, &api_version, &expected.kind, unknown.raw)
+            .map_err(|e| cannot_be_handled(expected, expected, &e.0))?;
+        return Ok(Document::from(value));
+    }
     let mut document = parse(bytes, body_type).map_err(|e| unrecognized(&e))?;
-    check_kind(&mut document.value, expected).map_err(|e| match e {
-        Mismatch::Unrecognized(text) => unrecognized(&text),
-        Mismatch::Other(status) => status,
-    })?;
+    check(&mut document.value)?;
     Ok(document)
 }
 
@@ -272,5 +319,39 @@ mod tests {
         let expected = GroupVersionKind::new("apps", "v1", "Deployment");
         let d = decode(b"{}", BodyType::Json, &expected).map(|d| d.value);
         assert_eq!(d, Ok(crate::json!({"apiVersion": "apps/v1", "kind": "Deployment"})));
+    }
+
+    #[test]
+    fn messages_are_read_by_the_kind_of_their_envelope() {
+        let expected = GroupVersionKind::new("", "v1", "ConfigMap");
+        let read = |bytes: &[u8]| decode(bytes, BodyType::Protobuf, &expected).map(|d| d.value);
+        let config_map = crate::json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}});
+        let mut decoded = read(&api::protobuf::encode(&config_map).unwrap()).unwrap();
+        decoded.unset(&["metadata"]);
+        assert_eq!(decoded, config_map);
+        let secret = api::protobuf::encode(&crate::json!({"apiVersion": "v1", "kind": "Secret"})).unwrap();
+        assert!(
+            read(&secret)
+                .unwrap_err()
+                .message
+                .starts_with("Secret in version \"v1\" cannot be handled as")
+        );
+        assert_eq!(
+            read(b"not protobuf").unwrap_err().message,
+            "the object provided is unrecognized (must be of type ConfigMap): provided data does not appear to be a \
+             protobuf message, expected prefix [107 56 115 0] (6e6f742070726f746f627566)"
+        );
+        // Nothing said is the expected kind.
+        assert_eq!(read(b"k8s\0\x12\0").unwrap().str_at(&["kind"]), "ConfigMap");
+    }
+
+    #[test]
+    fn delete_options_come_in_protobuf_too() {
+        let options = crate::json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"});
+        let bytes = api::protobuf::encode(&options).unwrap();
+        let read = parse_delete_options(&bytes, BodyType::Protobuf)
+            .map(|d| d.value)
+            .unwrap();
+        assert_eq!(read, crate::json!({"propagationPolicy": "Orphan"}));
     }
 }

@@ -3,6 +3,7 @@
 use super::negotiate::{Negotiated, Offer, negotiate};
 use super::options::Query;
 use super::route::Route;
+use crate::api::TypeDef;
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -10,6 +11,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
 use crate::registry::{Context, MayCreate, Resource, Store, SubresourceBehaviour};
 use crate::request::{Authorized, Warnings};
+use crate::telemetry::WatchMetrics;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ pub(crate) struct Call {
     pub may_create: Option<Arc<dyn MayCreate>>,
     /// Watches without a timeout end between this and twice this.
     pub min_request_timeout: Duration,
+    /// Counters of a watch.
+    pub watch_metrics: Option<WatchMetrics>,
 }
 
 impl Call {
@@ -42,6 +46,7 @@ impl Call {
             cx,
             may_create: None,
             min_request_timeout: timeout,
+            watch_metrics: None,
         }
     }
 
@@ -69,7 +74,22 @@ impl Call {
     }
 
     pub fn negotiate(&self, offer: Offer) -> Result<Negotiated> {
+        let offer = match offer {
+            Offer::Objects if self.definition().is_none() => Offer::CustomObjects,
+            Offer::Events if self.definition().is_none() => Offer::CustomEvents,
+            other => other,
+        };
         negotiate(&self.parts.headers, &self.query, offer)
+    }
+
+    /// The type this endpoint speaks; custom kinds have none.
+    pub fn definition(&self) -> Option<&'static TypeDef> {
+        match self.route.subresource().map(|s| &s.kind) {
+            Some(kind) if *kind != self.resource().gvk() => {
+                crate::api::protobuf::definition(&kind.api_version(), &kind.kind)
+            }
+            _ => self.resource().schema.definition(),
+        }
     }
 
     /// What answers can look like: reviews and subresources with a handler of their own have no table.

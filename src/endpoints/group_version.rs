@@ -11,6 +11,7 @@ use crate::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::registry::resource::Resource;
 use crate::registry::{MayCreate, Store};
 use crate::request::{Authorized, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
+use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use http::Method;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct ApiGroupVersion {
     pub authorizer: Option<Arc<dyn Authorizer>>,
     /// A watch that names no timeout ends between this and twice this; upstream's `--min-request-timeout`.
     pub min_request_timeout: Duration,
+    /// Counts what watches send and which deprecated APIs are asked for.
+    pub telemetry: Option<Telemetry>,
 }
 
 impl ApiGroupVersion {
@@ -40,6 +43,7 @@ impl ApiGroupVersion {
             resources,
             authorizer: None,
             min_request_timeout: Duration::from_secs(1800),
+            telemetry: None,
         }
     }
 
@@ -93,6 +97,9 @@ impl ApiGroupVersion {
             }
         }
         let mut call = Call::new(parts, found, authorized, self.min_request_timeout);
+        if let Some(telemetry) = &self.telemetry {
+            self.count(telemetry, action, &mut call);
+        }
         if let (Some(authorizer), Action::Update | Action::Patch) = (&self.authorizer, action) {
             call.may_create = Some(Arc::new(CreateCheck {
                 authorizer: authorizer.clone(),
@@ -107,6 +114,18 @@ impl ApiGroupVersion {
         match verbs::run(action, call, body).await {
             Ok(response) => response,
             Err(s) => respond::status(&s, &headers, &query),
+        }
+    }
+
+    fn count(&self, telemetry: &Telemetry, action: Action, call: &mut Call) {
+        let resource = call.resource().clone();
+        let (group, version, name) = (&self.gv.group, &self.gv.version, &resource.gvr.resource);
+        if action == Action::Watch {
+            call.watch_metrics = Some(telemetry.watch(group, version, name));
+        }
+        if resource.strategy.deprecation().is_some() {
+            let labels = [group.as_str(), "", name.as_str(), call.subresource(), version.as_str()];
+            telemetry.requested_deprecated_apis.with_label_values(&labels).set(1);
         }
     }
 

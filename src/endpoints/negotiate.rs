@@ -4,6 +4,7 @@
 //! serializer's, which knows parameters ([`negotiate`]).
 
 use super::options::Query;
+use crate::apimachinery::codec::protobuf;
 use crate::apimachinery::status::{Result, Status};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
@@ -27,6 +28,8 @@ pub enum Media {
     Json,
     /// `application/yaml`
     Yaml,
+    /// `application/vnd.kubernetes.protobuf`
+    Protobuf,
 }
 
 /// What an object is turned into before it is encoded. The text is the version of `meta.k8s.io`.
@@ -51,6 +54,10 @@ pub enum Offer {
     Events,
     /// Plain documents only: discovery, errors, answers without a table.
     Plain,
+    /// As [`Objects`](Self::Objects), of a kind without messages: protobuf is for their metadata alone.
+    CustomObjects,
+    /// The same as a stream of events.
+    CustomEvents,
 }
 
 /// What was agreed on.
@@ -70,6 +77,32 @@ impl Media {
         match self {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
+            Self::Protobuf => protobuf::CONTENT_TYPE,
+        }
+    }
+
+    /// The `Content-Type` of a watch; JSON keeps its plain one.
+    pub const fn stream_type(self) -> &'static str {
+        match self {
+            Self::Protobuf => protobuf::STREAM_TYPE,
+            other => other.content_type(),
+        }
+    }
+}
+
+impl Offer {
+    const fn is_stream(self) -> bool {
+        matches!(self, Self::Events | Self::CustomEvents)
+    }
+
+    const fn is_custom(self) -> bool {
+        matches!(self, Self::CustomObjects | Self::CustomEvents)
+    }
+
+    const fn medias(self) -> &'static [Media] {
+        match self {
+            Self::Events | Self::CustomEvents => &[Media::Json, Media::Protobuf],
+            _ => &[Media::Json, Media::Yaml, Media::Protobuf],
         }
     }
 }
@@ -172,17 +205,19 @@ pub fn router_check(headers: &HeaderMap, lists: bool) -> Result<()> {
 pub fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
     let line = accept_line(headers);
     for clause in clauses(line) {
-        let medias: &[Media] = match offer {
-            Offer::Events => &[Media::Json],
-            Offer::Objects | Offer::Plain => &[Media::Json, Media::Yaml],
-        };
-        for &media in medias {
+        for &media in offer.medias() {
             if !clause.takes(media.content_type()) {
                 continue;
             }
             let Some(transform) = transform(&clause, offer) else {
                 continue;
             };
+            // Cells have no messages, and neither have custom resources.
+            match transform {
+                Transform::Table(_) if media == Media::Protobuf => continue,
+                Transform::None if media == Media::Protobuf && offer.is_custom() => continue,
+                _ => {}
+            }
             let asked = clause.param("pretty") == Some("1");
             return Ok(Negotiated {
                 media,
@@ -191,9 +226,10 @@ pub fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Neg
             });
         }
     }
-    Err(Status::not_acceptable(match offer {
-        Offer::Events => &STREAM_TYPES,
-        _ => &OBJECT_TYPES,
+    Err(Status::not_acceptable(if offer.is_stream() {
+        &STREAM_TYPES
+    } else {
+        &OBJECT_TYPES
     }))
 }
 
@@ -203,7 +239,7 @@ fn transform(clause: &Clause<'_>, offer: Offer) -> Option<Transform> {
         return None;
     }
     match clause.param("stream") {
-        Some("watch") if offer == Offer::Events => {}
+        Some("watch") if offer.is_stream() => {}
         None => {}
         Some(_) => return None,
     }
@@ -211,9 +247,10 @@ fn transform(clause: &Clause<'_>, offer: Offer) -> Option<Transform> {
     if parts == [None; 3] {
         return Some(Transform::None);
     }
-    let version = match (offer, parts[1], parts[2]) {
-        (Offer::Objects | Offer::Events, Some("meta.k8s.io"), Some("v1")) => "v1",
-        (Offer::Objects | Offer::Events, Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
+    let version = match (parts[1], parts[2]) {
+        _ if offer == Offer::Plain => return None,
+        (Some("meta.k8s.io"), Some("v1")) => "v1",
+        (Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
         _ => return None,
     };
     match parts[0]? {
@@ -252,15 +289,21 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_alone_is_refused_and_with_json_is_json() {
-        assert_eq!(
-            ask("application/vnd.kubernetes.protobuf", Offer::Objects)
-                .unwrap_err()
-                .code,
-            406
-        );
-        let n = ask("application/vnd.kubernetes.protobuf,application/json", Offer::Objects).unwrap();
-        assert_eq!(n.media, Media::Json);
+    fn custom_kinds_have_protobuf_for_their_metadata_alone() {
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        let or_json = "application/vnd.kubernetes.protobuf,application/json";
+        let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(ask(or_json, Offer::Objects).unwrap().media, Media::Protobuf);
+        assert_eq!(ask(protobuf, Offer::CustomObjects).unwrap_err().code, 406);
+        assert_eq!(ask(or_json, Offer::CustomObjects).unwrap().media, Media::Json);
+        assert_eq!(ask(partial, Offer::CustomEvents).unwrap().media, Media::Protobuf);
+    }
+
+    #[test]
+    fn tables_are_not_in_protobuf() {
+        let table = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json";
+        let n = ask(table, Offer::Objects).unwrap();
+        assert_eq!((n.media, n.transform), (Media::Json, Transform::None));
     }
 
     #[test]

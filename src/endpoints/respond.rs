@@ -8,6 +8,7 @@ pub mod table;
 
 use super::negotiate::{Media, Negotiated, Offer, Transform, negotiate};
 use super::options::Query;
+use crate::api::protobuf;
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -28,8 +29,11 @@ pub fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Re
 }
 
 /// Encodes a tree.
-pub fn encode(value: &Value, media: Media, pretty: bool) -> Vec<u8> {
-    match (media, pretty) {
+///
+/// # Errors
+/// 406 for protobuf of a kind that has no messages.
+pub fn encode(value: &Value, media: Media, pretty: bool) -> Result<Vec<u8>> {
+    Ok(match (media, pretty) {
         (Media::Json, true) => json::to_vec_pretty(value),
         (Media::Json, false) => {
             let mut out = json::to_vec(value);
@@ -37,24 +41,31 @@ pub fn encode(value: &Value, media: Media, pretty: bool) -> Vec<u8> {
             out
         }
         (Media::Yaml, _) => yaml::to_vec(value),
-    }
+        (Media::Protobuf, _) => protobuf::encode(value).ok_or_else(|| {
+            not_acceptable(format!(
+                "object {} does not implement the protobuf marshalling interface and cannot be encoded to a protobuf \
+                 message",
+                value.str_at(&["kind"])
+            ))
+        })?,
+    })
 }
 
 /// A tree that is sent as it is: discovery, Statuses, reviews.
 pub fn value(code: u16, value: &Value, negotiated: Negotiated, headers: &HeaderMap) -> Response {
-    let body = encode(value, negotiated.media, negotiated.pretty);
-    gzip::maybe(bytes(code, negotiated.media.content_type(), Body::full(body)), headers)
+    match encode(value, negotiated.media, negotiated.pretty) {
+        Ok(body) => gzip::maybe(bytes(code, negotiated.media.content_type(), Body::full(body)), headers),
+        Err(s) => status(&s, headers, &Query::default()),
+    }
 }
 
 /// A Status, in what the client accepts; indented JSON where it accepts nothing.
 pub fn status(status: &Status, headers: &HeaderMap, query: &Query) -> Response {
     let body = status.to_value();
-    let mut response = match negotiate(headers, query, Offer::Plain) {
-        Ok(n) => bytes(
-            status.code,
-            n.media.content_type(),
-            Body::full(encode(&body, n.media, n.pretty)),
-        ),
+    let encoded =
+        negotiate(headers, query, Offer::Plain).and_then(|n| Ok((n.media, encode(&body, n.media, n.pretty)?)));
+    let mut response = match encoded {
+        Ok((media, body)) => bytes(status.code, media.content_type(), Body::full(body)),
         Err(_) => bytes(
             status.code,
             Media::Json.content_type(),
@@ -87,16 +98,16 @@ pub fn object(
         Transform::None if negotiated.media == Media::Json && !negotiated.pretty => {
             chunks::line(written_bytes(written))
         }
-        Transform::None => Body::full(encode(&written.to_value(), negotiated.media, negotiated.pretty)),
+        Transform::None => Body::full(encode(&written.to_value(), negotiated.media, negotiated.pretty)?),
         Transform::Table(version) => {
             let include = table::Include::parse(query)?;
             let object = written.to_value();
             let table = table::of_object(resource, &object, version, include);
-            Body::full(encode(&table, negotiated.media, negotiated.pretty))
+            Body::full(encode(&table, negotiated.media, negotiated.pretty)?)
         }
         Transform::Partial(version) => {
             let partial = partial::of(&written.to_value(), version);
-            Body::full(encode(&partial, negotiated.media, negotiated.pretty))
+            Body::full(encode(&partial, negotiated.media, negotiated.pretty)?)
         }
         Transform::PartialList(_) => {
             return Err(not_acceptable(format!(

@@ -75,13 +75,19 @@ pub struct Column {
     pub priority: i64,
 }
 
+/// Makes a table's cells, one per column.
+pub type Cells = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
+
+/// Reads the selectable fields out of an object.
+pub type ExtractFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
+
 /// How a kind prints as a table.
 #[derive(Clone)]
 pub struct Columns {
     /// Headings.
     pub columns: Arc<[Column]>,
     /// One cell per column.
-    pub cells: Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>,
+    pub cells: Cells,
 }
 
 /// Which fields a field selector may name, beside `metadata.name` and (namespaced) `metadata.namespace`.
@@ -90,7 +96,7 @@ pub struct SelectableFields {
     /// Their names.
     pub names: Arc<[Str]>,
     /// Their values in an object; one pair per name.
-    pub extract: Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>,
+    pub extract: ExtractFields,
 }
 
 /// What stands behind a resource.

@@ -1,6 +1,9 @@
 //! What the registry asks of a kind's schema. Implemented for built-in types over the schema table, and for custom
 //! resources over their CRD's structural schema.
 
+use crate::api::TypeDef;
+use crate::apimachinery::apply::FieldSet;
+use crate::apimachinery::apply::managed::{self, Writer};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 
@@ -15,6 +18,25 @@ pub struct ManagerInfo<'a> {
     pub now: &'a str,
     /// `apiVersion` the object was written in.
     pub api_version: &'a str,
+}
+
+impl<'a> ManagerInfo<'a> {
+    /// As managed fields take it.
+    pub fn writer(&self) -> Writer<'a> {
+        Writer {
+            manager: self.manager,
+            subresource: self.subresource,
+            api_version: self.api_version,
+            now: self.now,
+        }
+    }
+}
+
+/// The paths of a strategy's reset fields (`metadata.labels`) as a set.
+pub fn reset_set(paths: &[&str]) -> FieldSet {
+    let paths: Vec<Vec<&str>> = paths.iter().map(|p| p.split('.').collect()).collect();
+    let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
+    managed::reset_fields(&paths)
 }
 
 /// A kind's schema, erased at whole-object level.
@@ -49,6 +71,12 @@ pub trait Schema: Send + Sync + 'static {
         force: bool,
         reset: &[&str],
     ) -> Result<Value>;
+
+    /// The built-in type this is, by which objects are read and written in protobuf. `None`: a custom kind, which has
+    /// no messages.
+    fn definition(&self) -> Option<&'static TypeDef> {
+        None
+    }
 
     /// The OpenAPI v3 component of the kind, references as `#/components/schemas/<definition name>`. `None`: a built-in
     /// kind, whose component [`api::openapi`](crate::api::openapi) makes by definition name.

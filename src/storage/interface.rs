@@ -40,9 +40,12 @@ pub struct ContinueToken {
     pub start: String,
 }
 
+/// Says whether an entry is selected.
+pub type Test = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
+
 /// The test of a selector over an entry. `None`: everything matches.
 #[derive(Clone, Default)]
-pub struct Predicate(pub Option<Arc<dyn Fn(&Entry) -> bool + Send + Sync>>);
+pub struct Predicate(pub Option<Test>);
 
 /// What a list asks for.
 #[derive(Clone)]
@@ -113,6 +116,8 @@ pub struct Event {
     pub deleted: bool,
     /// The JSON watch frames, each made once, on first use: ADDED, MODIFIED, DELETED.
     pub frames: [OnceLock<Bytes>; 3],
+    /// The same in protobuf; there where a watcher wants them.
+    pub protobuf_frames: OnceLock<Box<[OnceLock<Bytes>; 3]>>,
 }
 
 /// What a watcher receives.

@@ -38,7 +38,8 @@ class Gateway(unittest.TestCase):
 
         def ready():
             try:
-                return cls.api.call_api("/readyz", "GET", response_type="str", auth_settings=["BearerToken"])[1] == 200
+                url = cls.api.configuration.host + "/readyz"
+                return cls.api.rest_client.pool_manager.request("GET", url, retries=False).status == 200
             except Exception:  # not listening yet
                 return False
 
@@ -49,8 +50,8 @@ class Gateway(unittest.TestCase):
 
     @classmethod
     def spawn(cls, command, log):
-        out = open(os.path.join(cls.dir.name, log), "wb")
-        cls.processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
+        with open(os.path.join(cls.dir.name, log), "wb") as out:
+            cls.processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
 
     @classmethod
     def tearDownClass(cls):

@@ -31,6 +31,7 @@ const LEADER: &str = "coordinated leader election is not in this release";
 const PEERS: &str = "gateways do not proxy to each other in this release";
 const VERSIONS: &str = "only v1.36 is spoken";
 const METRICS: &str = "metrics are exposed as they are";
+const TOKENS: &str = "this release issues and accepts no service account tokens";
 const BUFFERS: &str = "logs are written at once, to standard error";
 
 flags! {
@@ -44,7 +45,7 @@ flags! {
         "emulation-forward-compatible" Bool "false" ignored(VERSIONS) "Serve APIs newer than the emulated version";
         "external-hostname" Text "" honoured "Host name for generated URLs; also put into the generated serving certificate";
         "feature-gates" List "" ignored("features are as in v1.36's defaults") "Feature=true|false pairs";
-        "goaway-chance" Float "0" honoured "Probability that a request ends its HTTP/2 connection, 0 to 0.02";
+        "goaway-chance" Float "0" ignored("connections are only ended when they are idle, broken or unauthenticated") "Probability that a request ends its HTTP/2 connection, 0 to 0.02";
         "livez-grace-period" Duration "0s" honoured "Time after start in which /livez tolerates unfinished start-up steps";
         "max-mutating-requests-inflight" Int "200" honoured "Mutating requests served at once; 0: no limit";
         "max-requests-inflight" Int "400" honoured "Other requests served at once; 0: no limit";
@@ -54,8 +55,8 @@ flags! {
         "runtime-config-emulation-forward-compatible" Bool "false" ignored(VERSIONS) "Serve explicitly enabled newer APIs";
         "shutdown-delay-duration" Duration "0s" honoured "Time between failing /readyz and refusing requests at shutdown";
         "shutdown-send-retry-after" Bool "false" ignored("at shutdown the port closes and requests in flight finish") "Answer 429 while draining";
-        "shutdown-watch-termination-grace-period" Duration "0s" honoured "Time in which watches are ended at shutdown";
-        "storage-initialization-timeout" Duration "1m0s" honoured "Time for the store to become ready at start";
+        "shutdown-watch-termination-grace-period" Duration "0s" ignored("watches end at once, after the event they are at") "Time in which watches are ended at shutdown";
+        "storage-initialization-timeout" Duration "1m0s" ignored("the store is loaded before the port answers") "Time for the store to become ready at start";
         "strict-transport-security-directives" List "" ignored("no Strict-Transport-Security header is sent") "HSTS directives";
     }
     Etcd {
@@ -160,12 +161,12 @@ flags! {
         "requestheader-group-headers" List "" honoured "Headers with groups; empty: X-Remote-Group";
         "requestheader-uid-headers" List "" honoured "Headers with the uid; empty: X-Remote-Uid";
         "requestheader-username-headers" List "" honoured "Headers with the user name; empty: X-Remote-User";
-        "service-account-extend-token-expiration" Bool "true" honoured "Give projected tokens a year of grace";
-        "service-account-issuer" Array "" honoured "Issuer of service account tokens; the first signs, all are accepted; empty: https://kubernetes.default.svc.cluster.local";
-        "service-account-jwks-uri" Text "" honoured "URI of the key set in the discovery document";
-        "service-account-key-file" Array "" honoured "Keys that verify service account tokens (PEM); empty: the signing key's";
-        "service-account-lookup" Bool "true" honoured "Tokens of deleted service accounts are refused";
-        "service-account-max-token-expiration" Duration "0s" honoured "Longest life of a requested token; 0: no limit";
+        "service-account-extend-token-expiration" Bool "true" ignored(TOKENS) "Give projected tokens a year of grace";
+        "service-account-issuer" Array "" ignored(TOKENS) "Issuer of service account tokens; the first signs, all are accepted; empty: https://kubernetes.default.svc.cluster.local";
+        "service-account-jwks-uri" Text "" ignored(TOKENS) "URI of the key set in the discovery document";
+        "service-account-key-file" Array "" ignored(TOKENS) "Keys that verify service account tokens (PEM); empty: the signing key's";
+        "service-account-lookup" Bool "true" ignored(TOKENS) "Tokens of deleted service accounts are refused";
+        "service-account-max-token-expiration" Duration "0s" ignored(TOKENS) "Longest life of a requested token; 0: no limit";
         "token-auth-file" Text "" honoured "CSV of static tokens: token,user,uid[,\"group1,group2\"]; read once";
     }
     Authorization {
@@ -210,7 +211,7 @@ flags! {
     }
     Misc {
         "aggregator-reject-forwarding-redirect" Bool "true" honoured "Answer a backend's redirect with 502 instead of passing it on";
-        "allow-privileged" Bool "false" honoured "Allow privileged containers";
+        "allow-privileged" Bool "false" ignored("privileged containers are accepted") "Allow privileged containers";
         "apiserver-count" Int "1" ignored("only with the removed master-count reconciler") "Deprecated";
         "coordinated-leadership-lease-duration" Duration "15s" ignored(LEADER) "Coordinated leader election option";
         "coordinated-leadership-renew-deadline" Duration "10s" ignored(LEADER) "Coordinated leader election option";
@@ -234,7 +235,7 @@ flags! {
         "proxy-client-cert-file" Text "" honoured "Certificate shown to backends; needs --proxy-client-key-file; empty: generated";
         "proxy-client-key-file" Text "" honoured "Key of --proxy-client-cert-file";
         "service-account-signing-endpoint" Text "" refused("external token signers are not in this release") "Socket of a token signer";
-        "service-account-signing-key-file" Text "" honoured "Key that signs service account tokens (PEM); empty: generated";
+        "service-account-signing-key-file" Text "" ignored(TOKENS) "Key that signs service account tokens (PEM); empty: generated";
         "service-cluster-ip-range" List "10.0.0.0/24" honoured "CIDR of service addresses; a second one of the other family for dual stack";
         "service-node-port-range" Text "30000-32767" honoured "Range of node ports";
     }

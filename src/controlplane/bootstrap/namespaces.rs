@@ -1,7 +1,7 @@
 //! The system namespaces.
 
 use super::super::ControlPlane;
-use super::{create_if_missing, find};
+use super::{MANAGER, create_if_missing, find};
 use crate::apimachinery::status::Result;
 
 const NAMES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -21,5 +21,5 @@ async fn one(store: &crate::registry::Store, name: &str) -> Result<()> {
         return Ok(());
     }
     let object = crate::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    create_if_missing(store, object).await
+    create_if_missing(store, object, MANAGER).await
 }

@@ -1,7 +1,7 @@
 //! `default/kubernetes`: the Service workloads reach the server by, and where it leads.
 
 use super::super::ControlPlane;
-use super::{change, create_if_missing, find};
+use super::{MANAGER, change, create_if_missing, find};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use std::net::IpAddr;
@@ -43,12 +43,12 @@ async fn service(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
             "spec": {"clusterIP": ip, "ipFamilyPolicy": "SingleStack", "sessionAffinity": "None", "type": "ClusterIP"},
         });
         object.set(&["spec", "ports"], ports);
-        return create_if_missing(store, object).await;
+        return create_if_missing(store, object, MANAGER).await;
     };
     if live.at(&["spec", "ports"]) == &ports {
         return Ok(());
     }
-    change(store, &live, |v| v.set(&["spec", "ports"], ports.clone())).await
+    change(store, &live, MANAGER, |v| v.set(&["spec", "ports"], ports.clone())).await
 }
 
 async fn endpoints(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
@@ -64,12 +64,12 @@ async fn endpoints(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
         });
         object.set(&["metadata", "labels"], labels);
         object.set(&["subsets"], subsets);
-        return create_if_missing(store, object).await;
+        return create_if_missing(store, object, MANAGER).await;
     };
     if live.get("subsets") == &subsets {
         return Ok(());
     }
-    change(store, &live, |v| v.set(&["subsets"], subsets.clone())).await
+    change(store, &live, MANAGER, |v| v.set(&["subsets"], subsets.clone())).await
 }
 
 async fn endpoint_slice(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
@@ -87,10 +87,10 @@ async fn endpoint_slice(plane: &ControlPlane, advertise: &Advertise) -> Result<(
             "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": NAME}},
         });
         write(&mut object);
-        return create_if_missing(store, object).await;
+        return create_if_missing(store, object, MANAGER).await;
     };
     if live.get("endpoints") == &endpoints && live.get("ports") == &ports {
         return Ok(());
     }
-    change(store, &live, write).await
+    change(store, &live, MANAGER, write).await
 }

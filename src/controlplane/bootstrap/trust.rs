@@ -5,7 +5,7 @@
 //! and go when they have expired.
 
 use super::super::ControlPlane;
-use super::{change, create_if_missing, find};
+use super::{MANAGER, change, create_if_missing, find};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -57,13 +57,13 @@ pub async fn publish(plane: &ControlPlane, trust: &Trust) -> Result<()> {
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": NAMESPACE},
         });
         object.set(&["data"], merged(&Value::Null, trust, now));
-        return create_if_missing(store, object).await;
+        return create_if_missing(store, object, MANAGER).await;
     };
     let data = merged(live.get("data"), trust, now);
     if same(&data, live.get("data")) {
         return Ok(());
     }
-    change(store, &live, |v| {
+    change(store, &live, MANAGER, |v| {
         let data = merged(v.get("data"), trust, now);
         v.set(&["data"], data);
     })

@@ -219,6 +219,25 @@ pub(crate) fn flow_schemas() -> Columns {
     })
 }
 
+pub(crate) fn priority_classes() -> Columns {
+    let headings = [
+        N,
+        ("Value", "integer", 0, ""),
+        ("Global-Default", "boolean", 0, ""),
+        A,
+        ("PreemptionPolicy", "string", 0, ""),
+    ];
+    table(&headings, |o| {
+        vec![
+            name(o),
+            o.get("value").as_i64().unwrap_or(0).into(),
+            o.get("globalDefault").as_bool().unwrap_or(false).into(),
+            age(o),
+            o.str_at(&["preemptionPolicy"]).into(),
+        ]
+    })
+}
+
 pub(crate) fn priority_levels() -> Columns {
     let headings = [
         N,

@@ -1,6 +1,7 @@
 //! The aggregated discovery document, put together from several sources, rendered on demand and kept until a change.
 
 use super::versions::compare_versions;
+use crate::api::protobuf;
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
@@ -126,9 +127,12 @@ impl AggregatedDiscovery {
         let known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(rendered.etag.as_str());
         let mut response = match known {
             true => Response::new(Body::empty()),
-            false if media == Media::Yaml => {
+            false if media != Media::Json => {
                 let document = json::decode(&rendered.json).unwrap_or_default();
-                Response::new(Body::full(yaml::to_vec(&document)))
+                Response::new(match media {
+                    Media::Protobuf => Body::full(protobuf::encode(&document).unwrap_or_default()),
+                    _ => Body::full(yaml::to_vec(&document)),
+                })
             }
             false => Response::new(Body::full(rendered.json.clone())),
         };
@@ -137,6 +141,9 @@ impl AggregatedDiscovery {
             let content_type = match media {
                 Media::Json => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
                 Media::Yaml => "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+                Media::Protobuf => {
+                    "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+                }
             };
             h.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         }
@@ -174,7 +181,7 @@ fn wanted(headers: &HeaderMap) -> Option<Media> {
         let asked = c.param("g") == Some("apidiscovery.k8s.io")
             && c.param("v") == Some("v2")
             && c.param("as") == Some("APIGroupDiscoveryList");
-        let medias = [Media::Json, Media::Yaml].into_iter();
+        let medias = [Media::Json, Media::Yaml, Media::Protobuf].into_iter();
         asked
             .then(|| medias.into_iter().find(|m| c.takes(m.content_type())))
             .flatten()

@@ -3,6 +3,8 @@
 //! Items of built-in lists carry neither `kind` nor `apiVersion`. Both stand before `metadata` in a stored object,
 //! mostly first and last of what does, so that leaving them out is two comparisons and not a scan.
 
+mod protobuf;
+
 use super::{gzip, internal_package, not_acceptable, partial, table};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
@@ -68,6 +70,9 @@ pub fn list(
         Transform::None if negotiated.media == Media::Json && !negotiated.pretty => {
             return Ok(spliced(listing.entries, meta, resource, headers));
         }
+        Transform::None if negotiated.media == Media::Protobuf => {
+            return protobuf::list(listing.entries, meta, resource, headers);
+        }
         Transform::None => whole(&listing.entries, meta, resource),
         Transform::Table(version) => {
             let include = table::Include::parse(query)?;
@@ -98,7 +103,7 @@ pub fn list(
             )));
         }
     };
-    let body = super::encode(&value, negotiated.media, negotiated.pretty);
+    let body = super::encode(&value, negotiated.media, negotiated.pretty)?;
     Ok(gzip::maybe(super::bytes(200, media, Body::full(body)), headers))
 }
 

@@ -23,6 +23,9 @@ use std::sync::Arc;
 struct Typed(&'static api::TypeDef);
 
 impl Schema for Typed {
+    fn definition(&self) -> Option<&'static api::TypeDef> {
+        Some(self.0)
+    }
     fn normalize(&self, object: &mut Value) -> Result<Vec<String>> {
         api::decode::normalize(self.0, object).map_err(|e| Status::bad_request(e.0))
     }

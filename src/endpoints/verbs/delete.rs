@@ -17,8 +17,8 @@ async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
     if bytes.is_empty() {
         return DeleteQuery::from_query(&call.query);
     }
-    let body_type = body::body_type(&call.parts.headers)?;
-    let document = body::parse(&bytes, body_type).map_err(Status::bad_request)?;
+    let body_type = body::body_type(&call.parts.headers, true)?;
+    let document = body::parse_delete_options(&bytes, body_type).map_err(Status::bad_request)?;
     DeleteQuery::from_body(&document.value)
 }
 

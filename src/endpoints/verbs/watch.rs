@@ -1,4 +1,4 @@
-//! Watches: a stream of JSON events, one per line. Frames of plain objects are made once and shared by all watchers.
+//! Watches: a stream of events, lines of JSON or protobuf with the length in front. Frames of plain objects are made once and shared by all watchers.
 
 mod frames;
 
@@ -13,8 +13,9 @@ use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
 use crate::request::Body;
 use crate::request::context::Ending;
-use crate::storage::{MinRevision, Watch, WatchOptions};
+use crate::storage::{MinRevision, Watch, WatchItem, WatchOptions};
 use crate::tasks::Signal;
+use crate::telemetry::WatchMetrics;
 use bytes::Bytes;
 use frames::{Form, Frames};
 use http_body::Frame;
@@ -44,28 +45,32 @@ pub(crate) async fn watch(call: Call) -> Answer {
         .map_or_else(|| spread(call.min_request_timeout), Duration::from_secs);
     let until = Instant::now() + timeout;
     let options = options(&call, &query, until)?;
-    let frames = Frames::new(resource, form, query.bookmarks, query.initial_events == Some(true));
+    let (media, content_type) = (negotiated.media, negotiated.media.stream_type());
+    let frames = Frames::new(
+        resource,
+        media,
+        form,
+        query.bookmarks,
+        query.initial_events == Some(true),
+    );
     let watch = match call.store().watch(options).await {
         Ok(w) => w,
         // What is no longer kept is said in the stream: clients list anew on this event, not on a 410.
-        Err(s) if s.code == 410 => return Ok(respond::bytes(200, "application/json", Body::full(frames::error(&s)))),
+        Err(s) if s.code == 410 => return Ok(respond::bytes(200, content_type, Body::full(frames::error(&s, media)))),
         Err(s) => return Err(s),
     };
     let stream = Stream {
         watch,
         frames,
         timeout: Box::pin(tokio::time::sleep(timeout)),
+        metrics: call.watch_metrics.clone(),
         ending: call.parts.extensions.get::<Ending>().map(|e| e.0.clone()),
     };
     let chunks = futures_util::stream::unfold(stream, |mut s| async move {
         let chunk = s.chunk().await?;
         Some((Ok::<_, std::convert::Infallible>(Frame::data(chunk)), s))
     });
-    Ok(respond::bytes(
-        200,
-        "application/json",
-        Body::stream(StreamBody::new(chunks)),
-    ))
+    Ok(respond::bytes(200, content_type, Body::stream(StreamBody::new(chunks))))
 }
 
 /// A random time between one and two of these, so that watches do not all end together.
@@ -112,6 +117,7 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
 struct Stream {
     watch: Box<dyn Watch>,
     frames: Frames,
+    metrics: Option<WatchMetrics>,
     timeout: Pin<Box<Sleep>>,
     ending: Option<Signal>,
 }
@@ -134,7 +140,7 @@ impl Stream {
                 () = self.timeout.as_mut() => None,
                 item = self.watch.next() => item,
             }?;
-            let Some(first) = self.frames.make(item) else {
+            let Some(first) = self.frame(item) else {
                 continue;
             };
             let Some(second) = self.ready() else {
@@ -153,11 +159,25 @@ impl Stream {
         }
     }
 
+    fn frame(&mut self, item: WatchItem) -> Option<Bytes> {
+        let initial = matches!(item, WatchItem::Initial(_));
+        let frame = self.frames.make(item);
+        if let Some(m) = &self.metrics {
+            if initial {
+                m.initial.inc();
+            }
+            if frame.is_some() {
+                m.sent.inc();
+            }
+        }
+        frame
+    }
+
     /// The frame of an item that is there already.
     fn ready(&mut self) -> Option<Bytes> {
         loop {
             let item = self.watch.try_next()?;
-            if let Some(frame) = self.frames.make(item) {
+            if let Some(frame) = self.frame(item) {
                 return Some(frame);
             }
         }

@@ -2,15 +2,15 @@
 
 use super::{StructuralSchema, embedded, openapi};
 use crate::api::{self, decode};
-use crate::apimachinery::apply::managed::{self, Writer};
-use crate::apimachinery::apply::{self, ApplyRequest, FieldSet};
+use crate::apimachinery::apply::managed;
+use crate::apimachinery::apply::{self, ApplyRequest};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldPath};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::registry::schema::{ManagerInfo, Schema};
+use crate::registry::schema::{ManagerInfo, Schema, reset_set};
 use crate::registry::strategy::{Context, GarbageCollection, NameRule, Strategy};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -53,21 +53,6 @@ impl KindSchema {
     }
 }
 
-fn writer<'a>(who: &ManagerInfo<'a>) -> Writer<'a> {
-    Writer {
-        manager: who.manager,
-        subresource: who.subresource,
-        api_version: who.api_version,
-        now: who.now,
-    }
-}
-
-fn field_set(reset: &[&str]) -> FieldSet {
-    let paths: Vec<Vec<&str>> = reset.iter().map(|p| p.split('.').collect()).collect();
-    let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
-    managed::reset_fields(&paths)
-}
-
 impl Schema for KindSchema {
     fn normalize(&self, object: &mut Value) -> Result<Vec<String>> {
         let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
@@ -94,7 +79,7 @@ impl Schema for KindSchema {
         who: &ManagerInfo<'_>,
         reset: &[&str],
     ) -> Result<()> {
-        managed::update_managed_fields(self.schema.typed(), live, new, &writer(who), &field_set(reset));
+        managed::update_managed_fields(self.schema.typed(), live, new, &who.writer(), &reset_set(reset));
         Ok(())
     }
 
@@ -107,9 +92,9 @@ impl Schema for KindSchema {
         reset: &[&str],
     ) -> Result<Value> {
         let request = ApplyRequest {
-            writer: writer(who),
+            writer: who.writer(),
             force,
-            reset: &field_set(reset),
+            reset: &reset_set(reset),
         };
         apply::apply(self.schema.typed(), live, &patch, &request).map(|a| a.object)
     }

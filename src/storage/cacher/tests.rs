@@ -39,6 +39,7 @@ impl Feed {
             previous,
             deleted,
             frames: [const { OnceLock::new() }; 3],
+            protobuf_frames: OnceLock::new(),
         })
     }
 

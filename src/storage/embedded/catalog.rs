@@ -95,6 +95,7 @@ impl Catalog {
                     previous,
                     deleted,
                     frames,
+                    protobuf_frames: OnceLock::new(),
                 }));
             }
         }

@@ -165,6 +165,7 @@ impl Batch {
             previous: current,
             deleted,
             frames: [const { OnceLock::new() }; 3],
+            protobuf_frames: OnceLock::new(),
         });
         match self.events.iter_mut().find(|(r, _)| Arc::ptr_eq(r, &resource)) {
             Some((_, events)) => events.push(event),
@@ -385,7 +386,7 @@ impl Committer {
                 self.marks.push_back((self.revision, now));
             }
         }
-        let old = now.saturating_sub(self.options.history.as_secs() as i64);
+        let old = now.saturating_sub(i64::try_from(self.options.history.as_secs()).unwrap_or(i64::MAX));
         let mut target = self.revision.saturating_sub(self.options.max_history);
         while let Some((revision, at)) = self.marks.front()
             && (*at <= old || *revision < target)

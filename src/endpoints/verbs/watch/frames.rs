@@ -1,8 +1,11 @@
-//! Events as lines of JSON.
+//! Events as lines of JSON, or as messages with their length in front.
 
+use crate::api::protobuf;
 use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::protobuf::frame;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
+use crate::endpoints::negotiate::Media;
 use crate::endpoints::respond::partial;
 use crate::endpoints::respond::table::{self, Include};
 use crate::registry::Resource;
@@ -18,9 +21,10 @@ pub enum Form {
     Table(&'static str, Include),
 }
 
-/// Makes the lines of one watch.
+/// Makes the frames of one watch.
 pub struct Frames {
     resource: Arc<Resource>,
+    media: Media,
     form: Form,
     bookmarks: bool,
     /// The bookmark that closes the initial state says so.
@@ -38,9 +42,18 @@ fn line(kind: &str, object: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The frame of a tree.
+fn encoded(media: Media, kind: &str, object: &Value) -> Vec<u8> {
+    match media {
+        // Negotiation keeps kinds without messages away from protobuf.
+        Media::Protobuf => frame(kind, &protobuf::encode(object).unwrap_or_default()),
+        _ => line(kind, &json::to_vec(object)),
+    }
+}
+
 /// An ERROR event.
-pub fn error(status: &Status) -> Vec<u8> {
-    line("ERROR", &json::to_vec(&status.to_value()))
+pub fn error(status: &Status, media: Media) -> Vec<u8> {
+    encoded(media, "ERROR", &status.to_value())
 }
 
 const fn text(t: EventType) -> &'static str {
@@ -52,9 +65,10 @@ const fn text(t: EventType) -> &'static str {
 }
 
 impl Frames {
-    pub fn new(resource: Arc<Resource>, form: Form, bookmarks: bool, mark_initial_end: bool) -> Self {
+    pub fn new(resource: Arc<Resource>, media: Media, form: Form, bookmarks: bool, mark_initial_end: bool) -> Self {
         Self {
             resource,
+            media,
             form,
             bookmarks,
             mark_initial_end,
@@ -62,12 +76,12 @@ impl Frames {
         }
     }
 
-    /// The line of an item; `None`: this client does not want it.
+    /// The frame of an item; `None`: this client does not want it.
     pub fn make(&mut self, item: WatchItem) -> Option<Bytes> {
         match item {
             WatchItem::Change(t, event) => Some(self.change(t, &event)),
             WatchItem::Initial(entry) => Some(match self.form {
-                Form::Object => line("ADDED", &entry.json).into(),
+                Form::Object if self.media == Media::Json => line("ADDED", &entry.json).into(),
                 _ => self.formed("ADDED", entry.decode()),
             }),
             WatchItem::Bookmark { revision, initial_end } => {
@@ -80,8 +94,11 @@ impl Frames {
     }
 
     fn change(&mut self, t: EventType, event: &Event) -> Bytes {
-        match self.form {
-            Form::Object => event.frames[t as usize]
+        match (self.form, self.media) {
+            (Form::Object, Media::Protobuf) => event.protobuf_frames.get_or_init(Box::default)[t as usize]
+                .get_or_init(|| encoded(Media::Protobuf, text(t), &event.object(t).decode()).into())
+                .clone(),
+            (Form::Object, _) => event.frames[t as usize]
                 .get_or_init(|| line(text(t), &event.object(t).json).into())
                 .clone(),
             _ => self.formed(text(t), event.object(t).decode()),
@@ -103,7 +120,7 @@ impl Frames {
             object.set(&["metadata", "annotations", "k8s.io/initial-events-end"], "true");
         }
         match (self.form, initial_end) {
-            (Form::Object, _) => line("BOOKMARK", &json::to_vec(&object)).into(),
+            (Form::Object, _) => encoded(self.media, "BOOKMARK", &object).into(),
             // The mark must be readable even where rows carry no objects.
             (Form::Table(version, Include::None), true) => {
                 self.formed_as("BOOKMARK", object, Form::Table(version, Include::Metadata))
@@ -129,6 +146,6 @@ impl Frames {
                 table::of_event(&self.resource, &object, version, include, columns)
             }
         };
-        line(kind, &json::to_vec(&value)).into()
+        encoded(self.media, kind, &value).into()
     }
 }

@@ -1,0 +1,71 @@
+//! A plugin whose time is taken: `apiserver_admission_controller_admission_duration_seconds`.
+
+use super::{Admission, Attributes};
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::telemetry::Telemetry;
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What a plugin does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phases {
+    /// It changes or refuses, before validation.
+    Mutating,
+    /// It refuses, after validation.
+    Validating,
+    /// Both.
+    Both,
+}
+
+/// A plugin under its name. Only the phases it has are called and measured.
+pub struct Timed {
+    name: &'static str,
+    phases: Phases,
+    plugin: Arc<dyn Admission>,
+    telemetry: Telemetry,
+}
+
+impl Timed {
+    /// `name` is upstream's name of the plugin.
+    pub fn new(name: &'static str, phases: Phases, plugin: impl Admission, telemetry: &Telemetry) -> Self {
+        Self {
+            name,
+            phases,
+            plugin: Arc::new(plugin),
+            telemetry: telemetry.clone(),
+        }
+    }
+
+    fn observe(&self, phase: &str, attributes: &Attributes, since: Instant, outcome: &Result<()>) {
+        let rejected = if outcome.is_err() { "true" } else { "false" };
+        self.telemetry
+            .admission_controller
+            .with_label_values(&[self.name, attributes.operation.as_str(), rejected, phase])
+            .observe(since.elapsed().as_secs_f64());
+    }
+}
+
+#[async_trait]
+impl Admission for Timed {
+    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        if self.phases == Phases::Validating {
+            return Ok(());
+        }
+        let since = Instant::now();
+        let outcome = self.plugin.mutate(attributes, object).await;
+        self.observe("admit", attributes, since, &outcome);
+        outcome
+    }
+
+    async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        if self.phases == Phases::Mutating {
+            return Ok(());
+        }
+        let since = Instant::now();
+        let outcome = self.plugin.validate(attributes, object).await;
+        self.observe("validate", attributes, since, &outcome);
+        outcome
+    }
+}

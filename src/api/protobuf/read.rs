@@ -1,0 +1,328 @@
+//! Messages to trees.
+
+use super::{SCHEMA, is_wrapped, order};
+use crate::api::decode::DecodeError;
+use crate::api::{Emit, Field, SchemaOr, Ty, TypeDef, by_name};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::protobuf::{Payload, Reader, WireError};
+use crate::apimachinery::time;
+use crate::apimachinery::value::{Map, Str, Value};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// Deepest nesting of messages; only JSON schemas nest at all without end.
+const MAX_DEPTH: usize = 200;
+
+type Result<T> = std::result::Result<T, DecodeError>;
+
+/// Reads a message into the tree its JSON would give, empty values of omitted fields left out. Types are right
+/// afterwards; normalizing adds what is always written.
+///
+/// # Errors
+/// The decoder's text.
+pub fn message(def: &'static TypeDef, raw: &[u8]) -> Result<Value> {
+    struct_at(def, raw, 0)
+}
+
+fn struct_at(def: &'static TypeDef, raw: &[u8], depth: usize) -> Result<Value> {
+    if depth > MAX_DEPTH {
+        return Err(DecodeError("exceeded max depth".into()));
+    }
+    let mut parts = Parts::default();
+    parts.fields(def, order::of(def), 0, raw, depth)?;
+    Ok(parts.into_object(def))
+}
+
+impl From<WireError> for DecodeError {
+    fn from(e: WireError) -> Self {
+        Self(e.to_string())
+    }
+}
+
+/// An object on the way: by places of fields, which are sorted as their names are.
+#[derive(Default)]
+struct Parts {
+    values: Vec<(u8, Value)>,
+    /// Entries in the order they came; sorting them once at the end takes a hostile order its sting.
+    maps: Vec<(u8, Vec<(Str, Value)>)>,
+}
+
+impl Parts {
+    fn fields(
+        &mut self,
+        def: &'static TypeDef,
+        places: &'static [u8],
+        level: usize,
+        raw: &[u8],
+        depth: usize,
+    ) -> Result<()> {
+        let mut reader = Reader::new(raw);
+        // Fields mostly come by number, so the search goes on where it found the last one.
+        let mut at = 0;
+        while let Some((wanted, payload)) = reader.next()? {
+            let is_it = |p: &u8| u32::from(order::number(&def.fields[usize::from(*p)], level).0) == wanted;
+            let found = places[at..].iter().position(is_it).map(|i| at + i);
+            let Some(found) = found.or_else(|| places[..at].iter().position(is_it)) else {
+                continue;
+            };
+            at = found;
+            let place = places[at];
+            let f = &def.fields[usize::from(place)];
+            if order::number(f, level).1 {
+                self.field(def, f, place, payload, depth)?;
+                continue;
+            }
+            let Payload::Bytes(raw) = payload else {
+                return Err(wrong_wire(payload, f.name));
+            };
+            let run = places[at..].iter().take_while(|p| is_it(p)).count();
+            self.fields(def, &places[at..at + run], level + 1, raw, depth)?;
+        }
+        Ok(())
+    }
+
+    fn field(
+        &mut self,
+        def: &'static TypeDef,
+        f: &'static Field,
+        place: u8,
+        payload: Payload<'_>,
+        depth: usize,
+    ) -> Result<()> {
+        match (f.ty, payload) {
+            (Ty::List(t), Payload::Bytes(raw)) if is_wrapped(def, f) => {
+                let items = wrapped(*t, f, raw, depth)?;
+                self.list(place).extend(items);
+            }
+            (Ty::List(Ty::Int32 | Ty::Int64 | Ty::Bool), Payload::Bytes(raw)) => {
+                let Ty::List(t) = f.ty else { return Ok(()) };
+                let mut packed = Reader::new(raw);
+                let list = self.list(place);
+                while let Some(n) = packed.packed()? {
+                    list.push(value(*t, f, Payload::Varint(n), depth)?);
+                }
+            }
+            (Ty::List(Ty::Float), Payload::Bytes(raw)) => {
+                let mut packed = Reader::new(raw);
+                let list = self.list(place);
+                while let Some(n) = packed.packed_double()? {
+                    list.push(value(Ty::Float, f, Payload::Fixed64(n), depth)?);
+                }
+            }
+            (Ty::List(t), _) => {
+                let item = value(*t, f, payload, depth)?;
+                self.list(place).push(item);
+            }
+            (Ty::Map(t), Payload::Bytes(raw)) => {
+                let pair = entry(*t, f, raw, depth)?;
+                match self.maps.iter_mut().find(|(p, _)| *p == place) {
+                    Some((_, pairs)) => pairs.push(pair),
+                    None => self.maps.push((place, vec![pair])),
+                }
+            }
+            (Ty::Map(_), _) => return Err(wrong_wire(payload, f.name)),
+            (ty, _) => {
+                let v = value(ty, f, payload, depth)?;
+                let old = self.values.iter().rposition(|(p, _)| *p == place);
+                let leave_out = v.is_null() || f.emit == Emit::OmitEmpty && v.is_empty_value();
+                match (old, leave_out) {
+                    (Some(i), true) => {
+                        self.values.swap_remove(i);
+                    }
+                    (Some(i), false) => self.values[i].1 = v,
+                    (None, true) => {}
+                    (None, false) => self.values.push((place, v)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, place: u8) -> &mut Vec<Value> {
+        let i = match self.values.iter().rposition(|(p, _)| *p == place) {
+            Some(i) => i,
+            None => {
+                self.values.push((place, Value::Array(Vec::new())));
+                self.values.len() - 1
+            }
+        };
+        self.values[i].1.as_array_mut().expect("places of lists hold lists")
+    }
+
+    fn into_object(self, def: &'static TypeDef) -> Value {
+        let mut values = self.values;
+        for (place, pairs) in self.maps {
+            values.push((place, Value::Object(Map::from_pairs(pairs))));
+        }
+        values.sort_unstable_by_key(|(p, _)| *p);
+        let pairs = values
+            .into_iter()
+            .map(|(p, v)| (Str::const_new(def.fields[usize::from(p)].name), v));
+        Value::Object(Map::from_pairs(pairs.collect()))
+    }
+}
+
+fn wrong_wire(payload: Payload<'_>, field: &str) -> DecodeError {
+    let wire = match payload {
+        Payload::Varint(_) => 0,
+        Payload::Fixed64(_) => 1,
+        Payload::Bytes(_) => 2,
+        Payload::Group => 3,
+        Payload::Fixed32(_) => 5,
+    };
+    DecodeError(format!("proto: wrong wireType = {wire} for field {field}"))
+}
+
+/// Text; what is no UTF-8 is replaced, as Go does when it writes JSON.
+fn text(raw: &[u8]) -> Str {
+    match std::str::from_utf8(raw) {
+        Ok(s) => Str::new(s),
+        Err(_) => Str::from(String::from_utf8_lossy(raw)),
+    }
+}
+
+/// The entry of a map: the key is field 1, the value field 2.
+fn entry(ty: Ty, f: &Field, raw: &[u8], depth: usize) -> Result<(Str, Value)> {
+    let mut reader = Reader::new(raw);
+    let (mut key, mut v) = (Str::default(), None);
+    while let Some((number, payload)) = reader.next()? {
+        match (number, payload) {
+            (1, Payload::Bytes(raw)) => key = text(raw),
+            (2, _) => v = Some(value(ty, f, payload, depth)?),
+            _ => {}
+        }
+    }
+    let v = match (v, ty) {
+        (Some(v), _) => v,
+        (None, Ty::Bytes) => Value::from(""),
+        (None, Ty::List(_)) => Value::Array(Vec::new()),
+        (None, _) => crate::api::decode::zero(ty),
+    };
+    Ok((key, v))
+}
+
+/// A message that holds a list and nothing else.
+fn wrapped(ty: Ty, f: &Field, raw: &[u8], depth: usize) -> Result<Vec<Value>> {
+    let mut reader = Reader::new(raw);
+    let mut out = Vec::new();
+    while let Some((number, payload)) = reader.next()? {
+        if number == 1 {
+            out.push(value(ty, f, payload, depth)?);
+        }
+    }
+    Ok(out)
+}
+
+fn value(ty: Ty, f: &Field, payload: Payload<'_>, depth: usize) -> Result<Value> {
+    Ok(match (ty, payload) {
+        (Ty::String, Payload::Bytes(raw)) => Value::String(text(raw)),
+        // As Go's conversion does: the lower half.
+        (Ty::Int32, Payload::Varint(n)) => Value::Int(i64::from(n as i32)),
+        (Ty::Int64, Payload::Varint(n)) => Value::Int(n as i64),
+        (Ty::Bool, Payload::Varint(n)) => Value::Bool(n != 0),
+        (Ty::Float, Payload::Fixed64(bits)) => double(bits)?,
+        (Ty::Bytes, Payload::Bytes(raw)) => Value::from(STANDARD.encode(raw)),
+        (Ty::Time, Payload::Bytes(raw)) => timestamp(raw, false)?,
+        (Ty::MicroTime, Payload::Bytes(raw)) => timestamp(raw, true)?,
+        (Ty::Quantity, Payload::Bytes(raw)) => match last_bytes(raw, 1)? {
+            Some(raw) => Value::String(text(raw)),
+            None => Value::from("0"),
+        },
+        (Ty::IntOrString, Payload::Bytes(raw)) => int_or_string(raw)?,
+        (Ty::Any(_), Payload::Bytes(raw)) => match last_bytes(raw, 1)? {
+            None | Some([]) => Value::Null,
+            Some(raw) => json::decode(raw).map_err(DecodeError)?,
+        },
+        (Ty::SchemaOr(or), Payload::Bytes(raw)) => schema_or(or, raw, depth)?,
+        (Ty::Struct(r), Payload::Bytes(raw)) => struct_at(r.get(), raw, depth + 1)?,
+        (Ty::List(t), Payload::Bytes(raw)) => Value::Array(wrapped(*t, f, raw, depth)?),
+        _ => return Err(wrong_wire(payload, f.name)),
+    })
+}
+
+/// JSON has neither NaN nor infinities; whole numbers are integers there.
+fn double(bits: u64) -> Result<Value> {
+    let d = f64::from_bits(bits);
+    if !d.is_finite() {
+        return Err(DecodeError(format!("json: unsupported value: {d}")));
+    }
+    let whole = d.trunc() == d && d.abs() < 9_007_199_254_740_992.0 && !(d == 0.0 && d.is_sign_negative());
+    Ok(if whole { Value::Int(d as i64) } else { Value::Float(d) })
+}
+
+/// The value of a message's field; of several the last one.
+fn last_bytes(raw: &[u8], wanted: u32) -> Result<Option<&[u8]>> {
+    let mut reader = Reader::new(raw);
+    let mut out = None;
+    while let Some((number, payload)) = reader.next()? {
+        match payload {
+            Payload::Bytes(raw) if number == wanted => out = Some(raw),
+            _ => {}
+        }
+    }
+    Ok(out)
+}
+
+/// Null where the time is zero, which is how Go's generated types say "not set".
+fn timestamp(raw: &[u8], micro: bool) -> Result<Value> {
+    let mut reader = Reader::new(raw);
+    let (mut seconds, mut nanos) = (0i64, 0i32);
+    while let Some((number, payload)) = reader.next()? {
+        match (number, payload) {
+            (1, Payload::Varint(n)) => seconds = n as i64,
+            (2, Payload::Varint(n)) => nanos = n as i32,
+            _ => {}
+        }
+    }
+    if (seconds, nanos) == (0, 0) {
+        return Ok(Value::Null);
+    }
+    let t = ::time::OffsetDateTime::from_unix_timestamp(seconds)
+        .ok()
+        .and_then(|t| t.checked_add(::time::Duration::nanoseconds(i64::from(nanos))))
+        .filter(|t| t.year() >= 0)
+        .ok_or_else(|| DecodeError("json: error calling MarshalJSON for type v1.Time: year outside of range".into()))?;
+    Ok(Value::from(if micro { time::format_micro(t) } else { time::format(t) }))
+}
+
+fn int_or_string(raw: &[u8]) -> Result<Value> {
+    let mut reader = Reader::new(raw);
+    let (mut kind, mut number, mut string) = (0u64, 0i32, Str::default());
+    while let Some((n, payload)) = reader.next()? {
+        match (n, payload) {
+            (1, Payload::Varint(n)) => kind = n,
+            (2, Payload::Varint(n)) => number = n as i32,
+            (3, Payload::Bytes(raw)) => string = text(raw),
+            _ => {}
+        }
+    }
+    Ok(if kind == 0 {
+        Value::Int(i64::from(number))
+    } else {
+        Value::String(string)
+    })
+}
+
+fn schema_or(or: SchemaOr, raw: &[u8], depth: usize) -> Result<Value> {
+    let schema = by_name(SCHEMA).expect("the table has it");
+    let (of_schema, of_items) = if or == SchemaOr::Bool { (2, 0) } else { (1, 2) };
+    let mut reader = Reader::new(raw);
+    let (mut one, mut items, mut allows) = (None, Vec::new(), false);
+    while let Some((number, payload)) = reader.next()? {
+        match payload {
+            Payload::Bytes(raw) if number == of_schema => one = Some(struct_at(schema, raw, depth + 1)?),
+            Payload::Bytes(raw) if number == of_items && or == SchemaOr::Array => {
+                items.push(struct_at(schema, raw, depth + 1)?);
+            }
+            Payload::Bytes(raw) if number == of_items => items.push(Value::String(text(raw))),
+            Payload::Varint(n) if number == 1 && or == SchemaOr::Bool => allows = n != 0,
+            _ => {}
+        }
+    }
+    Ok(match (one, or) {
+        _ if !items.is_empty() => Value::Array(items),
+        (Some(schema), _) => schema,
+        (None, SchemaOr::Bool) => Value::Bool(allows),
+        (None, _) => Value::Null,
+    })
+}

@@ -1,0 +1,192 @@
+//! The default flow schemas and priority levels (upstream's `pkg/registry/flowcontrol/rest` and `ensurer`): made where
+//! they are missing, their specs restored where nobody asked for something else.
+//!
+//! ```text
+//! live object            mandatory                 suggested
+//! missing                create                    create
+//! annotation true        restore the spec          restore the spec
+//! annotation false       restore the spec          leave
+//! annotation absent      restore the spec          restore while generation is 1, else leave; write down which
+//! not in the table, annotation true                delete: it was a default of another version
+//! ```
+//! The `exempt` member of the exempt level is the administrator's.
+
+mod table;
+
+use super::super::ControlPlane;
+use super::{all_at_once, change, create_if_missing, find};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::json;
+use crate::registry::store::{DeleteOptions, Store};
+use crate::registry::strategy::Context;
+use crate::tasks::TaskGroup;
+use std::sync::Arc;
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+const MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
+const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
+
+/// An object of the table.
+struct Wanted {
+    object: Value,
+    mandatory: bool,
+}
+
+/// Makes and restores the defaults.
+///
+/// # Errors
+/// The first refusal; the rest is tried nevertheless.
+pub async fn ensure(plane: &ControlPlane) -> Result<()> {
+    // Levels come first: a schema whose level is missing is ignored.
+    ensure_all(plane.store(GROUP, "prioritylevelconfigurations"), levels()).await?;
+    ensure_all(plane.store(GROUP, "flowschemas"), schemas()).await
+}
+
+/// Repeats [`ensure`] every minute. The task belongs to `group` and ends with it.
+pub fn keep(group: &TaskGroup, plane: Arc<ControlPlane>) {
+    let stop = group.stop_signal().clone();
+    group.spawn("flow control defaults", async move {
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.wait() => return,
+                () = tokio::time::sleep(super::INTERVAL) => {
+                    super::report("keeping the flow control defaults", ensure(&plane).await);
+                }
+            }
+        }
+    });
+}
+
+fn object(kind: &str, name: &str, spec: Value) -> Value {
+    let mut v = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": kind, "metadata": {"name": name, "annotations": {}},
+    });
+    v.set(&["metadata", "annotations", AUTOUPDATE], "true");
+    v.set(&["spec"], spec);
+    v
+}
+
+fn levels() -> Vec<Wanted> {
+    let level = |(name, mandatory, limit): &table::Level| Wanted {
+        object: object("PriorityLevelConfiguration", name, table::level_spec(*limit)),
+        mandatory: *mandatory,
+    };
+    table::LEVELS.iter().map(level).collect()
+}
+
+fn schemas() -> Vec<Wanted> {
+    let schema = |s: &table::Schema| Wanted {
+        object: object("FlowSchema", s.name, s.spec()),
+        mandatory: s.mandatory,
+    };
+    table::SCHEMAS.iter().map(schema).collect()
+}
+
+async fn ensure_all(store: &Store, defaults: Vec<Wanted>) -> Result<()> {
+    let mut former = Vec::new();
+    for entry in store.list_entries("").await? {
+        let live = entry.decode();
+        let known = defaults.iter().any(|d| d.object.name() == live.name());
+        if !known && automatic(&live) == Some(true) {
+            former.push(live);
+        }
+    }
+    all_at_once(defaults, |d| ensure_one(store, d)).await?;
+    all_at_once(former, async |live| {
+        let options = DeleteOptions {
+            uid: Some(live.uid().to_owned()),
+            ..DeleteOptions::default()
+        };
+        store
+            .delete(&Context::system(""), live.name(), &options)
+            .await
+            .map(drop)
+    })
+    .await
+}
+
+/// What the annotation says; `None` where it is absent or no truth value.
+fn automatic(live: &Value) -> Option<bool> {
+    match live.annotation(AUTOUPDATE)? {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+async fn ensure_one(store: &Store, wanted: Wanted) -> Result<()> {
+    let Some(live) = find(store, "", wanted.object.name()).await? else {
+        return create_if_missing(store, wanted.object, MANAGER).await;
+    };
+    if revised(&live, &wanted) == live {
+        return Ok(());
+    }
+    change(store, &live, MANAGER, |v| *v = revised(v, &wanted)).await
+}
+
+/// The live object as it should be.
+fn revised(live: &Value, wanted: &Wanted) -> Value {
+    let first = live.at(&["metadata", "generation"]).as_i64() == Some(1);
+    let restore = wanted.mandatory || automatic(live).unwrap_or(first);
+    let mut v = live.clone();
+    if automatic(live) != Some(restore) {
+        v.set(
+            &["metadata", "annotations", AUTOUPDATE],
+            if restore { "true" } else { "false" },
+        );
+    }
+    if restore {
+        let mut spec = wanted.object.get("spec").clone();
+        let own = live.at(&["spec", "exempt"]);
+        if !own.is_null() && !spec.get("exempt").is_null() {
+            spec.set(&["exempt"], own.clone());
+        }
+        v.set(&["spec"], spec);
+    }
+    v
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controlplane::tests::running;
+
+    #[tokio::test]
+    async fn defaults_are_made_once_and_restored() {
+        let r = running();
+        ensure(&r.plane).await.unwrap();
+        let before = r.engine.revision();
+        ensure(&r.plane).await.unwrap();
+        assert_eq!(r.engine.revision(), before, "a second start writes nothing");
+
+        let levels = r.plane.store(GROUP, "prioritylevelconfigurations");
+        let set = async |name: &str, path: &'static [&'static str], value: Value| {
+            let live = levels.get_value("", name).await.unwrap();
+            change(levels, &live, "me", |v| v.set(path, value.clone()))
+                .await
+                .unwrap();
+        };
+        const SHARES: &[&str] = &["spec", "limited", "nominalConcurrencyShares"];
+        set("system", SHARES, 7i64.into()).await;
+        set("node-high", &["metadata", "annotations", AUTOUPDATE], "false".into()).await;
+        set("node-high", SHARES, 7i64.into()).await;
+        set("exempt", &["spec", "exempt", "nominalConcurrencyShares"], 7i64.into()).await;
+        let mut old = levels.get_value("", "system").await.unwrap();
+        old.set(&["metadata"], json!({"name": "older"}));
+        old.set(&["metadata", "annotations", AUTOUPDATE], "true");
+        create_if_missing(levels, old, MANAGER).await.unwrap();
+
+        ensure(&r.plane).await.unwrap();
+        let shares = async |name: &str, at: &str| {
+            let live = levels.get_value("", name).await.unwrap();
+            live.at(&["spec", at, "nominalConcurrencyShares"]).as_i64()
+        };
+        assert_eq!(shares("system", "limited").await, Some(30));
+        assert_eq!(shares("node-high", "limited").await, Some(7));
+        assert_eq!(shares("exempt", "exempt").await, Some(7));
+        assert!(find(levels, "", "older").await.unwrap().is_none());
+    }
+}

@@ -1,0 +1,218 @@
+//! The default flow schemas and priority levels.
+
+use crate::apimachinery::value::Value;
+use crate::json;
+
+/// What a priority level does with requests.
+#[derive(Clone, Copy)]
+pub(super) enum Limit {
+    /// Lets them through.
+    Exempt,
+    /// Refuses what is too much.
+    Reject {
+        /// Nominal concurrency shares.
+        shares: i64,
+    },
+    /// Lets them wait.
+    Queue {
+        /// Nominal concurrency shares.
+        shares: i64,
+        /// What part of its seats others may borrow.
+        lendable: i64,
+        /// How many queues.
+        queues: i64,
+        /// How many queues one flow may use.
+        hand: i64,
+    },
+}
+
+/// A priority level: its name, whether it is there in any case, and what it does.
+pub(super) type Level = (&'static str, bool, Limit);
+
+const fn queue(shares: i64, lendable: i64, queues: i64, hand: i64) -> Limit {
+    Limit::Queue {
+        shares,
+        lendable,
+        queues,
+        hand,
+    }
+}
+
+/// The priority levels. Those marked `true` are mandatory, the others suggested.
+pub(super) const LEVELS: &[Level] = &[
+    ("exempt", true, Limit::Exempt),
+    ("catch-all", true, Limit::Reject { shares: 5 }),
+    ("system", false, queue(30, 33, 64, 6)),
+    ("node-high", false, queue(40, 25, 64, 6)),
+    ("leader-election", false, queue(10, 0, 16, 4)),
+    ("workload-high", false, queue(40, 50, 128, 6)),
+    ("workload-low", false, queue(100, 90, 128, 6)),
+    ("global-default", false, queue(20, 50, 128, 6)),
+];
+
+/// What a flow schema is about.
+#[derive(Clone, Copy)]
+pub(super) enum What {
+    /// Everything.
+    Everything,
+    /// `/healthz`, `/livez`, `/readyz`.
+    Probes,
+    /// Leases, as leader election uses them.
+    Leases,
+    /// Endpoints, as their controllers write them.
+    Endpoints,
+    /// Nodes and their leases.
+    Nodes,
+}
+
+/// A flow schema.
+pub(super) struct Schema {
+    /// Its name.
+    pub name: &'static str,
+    /// Mandatory rather than suggested.
+    pub mandatory: bool,
+    /// Lower ones are asked first.
+    pub precedence: i64,
+    /// The priority level.
+    pub level: &'static str,
+    /// `ByUser`, `ByNamespace`, or empty.
+    pub by: &'static str,
+    /// `Group/x`, `User/x`, or `namespace:name` of a service account.
+    pub subjects: &'static [&'static str],
+    /// What they do.
+    pub what: What,
+}
+
+const fn schema(
+    name: &'static str,
+    precedence: i64,
+    level: &'static str,
+    by: &'static str,
+    subjects: &'static [&'static str],
+    what: What,
+) -> Schema {
+    Schema {
+        name,
+        mandatory: false,
+        precedence,
+        level,
+        by,
+        subjects,
+        what,
+    }
+}
+
+const fn mandatory(schema: Schema) -> Schema {
+    Schema {
+        mandatory: true,
+        ..schema
+    }
+}
+
+const EVERYBODY: &[&str] = &["Group/system:unauthenticated", "Group/system:authenticated"];
+const MANAGERS: &[&str] = &[
+    "User/system:kube-controller-manager",
+    "User/system:kube-scheduler",
+    "kube-system:*",
+];
+const NODES: &[&str] = &["Group/system:nodes"];
+const USER: &str = "ByUser";
+const NAMESPACE: &str = "ByNamespace";
+
+/// The flow schemas.
+#[rustfmt::skip]
+pub(super) const SCHEMAS: &[Schema] = &[
+    mandatory(schema("exempt", 1, "exempt", "", &["Group/system:masters"], What::Everything)),
+    schema("probes", 2, "exempt", "", EVERYBODY, What::Probes),
+    schema("system-leader-election", 100, "leader-election", USER, MANAGERS, What::Leases),
+    schema("endpoint-controller", 150, "workload-high", USER, &["User/system:kube-controller-manager", "kube-system:endpoint-controller", "kube-system:endpointslicemirroring-controller"], What::Endpoints),
+    schema("workload-leader-election", 200, "leader-election", USER, &["kube-system:*"], What::Leases),
+    schema("system-node-high", 400, "node-high", USER, NODES, What::Nodes),
+    schema("system-nodes", 500, "system", USER, NODES, What::Everything),
+    schema("kube-controller-manager", 800, "workload-high", NAMESPACE, &["User/system:kube-controller-manager"], What::Everything),
+    schema("kube-scheduler", 800, "workload-high", NAMESPACE, &["User/system:kube-scheduler"], What::Everything),
+    schema("kube-system-service-accounts", 900, "workload-high", NAMESPACE, &["kube-system:*"], What::Everything),
+    schema("service-accounts", 9000, "workload-low", USER, &["Group/system:serviceaccounts"], What::Everything),
+    schema("global-default", 9900, "global-default", USER, EVERYBODY, What::Everything),
+    mandatory(schema("catch-all", 10000, "catch-all", USER, EVERYBODY, What::Everything)),
+];
+
+pub(super) fn level_spec(limit: Limit) -> Value {
+    let limited = |shares: i64, lendable: i64, response: Value| {
+        let mut v =
+            json!({"type": "Limited", "limited": {"nominalConcurrencyShares": shares, "lendablePercent": lendable}});
+        v.set(&["limited", "limitResponse"], response);
+        v
+    };
+    match limit {
+        Limit::Exempt => json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}),
+        Limit::Reject { shares } => limited(shares, 0, json!({"type": "Reject"})),
+        Limit::Queue {
+            shares,
+            lendable,
+            queues,
+            hand,
+        } => {
+            let queuing = json!({"queues": queues, "handSize": hand, "queueLengthLimit": 50});
+            let mut response = json!({"type": "Queue"});
+            response.set(&["queuing"], queuing);
+            limited(shares, lendable, response)
+        }
+    }
+}
+
+impl Schema {
+    pub(super) fn spec(&self) -> Value {
+        let mut v = json!({
+            "matchingPrecedence": (self.precedence), "priorityLevelConfiguration": {"name": (self.level)},
+        });
+        if !self.by.is_empty() {
+            v.set(&["distinguisherMethod", "type"], self.by);
+        }
+        let mut rule = self.what.rule();
+        let subjects: Vec<Value> = self.subjects.iter().map(|s| subject(s)).collect();
+        rule.set(&["subjects"], subjects);
+        v.set(&["rules"], vec![rule]);
+        v
+    }
+}
+
+fn subject(text: &str) -> Value {
+    if let Some(name) = text.strip_prefix("Group/") {
+        json!({"kind": "Group", "group": {"name": name}})
+    } else if let Some(name) = text.strip_prefix("User/") {
+        json!({"kind": "User", "user": {"name": name}})
+    } else {
+        let (namespace, name) = text.split_once(':').unwrap_or((text, "*"));
+        json!({"kind": "ServiceAccount", "serviceAccount": {"namespace": namespace, "name": name}})
+    }
+}
+
+impl What {
+    fn rule(self) -> Value {
+        match self {
+            Self::Everything => json!({
+                "resourceRules": [{"apiGroups": ["*"], "clusterScope": true, "namespaces": ["*"], "resources": ["*"], "verbs": ["*"]}],
+                "nonResourceRules": [{"nonResourceURLs": ["*"], "verbs": ["*"]}],
+            }),
+            Self::Probes => json!({
+                "nonResourceRules": [{"nonResourceURLs": ["/healthz", "/readyz", "/livez"], "verbs": ["get"]}],
+            }),
+            Self::Leases => json!({
+                "resourceRules": [{"apiGroups": ["coordination.k8s.io"], "namespaces": ["*"], "resources": ["leases"],
+                                   "verbs": ["get", "create", "update"]}],
+            }),
+            Self::Endpoints => json!({
+                "resourceRules": [{"apiGroups": [""], "namespaces": ["*"], "resources": ["endpoints"],
+                                   "verbs": ["get", "create", "update"]}],
+            }),
+            Self::Nodes => json!({
+                "resourceRules": [
+                    {"apiGroups": [""], "clusterScope": true, "namespaces": ["*"], "resources": ["nodes", "nodes/status"],
+                     "verbs": ["*"]},
+                    {"apiGroups": ["coordination.k8s.io"], "namespaces": ["*"], "resources": ["leases"], "verbs": ["*"]},
+                ],
+            }),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The default roles and bindings (upstream's `plugin/pkg/auth/authorizer/rbac/bootstrappolicy`): made where they are
+//! missing, extended where they lack something, never cut down.
+//!
+//! ```text
+//! live object                        role                          binding
+//! missing                            create                        create
+//! autoupdate: "false"                leave                         leave
+//! lacks rules, selectors, subjects   append them                   append them
+//! lacks labels or annotations        add them (its own win)        add them
+//! says more                          leave what is more            leave
+//! other roleRef                      -                             delete and create: roleRef never changes
+//! ```
+
+mod controller_roles;
+mod cover;
+mod policy;
+mod system_roles;
+mod user_roles;
+
+use super::super::ControlPlane;
+use super::{MANAGER, all_at_once, change, create_if_missing, find, namespaces};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::controlplane::strategies::rbac::GROUP;
+use crate::registry::store::{DeleteOptions, Store};
+use crate::registry::strategy::Context;
+use policy::{AUTOUPDATE, Binding, Role};
+
+/// Makes and extends the default roles and bindings.
+///
+/// # Errors
+/// The first refusal; the rest is tried nevertheless.
+pub async fn ensure(plane: &ControlPlane) -> Result<()> {
+    // Roles live in two of them.
+    namespaces::ensure(plane).await?;
+    let [cluster_roles, cluster_bindings, roles, bindings] = objects();
+    let store = |plural| &**plane.store(GROUP, plural);
+    let one = |store, object| ensure_one(store, object);
+    // Roles come before what binds them, so that nobody sees a binding of a role that is not there.
+    all_at_once(cluster_roles, |o| one(store("clusterroles"), o)).await?;
+    all_at_once(cluster_bindings, |o| one(store("clusterrolebindings"), o)).await?;
+    all_at_once(roles, |o| one(store("roles"), o)).await?;
+    all_at_once(bindings, |o| one(store("rolebindings"), o)).await
+}
+
+/// ClusterRoles, ClusterRoleBindings, Roles, RoleBindings.
+fn objects() -> [Vec<Value>; 4] {
+    let controllers = controller_roles::CONTROLLERS.iter().map(|(name, rules)| {
+        let full = format!("system:controller:{name}");
+        let account = [format!("kube-system:{name}")];
+        (
+            policy::role_object("", &full, rules),
+            policy::binding_object("", &full, &full, &account),
+        )
+    });
+    let (controller_roles, controller_bindings): (Vec<Value>, Vec<Value>) = controllers.unzip();
+    let roles = |tables: &[&[Role]]| tables.concat_objects(Role::object);
+    let bindings = |tables: &[&[Binding]]| tables.concat_objects(Binding::object);
+    let mut cluster_roles = roles(&[user_roles::ROLES, system_roles::CLUSTER_ROLES]);
+    cluster_roles.extend(controller_roles);
+    let mut cluster_bindings = bindings(&[user_roles::BINDINGS, system_roles::CLUSTER_BINDINGS]);
+    cluster_bindings.extend(controller_bindings);
+    [
+        cluster_roles,
+        cluster_bindings,
+        roles(&[system_roles::ROLES]),
+        bindings(&[system_roles::BINDINGS]),
+    ]
+}
+
+trait Tables<T> {
+    fn concat_objects(&self, object: impl Fn(&T) -> Value) -> Vec<Value>;
+}
+
+impl<T> Tables<T> for [&[T]] {
+    fn concat_objects(&self, object: impl Fn(&T) -> Value) -> Vec<Value> {
+        self.iter().flat_map(|t| t.iter()).map(object).collect()
+    }
+}
+
+async fn ensure_one(store: &Store, wanted: Value) -> Result<()> {
+    let (namespace, name) = (wanted.namespace().to_owned(), wanted.name().to_owned());
+    let Some(live) = find(store, &namespace, &name).await? else {
+        return create_if_missing(store, wanted, MANAGER).await;
+    };
+    if live.annotation(AUTOUPDATE) == Some("false") {
+        return Ok(());
+    }
+    if live.get("roleRef") != wanted.get("roleRef") {
+        let options = DeleteOptions {
+            uid: Some(live.uid().to_owned()),
+            ..DeleteOptions::default()
+        };
+        store.delete(&Context::system(&namespace), &name, &options).await?;
+        return create_if_missing(store, wanted, MANAGER).await;
+    }
+    if extended(&live, &wanted) == live {
+        return Ok(());
+    }
+    change(store, &live, MANAGER, |v| *v = extended(v, &wanted)).await
+}
+
+/// The live object with what it lacks.
+fn extended(live: &Value, wanted: &Value) -> Value {
+    let mut v = live.clone();
+    for key in ["labels", "annotations"] {
+        let members = wanted.at(&["metadata", key]).as_object();
+        for (name, value) in members.into_iter().flat_map(|m| m.iter()) {
+            if live.at(&["metadata", key, name]).is_null() {
+                v.set(&["metadata", key, name], value.clone());
+            }
+        }
+    }
+    const SELECTORS: [&str; 2] = ["aggregationRule", "clusterRoleSelectors"];
+    if wanted.get("aggregationRule").is_null() {
+        v.unset(&["aggregationRule"]);
+        append(
+            &mut v,
+            &["rules"],
+            cover::missing(live.get("rules").items(), wanted.get("rules").items()),
+        );
+    } else {
+        append(&mut v, &SELECTORS, lacking(live.at(&SELECTORS), wanted.at(&SELECTORS)));
+    }
+    append(
+        &mut v,
+        &["subjects"],
+        lacking(live.get("subjects"), wanted.get("subjects")),
+    );
+    v
+}
+
+fn lacking(live: &Value, wanted: &Value) -> Vec<Value> {
+    let new = |x: &&Value| !live.items().contains(x);
+    wanted.items().iter().filter(new).cloned().collect()
+}
+
+fn append(v: &mut Value, path: &[&str], more: Vec<Value>) {
+    if more.is_empty() {
+        return;
+    }
+    let mut all = v.at(path).items().to_vec();
+    all.extend(more);
+    v.set(path, all);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,22 @@
+//! scheduling.k8s.io/v1.
+
+use crate::controlplane::columns::others as columns;
+use crate::controlplane::strategies::scheduling::{GROUP, PriorityClass};
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: GROUP,
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows() -> Vec<Resource> {
+    vec![
+        V1.kind("priorityclasses", "PriorityClass")
+            .short(&["pc"])
+            .strategy(PriorityClass)
+            .columns(columns::priority_classes())
+            .done(),
+    ]
+}

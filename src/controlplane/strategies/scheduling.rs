@@ -1,0 +1,116 @@
+//! Priority classes.
+
+use super::common::first_generation;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{optional_choice, set_default_str};
+use crate::registry::strategy::Strategy;
+
+/// The group.
+pub const GROUP: &str = "scheduling.k8s.io";
+/// What a user may ask for.
+const HIGHEST_OF_USERS: i64 = 1_000_000_000;
+const SYSTEM_PREFIX: &str = "system-";
+
+/// A class the server makes.
+pub struct SystemClass {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: i64,
+    /// What people read.
+    pub description: &'static str,
+}
+
+/// The classes the server makes, with upstream's texts.
+pub const SYSTEM_CLASSES: [SystemClass; 2] = [
+    SystemClass {
+        name: "system-node-critical",
+        value: 2_000_001_000,
+        description: "Used for system critical pods that must not be moved from their current node.",
+    },
+    SystemClass {
+        name: "system-cluster-critical",
+        value: 2_000_000_000,
+        description: "Used for system critical pods that must run in the cluster, but can be moved to another node if \
+                      necessary.",
+    },
+];
+
+/// Behaviour of PriorityClasses.
+pub struct PriorityClass;
+
+fn value(v: &Value) -> i64 {
+    v.get("value").as_i64().unwrap_or(0)
+}
+
+/// Why a class with a system name is not the known one.
+fn odd_system_class(v: &Value) -> Option<String> {
+    let name = v.name();
+    let Some(known) = SYSTEM_CLASSES.iter().find(|c| c.name == name) else {
+        return Some(format!("{name} is not a known system priority class"));
+    };
+    if value(v) != known.value {
+        return Some(format!("value of {name} PriorityClass must be {}", known.value));
+    }
+    let default = v.get("globalDefault").as_bool().unwrap_or(false);
+    default.then(|| format!("globalDefault of {name} PriorityClass must be false"))
+}
+
+impl Strategy for PriorityClass {
+    fn default(&self, v: &mut Value) {
+        set_default_str(v, &["preemptionPolicy"], "PreemptLowerPriority");
+    }
+
+    fn prepare_create(&self, v: &mut Value) {
+        first_generation(v);
+    }
+
+    fn validate_create(&self, v: &Value) -> ErrorList {
+        let mut out = ErrorList::new();
+        if v.name().starts_with(SYSTEM_PREFIX) {
+            if let Some(why) = odd_system_class(v) {
+                let text = format!(
+                    "priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {why}"
+                );
+                out.push(FieldError::forbidden(&FieldPath::new("metadata").child("name"), text));
+            }
+        } else if value(v) > HIGHEST_OF_USERS {
+            let text = format!("maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}");
+            out.push(FieldError::forbidden(&FieldPath::new("value"), text));
+        }
+        let policies = ["Never", "PreemptLowerPriority"];
+        optional_choice(&mut out, v, "preemptionPolicy", &FieldPath::default(), &policies);
+        out
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        let mut out = ErrorList::new();
+        if value(new) != value(old) {
+            out.push(FieldError::forbidden(
+                &FieldPath::new("value"),
+                "may not be changed in an update.",
+            ));
+        }
+        let policy = new.get("preemptionPolicy");
+        if policy != old.get("preemptionPolicy") {
+            let at = FieldPath::new("preemptionPolicy");
+            out.push(FieldError::invalid(&at, policy.clone(), "field is immutable"));
+        }
+        out
+    }
+
+    fn check_delete(&self, v: &Value) -> Result<()> {
+        if !SYSTEM_CLASSES.iter().any(|c| c.name == v.name()) {
+            return Ok(());
+        }
+        let resource = crate::apimachinery::gvk::GroupResource::new(GROUP, "priorityclasses");
+        Err(Status::forbidden(
+            &resource,
+            v.name(),
+            "this is a system priority class and cannot be deleted",
+        ))
+    }
+}

@@ -1,0 +1,164 @@
+//! Which names a CustomResourceDefinition gets: upstream's `naming_controller.go`.
+//!
+//! Within a group every plural, singular and short name, and every kind and list kind, belongs to one definition. Each
+//! requested name that is free, or its own already, is accepted; the condition `NamesAccepted` says whether all were.
+//! With the first acceptance `Established` says `Installing`: serving what is defined is not this controller's work.
+//!
+//! ```text
+//! informer ──▶ queue ──▶ one worker ──▶ status ──▶ informer
+//!    └─ a definition went, or its accepted names changed: others of its group that lack names are looked at again
+//! ```
+
+mod accept;
+
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::time;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::{Change, Informer, InformerHandle};
+use crate::registry::store::{Store, WriteOptions};
+use crate::registry::strategy::Context;
+use crate::storage::Entry;
+use crate::tasks::{Backoff, Signal, TaskGroup, WorkQueue};
+use crate::telemetry::Telemetry;
+use accept::Names;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const MANAGER: &str = "kube-apiserver";
+
+/// What naming needs of a definition.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    revision: u64,
+    name: Str,
+    group: Str,
+    requested: Names,
+    accepted: Names,
+}
+
+impl Definition {
+    fn of(v: &Value, revision: u64) -> Self {
+        Self {
+            revision,
+            name: v.name().into(),
+            group: v.str_at(&["spec", "group"]).into(),
+            requested: Names::of(v.at(&["spec", "names"])),
+            accepted: Names::of(v.at(&["status", "acceptedNames"])),
+        }
+    }
+}
+
+fn parse(entry: &Entry) -> Definition {
+    Definition::of(&entry.decode(), entry.revision.0)
+}
+
+/// The controller.
+pub struct Naming {
+    definitions: Informer<Definition>,
+    store: Arc<Store>,
+    queue: WorkQueue<Str>,
+}
+
+impl Naming {
+    /// The controller over the definitions of `store`, and the running end of its informer.
+    pub fn new(store: Arc<Store>, telemetry: &Telemetry) -> (Arc<Self>, InformerHandle<Definition>) {
+        let (definitions, feed) = Informer::new(store.storage().clone(), parse);
+        let queue = WorkQueue::new(Backoff::CONTROLLER, telemetry.queue("crd_naming_condition_controller"));
+        let naming = Arc::new(Self {
+            definitions: definitions.clone(),
+            store,
+            queue: queue.clone(),
+        });
+        let of = definitions.clone();
+        definitions.subscribe(move |change| note(&queue, &of, change));
+        (naming, feed)
+    }
+
+    /// Fires when all stored definitions are known.
+    pub fn synced(&self) -> &Signal {
+        self.definitions.synced()
+    }
+
+    /// Starts the worker in `tasks`; it ends with the group. One worker: names are given in order.
+    pub fn start(self: Arc<Self>, tasks: &TaskGroup) {
+        let (queue, stop) = (self.queue.clone(), tasks.stop_signal().clone());
+        tasks.spawn("naming conditions stop", async move {
+            stop.wait().await;
+            queue.shut_down();
+        });
+        tasks.spawn("naming conditions", async move {
+            self.synced().wait().await;
+            let mut written = HashMap::new();
+            while let Some(name) = self.queue.next().await {
+                match self.sync(&name, &mut written).await {
+                    Ok(()) => self.queue.forget(&name),
+                    Err(e) => {
+                        tracing::debug!(%name, error = %e, "naming a definition failed");
+                        self.queue.add_rate_limited(name.clone());
+                    }
+                }
+                self.queue.done(&name);
+            }
+        });
+    }
+
+    /// Brings one definition's status up to date. `written` holds what was written and not seen back yet, so that a name
+    /// is not given twice meanwhile.
+    async fn sync(&self, name: &Str, written: &mut HashMap<Str, Definition>) -> Result<()> {
+        let known = self.definitions.snapshot();
+        written.retain(|key, own| known.get(key.as_str()).is_some_and(|seen| seen.revision < own.revision));
+        let Some(this) = known.get(name.as_str()) else {
+            return Ok(());
+        };
+        let this = written.get(name).unwrap_or(this);
+        if this.requested == this.accepted {
+            return Ok(());
+        }
+        let group = this.group.clone();
+        let all = known.values().map(|d| written.get(&d.name).unwrap_or(d));
+        let taken = accept::Taken::by(all.filter(|d| d.group == group).map(|d| &d.accepted));
+        let now = time::now();
+        let mut transform = |live: Option<&Value>| {
+            let gr = self.store.resource().group_resource();
+            let mut v = live
+                .ok_or_else(|| crate::apimachinery::Status::not_found(&gr, name))?
+                .clone();
+            accept::settle(&mut v, &taken, &now);
+            Ok(v)
+        };
+        let options = WriteOptions {
+            manager: Some(MANAGER.to_owned()),
+            subresource: "status".to_owned(),
+            ..WriteOptions::default()
+        };
+        let updated = self
+            .store
+            .update(&Context::system(""), name, &mut transform, false, &options)
+            .await;
+        match updated {
+            Ok(updated) => {
+                let v = updated.object.to_value();
+                let revision = v.resource_version().parse().unwrap_or(0);
+                written.insert(name.clone(), Definition::of(&v, revision));
+                Ok(())
+            }
+            Err(e) if e.code == 404 => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn note(queue: &WorkQueue<Str>, definitions: &Informer<Definition>, change: &Change<'_, Definition>) {
+    queue.add(change.key.into());
+    // Names that were another's may be free now.
+    let Some(old) = change.old else { return };
+    if change.new.is_some_and(|new| new.accepted == old.accepted) {
+        return;
+    }
+    for d in definitions.snapshot().values() {
+        if d.group == old.group && d.requested != d.accepted {
+            queue.add(d.name.clone());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Requested, accepted and taken names: no I/O.
+
+use crate::apimachinery::value::{Str, Value};
+use crate::json;
+use std::collections::HashSet;
+
+/// The names of a definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    plural: Str,
+    singular: Str,
+    short: Vec<Str>,
+    kind: Str,
+    list_kind: Str,
+    categories: Vec<Str>,
+}
+
+fn list(v: &Value) -> Vec<Str> {
+    v.items().iter().filter_map(Value::as_str).map(Str::new).collect()
+}
+
+impl Names {
+    /// From `spec.names` or `status.acceptedNames`.
+    pub(super) fn of(v: &Value) -> Self {
+        Self {
+            plural: v.str_at(&["plural"]).into(),
+            singular: v.str_at(&["singular"]).into(),
+            short: list(v.get("shortNames")),
+            kind: v.str_at(&["kind"]).into(),
+            list_kind: v.str_at(&["listKind"]).into(),
+            categories: list(v.get("categories")),
+        }
+    }
+}
+
+/// The names a group has given away.
+#[derive(Default)]
+pub(super) struct Taken {
+    resources: HashSet<Str>,
+    kinds: HashSet<Str>,
+}
+
+impl Taken {
+    /// By definitions with these accepted names.
+    pub(super) fn by<'a>(accepted: impl Iterator<Item = &'a Names>) -> Self {
+        let mut taken = Self::default();
+        for n in accepted {
+            taken.resources.extend([n.plural.clone(), n.singular.clone()]);
+            taken.resources.extend(n.short.iter().cloned());
+            taken.kinds.extend([n.kind.clone(), n.list_kind.clone()]);
+        }
+        // Who has no such name takes none.
+        taken.resources.remove("");
+        taken.kinds.remove("");
+        taken
+    }
+}
+
+/// Why a name is refused, if it is: it is another's.
+fn conflict(requested: &str, own: &str, taken: &HashSet<Str>) -> Option<String> {
+    (requested != own && taken.contains(requested)).then(|| format!("{requested:?} is already in use"))
+}
+
+/// Gives a definition what is free and says so in its status.
+pub(super) fn settle(definition: &mut Value, taken: &Taken, now: &str) {
+    let requested = definition.at(&["spec", "names"]).clone();
+    let mut accepted = definition.at(&["status", "acceptedNames"]).clone();
+    // Of several conflicts, the last one is told.
+    let mut refused: Option<(&str, String)> = None;
+    let mut single = |accepted: &mut Value, key: &str, taken: &HashSet<Str>, reason: &'static str| {
+        let name = requested.str_at(&[key]);
+        match conflict(name, accepted.str_at(&[key]), taken) {
+            Some(why) => refused = Some((reason, why)),
+            None if name.is_empty() => drop(accepted.unset(&[key])),
+            None => accepted.set(&[key], name),
+        }
+    };
+    single(&mut accepted, "plural", &taken.resources, "PluralConflict");
+    single(&mut accepted, "singular", &taken.resources, "SingularConflict");
+    single(&mut accepted, "kind", &taken.kinds, "KindConflict");
+    single(&mut accepted, "listKind", &taken.kinds, "ListKindConflict");
+    let own = list(accepted.get("shortNames"));
+    let short: Vec<String> = list(requested.get("shortNames"))
+        .iter()
+        .filter(|s| !own.contains(s))
+        .filter_map(|s| conflict(s, "", &taken.resources))
+        .collect();
+    let copy = |accepted: &mut Value, key: &str| match requested.get(key) {
+        Value::Null => drop(accepted.unset(&[key])),
+        v => accepted.set(&[key], v.clone()),
+    };
+    if short.is_empty() {
+        copy(&mut accepted, "shortNames");
+    } else if refused.as_ref().is_none_or(|(r, _)| !r.ends_with("KindConflict")) {
+        // Kinds are looked at after short names.
+        let all = if short.len() == 1 {
+            short[0].clone()
+        } else {
+            format!("[{}]", short.join(", "))
+        };
+        refused = Some(("ShortNamesConflict", all));
+    }
+    copy(&mut accepted, "categories");
+    definition.set(&["status", "acceptedNames"], accepted);
+
+    let fine = refused.is_none();
+    let (status, reason, message) = match &refused {
+        None => ("True", "NoConflicts", "no conflicts found"),
+        Some((reason, message)) => ("False", *reason, message.as_str()),
+    };
+    condition(definition, "NamesAccepted", status, reason, message, now);
+    let established = find(definition, "Established").map(|c| c.str_at(&["status"]).to_owned());
+    match established.as_deref() {
+        Some("True") => {}
+        _ if fine => condition(
+            definition,
+            "Established",
+            "False",
+            "Installing",
+            "the initial names have been accepted",
+            now,
+        ),
+        None => condition(
+            definition,
+            "Established",
+            "False",
+            "NotAccepted",
+            "not all names are accepted",
+            now,
+        ),
+        Some(_) => {}
+    }
+}
+
+const CONDITIONS: [&str; 2] = ["status", "conditions"];
+
+fn find<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
+    let all = definition.at(&CONDITIONS).items();
+    all.iter().find(|c| c.str_at(&["type"]) == kind)
+}
+
+/// Sets a condition; the time stays while the status does.
+fn condition(definition: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
+    let mut all = definition.at(&CONDITIONS).items().to_vec();
+    let since = match find(definition, kind) {
+        Some(old) if old.str_at(&["status"]) == status => old.get("lastTransitionTime").clone(),
+        _ => now.into(),
+    };
+    let mut new = json!({"type": kind, "status": status, "reason": reason, "message": message});
+    new.set(&["lastTransitionTime"], since);
+    match all.iter_mut().find(|c| c.str_at(&["type"]) == kind) {
+        Some(old) => *old = new,
+        None => all.push(new),
+    }
+    definition.set(&CONDITIONS, all);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crd(plural: &str, short: &[&str], kind: &str) -> Value {
+        json!({"spec": {"group": "x.io", "names": {"plural": plural, "singular": plural, "shortNames": short,
+               "kind": kind, "listKind": (format!("{kind}List"))}},
+               "status": {"acceptedNames": {"plural": "", "kind": ""}, "conditions": null}})
+    }
+
+    fn reasons(v: &Value) -> Vec<String> {
+        let one = |c: &Value| {
+            format!(
+                "{}={} {}: {}",
+                c.str_at(&["type"]),
+                c.str_at(&["status"]),
+                c.str_at(&["reason"]),
+                c.str_at(&["message"])
+            )
+        };
+        v.at(&CONDITIONS).items().iter().map(one).collect()
+    }
+
+    #[test]
+    fn free_names_are_accepted() {
+        let mut v = crd("as", &["a"], "A");
+        settle(&mut v, &Taken::default(), "now");
+        assert_eq!(v.at(&["status", "acceptedNames"]), v.at(&["spec", "names"]));
+        assert_eq!(
+            reasons(&v),
+            [
+                "NamesAccepted=True NoConflicts: no conflicts found",
+                "Established=False Installing: the initial names have been accepted"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_name_of_another_is_refused_and_the_rest_accepted() {
+        let other = Names::of(crd("as", &["a", "b"], "A").at(&["spec", "names"]));
+        let mut v = crd("bs", &["a", "b"], "B");
+        settle(&mut v, &Taken::by([&other].into_iter()), "then");
+        assert_eq!(
+            reasons(&v),
+            [
+                "NamesAccepted=False ShortNamesConflict: [\"a\" is already in use, \"b\" is already in use]",
+                "Established=False NotAccepted: not all names are accepted"
+            ]
+        );
+        assert_eq!(
+            v.at(&["status", "acceptedNames"]),
+            &json!({"plural": "bs", "singular": "bs", "kind": "B", "listKind": "BList"})
+        );
+        settle(&mut v, &Taken::default(), "now");
+        assert_eq!(reasons(&v)[0], "NamesAccepted=True NoConflicts: no conflicts found");
+        let times: Vec<&str> = v
+            .at(&CONDITIONS)
+            .items()
+            .iter()
+            .map(|c| c.str_at(&["lastTransitionTime"]))
+            .collect();
+        assert_eq!(times, ["now", "then"], "a time changes with the status");
+    }
+}

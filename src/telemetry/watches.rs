@@ -1,0 +1,44 @@
+//! What watches send: `apiserver_watch_events_total` and `apiserver_init_events_total`.
+
+use super::counters;
+use prometheus::{IntCounter, IntCounterVec, Registry};
+
+pub(super) struct WatchFamilies {
+    sent: IntCounterVec,
+    initial: IntCounterVec,
+}
+
+impl WatchFamilies {
+    pub(super) fn new(r: &Registry) -> Self {
+        Self {
+            sent: counters(
+                r,
+                "apiserver_watch_events_total",
+                "Events sent to watching clients.",
+                &["group", "resource", "version"],
+            ),
+            initial: counters(
+                r,
+                "apiserver_init_events_total",
+                "Objects of the initial state handed to watches.",
+                &["group", "resource"],
+            ),
+        }
+    }
+
+    pub(super) fn of(&self, group: &str, version: &str, resource: &str) -> WatchMetrics {
+        WatchMetrics {
+            sent: self.sent.with_label_values(&[group, resource, version]),
+            initial: self.initial.with_label_values(&[group, resource]),
+        }
+    }
+}
+
+/// The counters of a watch.
+#[derive(Clone)]
+pub struct WatchMetrics {
+    /// Events sent.
+    pub sent: IntCounter,
+    /// Objects of the initial state.
+    pub initial: IntCounter,
+}
