@@ -1,5 +1,8 @@
-//! Downloads the OpenAPI v3 indices of backends: a second after registration, every minute after success, with a
-//! growing pause after failure. The last good index stays.
+//! Downloads the OpenAPI v3 indices of backends: at once after registration and after every change, every minute after
+//! success, with a growing pause after failure. The last good index stays.
+//!
+//! Upstream waits for a second before the first download. Who applies an object as soon as the APIService is Available
+//! would then be checked against a document without its kind, so we start when the first probe does.
 
 use super::{ROOT, RemoteIndices};
 use crate::aggregator::apiservice::ApiService;
@@ -17,7 +20,6 @@ use std::time::Duration;
 /// So that one slow backend does not hold up another's download.
 const WORKERS: usize = 16;
 const PERIOD: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(60);
 const BACKOFF: Backoff = Backoff {
     base: Duration::from_secs(60),
@@ -55,7 +57,7 @@ impl Downloader {
             Some(new) if new.service.is_some() => {
                 let name: Str = change.key.into();
                 me.queue.forget(&name);
-                me.queue.add_after(name, SOON);
+                me.queue.add(name);
             }
             Some(_) => {}
         });
@@ -97,7 +99,8 @@ impl Downloader {
         let Some(service) = &s.service else {
             return Ok(false);
         };
-        if !s.is_available() {
+        // Where nobody has probed it yet, we find out ourselves.
+        if s.available.is_some() && !s.is_available() {
             return Err("the service is unavailable".into());
         }
         let transport = self.transports.of(&s)?;
