@@ -14,6 +14,14 @@ const PATCHES: [&str; 4] = [
     "application/strategic-merge-patch+json",
 ];
 
+/// The patches an operation takes. Kinds that describe themselves have no strategic merge, and kubectl chooses by this list.
+fn patches(op: &Operation) -> &'static [&'static str] {
+    match crate::api::by_name(&op.definition) {
+        Some(_) => &PATCHES,
+        None => &PATCHES[..3],
+    }
+}
+
 /// A parameter of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parameter {
@@ -313,7 +321,7 @@ fn operation(dialect: Dialect, gv: &GroupVersion, op: &Operation, mut parameters
     match (dialect, body(op)) {
         (_, None) => {}
         (Dialect::V3, Some(definition)) => {
-            let types: &[&str] = if op.shape == Shape::Patch { &PATCHES } else { &["*/*"] };
+            let types: &[&str] = if op.shape == Shape::Patch { patches(op) } else { &["*/*"] };
             let mut b = Map::new();
             b.insert("content", content(dialect, types, &definition));
             if required {
@@ -336,7 +344,7 @@ fn operation(dialect: Dialect, gv: &GroupVersion, op: &Operation, mut parameters
         m.insert("parameters", parameters);
     }
     if dialect == Dialect::V2 {
-        let consumed: &[&str] = if op.shape == Shape::Patch { &PATCHES } else { &["*/*"] };
+        let consumed: &[&str] = if op.shape == Shape::Patch { patches(op) } else { &["*/*"] };
         m.insert("consumes", consumed.iter().map(|t| Value::from(*t)).collect::<Vec<_>>());
         m.insert(
             "produces",
