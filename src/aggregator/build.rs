@@ -4,7 +4,7 @@ use super::apiservice::ApiService;
 use super::autoregister::AutoRegister;
 use super::availability::{Availability, Kind, Parts};
 use super::discovery::{Collector, GroupListHandler};
-use super::openapi::{Downloader, OpenApiHandler, ROOT};
+use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, V2_PATH, V2Handler};
 use super::proxy::{ProxyHandler, ProxyShared, Terminations};
 use super::registration::Registration;
 use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
@@ -126,13 +126,15 @@ impl Aggregator {
             telemetry,
         );
         let indices = Arc::default();
-        let downloader = Downloader::new(
-            api_services.clone(),
-            resolver,
-            transports.clone(),
-            Arc::clone(&indices),
-            telemetry,
-        );
+        let documents: Arc<RemoteDocuments> = Arc::default();
+        let downloads: [(Arc<dyn Download>, &'static str); 2] = [
+            (Arc::clone(&indices) as _, "open_api_v3_aggregation_controller"),
+            (documents.clone(), "open_api_aggregation_controller"),
+        ];
+        let downloaders = downloads.map(|(what, queue)| {
+            let (resolver, transports) = (resolver.clone(), transports.clone());
+            Downloader::new(api_services.clone(), resolver, transports, what, telemetry.queue(queue))
+        });
         let autoregister = AutoRegister::new(api_services.clone(), config.writer, &paths);
 
         let groups: Arc<dyn UnprotectedHandler> = Arc::new(GroupListHandler::new(api_services.clone()));
@@ -145,6 +147,8 @@ impl Aggregator {
                 plain: groups,
             }),
         );
+        let merged = V2Handler::new(delegate.clone(), documents, api_services.clone());
+        mux.handle(V2_PATH, Arc::new(merged));
         let mut local = vec![delegate];
         local.extend(config.openapi);
         let openapi: Arc<dyn UnprotectedHandler> = Arc::new(OpenApiHandler {
@@ -171,7 +175,7 @@ impl Aggregator {
             synced,
             &availability,
             &collector,
-            &downloader,
+            &downloaders,
             &autoregister,
         );
         aggregator
@@ -185,7 +189,7 @@ impl Aggregator {
         synced: [Signal; 3],
         availability: &Arc<Availability>,
         collector: &Arc<Collector>,
-        downloader: &Arc<Downloader>,
+        downloaders: &[Arc<Downloader>; 2],
         autoregister: &Arc<AutoRegister>,
     ) {
         let initiated = server.add_paths_complete_signal("APIServiceRegistrationControllerInitiated");
@@ -229,11 +233,13 @@ impl Aggregator {
             c.run_first_pass(&cx.tasks).await;
             Ok(())
         });
-        let d = downloader.clone();
-        server.add_post_start_hook("apiservice-openapiv3-controller", move |cx| async move {
-            d.start(&cx.tasks);
-            Ok(())
-        });
+        let hooks = ["apiservice-openapiv3-controller", "apiservice-openapi-controller"];
+        for (name, d) in hooks.into_iter().zip(downloaders.clone()) {
+            server.add_post_start_hook(name, move |cx| async move {
+                d.start(&cx.tasks);
+                Ok(())
+            });
+        }
         let (r, ready) = (autoregister.clone(), initiated);
         server.add_post_start_hook("kube-apiserver-autoregistration", move |cx| async move {
             follow(&cx.tasks, "autoregistration", async move {

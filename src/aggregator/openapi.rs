@@ -1,21 +1,26 @@
-//! OpenAPI v3: one index over all owners, each document from its owner as the caller.
+//! OpenAPI. v3: one index over all owners, each document from its owner as the caller. v2: one document of all.
 //!
 //! Indices of backends are downloaded off the path of requests and the last good one is kept; a slow backend delays
 //! nobody else's. The index of the servers behind us is read when it is asked for: it is in the same process.
 
 mod download;
+mod merge;
 #[cfg(test)]
 mod tests;
+mod v2;
 
-pub use download::Downloader;
+pub use download::{Download, Downloader};
+pub use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
 
+use super::apiservice::ApiService;
+use super::internal::Answer;
 use super::registration::Registration;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use imbl::OrdMap;
 use std::sync::{Arc, Mutex};
 
@@ -49,6 +54,33 @@ impl RemoteIndices {
         let all = self.all.load();
         let found = all.iter().find(|(_, paths)| paths.contains_key(key))?;
         Some(found.0.clone())
+    }
+}
+
+#[async_trait]
+impl Download for RemoteIndices {
+    fn path(&self) -> &'static str {
+        ROOT
+    }
+
+    fn headers(&self, _: &Str) -> Vec<(HeaderName, String)> {
+        Vec::new()
+    }
+
+    async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String> {
+        if answer.status != 200 {
+            return Err(format!("{} on {ROOT}", answer.status));
+        }
+        let document = json::decode(&answer.body)?;
+        let mut paths = document.get("paths").as_object().cloned().unwrap_or_default();
+        // What is not a pointer to a document is left out: clients follow these.
+        paths.retain(|_, v: &mut Value| v.get("serverRelativeURL").as_str().is_some());
+        self.set(&of.name, Some(paths));
+        Ok(())
+    }
+
+    fn remove(&self, name: &Str) {
+        self.set(name, None);
     }
 }
 

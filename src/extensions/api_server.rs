@@ -20,6 +20,7 @@ use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::discovery::aggregated::{Negotiating, Priorities, Source};
 use crate::endpoints::discovery::versions;
 use crate::endpoints::install::{Published, document, install};
+use crate::endpoints::openapi::OpenApiV2;
 use crate::registry::Store;
 use crate::registry::resource::Resource;
 use crate::request::{Handler, UnprotectedHandler};
@@ -104,6 +105,10 @@ impl ApiServerBuilder {
             groups.push(ApiGroupVersion::new(gv, served));
         }
         groups.sort_by(|a, b| versions::compare_versions(&b.gv.version, &a.gv.version));
+        let rows = groups.iter().map(|g| (g.gv.clone(), g.rows().cloned().collect()));
+        server
+            .mux()
+            .handle("/openapi/v2", Arc::new(OpenApiV2::new(rows.collect())));
         let plain = group_list(&groups);
         install(
             &server,

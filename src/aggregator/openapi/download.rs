@@ -1,19 +1,19 @@
-//! Downloads the OpenAPI v3 indices of backends: at once after registration and after every change, every minute after
-//! success, with a growing pause after failure. The last good index stays.
+//! Downloads the OpenAPI documents and indices of backends: at once after registration and after every change, every minute after
+//! success, with a growing pause after failure. The last good one stays.
 //!
 //! Upstream waits for a second before the first download. Who applies an object as soon as the APIService is Available
 //! would then be checked against a document without its kind, so we start when the first probe does.
 
-use super::{ROOT, RemoteIndices};
 use crate::aggregator::apiservice::ApiService;
-use crate::aggregator::internal::{self, OPENAPI};
+use crate::aggregator::internal::{self, Answer, OPENAPI};
 use crate::aggregator::resolver::ServiceResolver;
 use crate::aggregator::transports::Transports;
-use crate::apimachinery::codec::json;
-use crate::apimachinery::value::{Str, Value};
+use crate::apimachinery::value::Str;
 use crate::client::Informer;
 use crate::tasks::{Backoff, TaskGroup, WorkQueue};
-use crate::telemetry::Telemetry;
+use crate::telemetry::QueueMetrics;
+use async_trait::async_trait;
+use http::HeaderName;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,12 +26,31 @@ const BACKOFF: Backoff = Backoff {
     max: Duration::from_secs(3600),
 };
 
+/// What is downloaded, and where it is kept.
+#[async_trait]
+pub trait Download: Send + Sync {
+    /// Where it is, at every backend.
+    fn path(&self) -> &'static str;
+
+    /// What is asked of an APIService's backend beside the path.
+    fn headers(&self, name: &Str) -> Vec<(HeaderName, String)>;
+
+    /// Keeps an answer.
+    ///
+    /// # Errors
+    /// A text for the log: there is nothing to keep.
+    async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String>;
+
+    /// Forgets an APIService.
+    fn remove(&self, name: &Str);
+}
+
 /// The downloader.
 pub struct Downloader {
     informer: Informer<ApiService>,
     resolver: Arc<dyn ServiceResolver>,
     transports: Arc<Transports>,
-    indices: Arc<RemoteIndices>,
+    what: Arc<dyn Download>,
     queue: WorkQueue<Str>,
 }
 
@@ -41,19 +60,19 @@ impl Downloader {
         informer: Informer<ApiService>,
         resolver: Arc<dyn ServiceResolver>,
         transports: Arc<Transports>,
-        indices: Arc<RemoteIndices>,
-        telemetry: &Telemetry,
+        what: Arc<dyn Download>,
+        queue: QueueMetrics,
     ) -> Arc<Self> {
         let d = Arc::new(Self {
             informer: informer.clone(),
             resolver,
             transports,
-            indices,
-            queue: WorkQueue::new(BACKOFF, telemetry.queue("open_api_v3_aggregation_controller")),
+            what,
+            queue: WorkQueue::new(BACKOFF, queue),
         });
         let me = d.clone();
         informer.subscribe(move |change| match change.new {
-            None => me.indices.set(&change.key.into(), None),
+            None => me.what.remove(&change.key.into()),
             Some(new) if new.service.is_some() => {
                 let name: Str = change.key.into();
                 me.queue.forget(&name);
@@ -104,17 +123,12 @@ impl Downloader {
             return Err("the service is unavailable".into());
         }
         let transport = self.transports.of(&s)?;
-        let answer = internal::get(&transport, &*self.resolver, service, ROOT, OPENAPI, &[], LIMIT).await?;
-        if answer.status != 200 {
-            return Err(format!("{} on {ROOT}", answer.status));
-        }
-        let document = json::decode(&answer.body)?;
-        let paths = document.get("paths").as_object().cloned().unwrap_or_default();
-        // What is not a pointer to a document is left out: clients follow these.
-        let mut paths = paths;
-        paths.retain(|_, v: &mut Value| v.get("serverRelativeURL").as_str().is_some());
-        if self.informer.get(name).is_some() {
-            self.indices.set(name, Some(paths));
+        let (path, headers) = (self.what.path(), self.what.headers(name));
+        let headers: Vec<_> = headers.iter().map(|(k, v)| (k.clone(), v.as_str())).collect();
+        let answer = internal::get(&transport, &*self.resolver, service, path, OPENAPI, &headers, LIMIT).await?;
+        self.what.take(&s, answer).await?;
+        if self.informer.get(name).is_none() {
+            self.what.remove(name);
         }
         Ok(true)
     }

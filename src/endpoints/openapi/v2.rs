@@ -1,7 +1,7 @@
 //! `/openapi/v2`: one document of everything, for older tools.
 
 use super::kept::{Kept, bare, off_thread};
-use super::{operations, paths};
+use super::{operations, paths, v3};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
@@ -11,6 +11,8 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use http::StatusCode;
 use std::sync::{Arc, OnceLock};
+
+mod schema;
 
 /// The rows of every group version served.
 pub type Served = Vec<(GroupVersion, Vec<Arc<Resource>>)>;
@@ -59,9 +61,14 @@ impl OpenApiV2 {
 pub fn document(served: &Served) -> Value {
     let mut all_paths = Map::new();
     let mut named: Vec<String> = Vec::new();
+    let mut own = Map::new();
     for (gv, rows) in served {
         let operations = operations::of_rows(gv, rows.iter());
         named.extend(paths::definitions(&operations));
+        for (name, mut component) in v3::own_components(gv, rows, &mut named) {
+            schema::definition(&mut component);
+            own.insert(name, component);
+        }
         for (path, item) in paths::paths(Dialect::V2, gv, &operations) {
             all_paths.insert(path, item);
         }
@@ -77,7 +84,10 @@ pub fn document(served: &Served) -> Value {
         .iter()
         .map(|(gv, _)| (gv.group.as_str(), gv.version.as_str()))
         .collect();
-    let definitions = Components::load().schemas(Dialect::V2, &names, &group_versions);
+    let mut definitions = Components::load().schemas(Dialect::V2, &names, &group_versions);
+    for (name, definition) in own {
+        definitions.insert(name, definition);
+    }
     let mut out = crate::json!({
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": "v1.36.2"},

@@ -178,17 +178,7 @@ pub fn document(paths: Map, schemas: Map) -> Value {
 pub fn group_version_document(gv: &GroupVersion, rows: &[Arc<Resource>]) -> Value {
     let operations = operations::of_rows(gv, rows.iter());
     let mut named = paths::definitions(&operations);
-    let mut own = Map::new();
-    for row in rows {
-        let Some(component) = row.schema.openapi() else {
-            continue;
-        };
-        let list = list_of(gv, row);
-        references(&component, &mut named);
-        references(&list, &mut named);
-        own.insert(row.definition.as_str(), component);
-        own.insert(format!("{}List", row.definition), list);
-    }
+    let own = own_components(gv, rows, &mut named);
     let names = closure(named.iter().map(String::as_str));
     let group_versions = [(gv.group.as_str(), gv.version.as_str())];
     let mut schemas = Components::load().schemas(Dialect::V3, &names, &group_versions);
@@ -196,6 +186,22 @@ pub fn group_version_document(gv: &GroupVersion, rows: &[Arc<Resource>]) -> Valu
         schemas.insert(name, schema);
     }
     document(paths::paths(Dialect::V3, gv, &operations), schemas)
+}
+
+/// The components of kinds with a schema of their own and of their lists; what they refer to is added to `named`.
+pub(super) fn own_components(gv: &GroupVersion, rows: &[Arc<Resource>], named: &mut Vec<String>) -> Map {
+    let mut own = Map::new();
+    for row in rows {
+        let Some(component) = row.schema.openapi() else {
+            continue;
+        };
+        let list = list_of(gv, row);
+        references(&component, named);
+        references(&list, named);
+        own.insert(row.definition.as_str(), component);
+        own.insert(format!("{}List", row.definition), list);
+    }
+    own
 }
 
 /// The list kind of a kind with a schema of its own.

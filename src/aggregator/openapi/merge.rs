@@ -1,0 +1,199 @@
+//! Several OpenAPI v2 documents into one; as upstream's kube-openapi `aggregator`, on trees.
+//!
+//! Earlier documents win a path. A definition of the same name and another content gets a new name; the group version
+//! kinds that one content is said to be are united.
+
+#[cfg(test)]
+mod tests;
+
+use crate::apimachinery::value::{Map, Str, Value};
+use std::collections::{BTreeSet, HashMap};
+
+const KINDS: &str = "x-kubernetes-group-version-kind";
+/// What is shared by name, and how it is referred to.
+const SHARED: [(&str, &str); 2] = [("definitions", "#/definitions/"), ("parameters", "#/parameters/")];
+
+/// Leaves the paths that `keep` takes, and drops the definitions that only other paths need.
+pub fn filter(document: &mut Value, keep: impl Fn(&str) -> bool) {
+    let before = used(document);
+    if let Some(paths) = document.object_entry("paths") {
+        paths.retain(|path, _| keep(path));
+    }
+    let after = used(document);
+    for (section, prefix) in SHARED {
+        if let Some(all) = document.object_entry(section) {
+            all.retain(|name, _| {
+                let reference = format!("{prefix}{name}");
+                after.contains(&reference) || !before.contains(&reference)
+            });
+        }
+    }
+}
+
+/// Adds a document to one that stands before it.
+pub fn merge(into: &mut Value, mut from: Value) {
+    let taken: BTreeSet<Str> = names(into, "paths");
+    if names(&from, "paths").iter().any(|p| taken.contains(p)) {
+        filter(&mut from, |path| !taken.contains(path));
+    }
+    if names(&from, "paths").is_empty() {
+        return;
+    }
+    let renames = renames(into, &from);
+    if !renames.is_empty() {
+        redirect(&mut from, &renames);
+    }
+    for (section, prefix) in SHARED {
+        for (name, value) in take(&mut from, section) {
+            let name = match renames.get(&format!("{prefix}{name}")) {
+                Some(reference) => Str::from(&reference[prefix.len()..]),
+                None => name,
+            };
+            let all = into.entry_object(section);
+            match all.get_mut(&name) {
+                Some(there) => unite_kinds(there, &value),
+                None => drop(all.insert(name, value)),
+            }
+        }
+    }
+    for (section, overwrites) in [("paths", true), ("responses", false)] {
+        for (name, value) in take(&mut from, section) {
+            let all = into.entry_object(section);
+            if overwrites || !all.contains_key(&name) {
+                all.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Sections of a document.
+trait Sections {
+    fn object_entry(&mut self, section: &str) -> Option<&mut Map>;
+    fn entry_object(&mut self, section: &str) -> &mut Map;
+}
+
+impl Sections for Value {
+    fn object_entry(&mut self, section: &str) -> Option<&mut Map> {
+        self.at_mut(&[section])?.as_object_mut()
+    }
+
+    fn entry_object(&mut self, section: &str) -> &mut Map {
+        self.make_object().object_entry(section)
+    }
+}
+
+fn names(document: &Value, section: &str) -> BTreeSet<Str> {
+    let all = document.get(section).as_object();
+    all.into_iter().flat_map(Map::keys).map(Str::from).collect()
+}
+
+fn take(document: &mut Value, section: &str) -> Map {
+    match document.unset(&[section]) {
+        Some(Value::Object(m)) => m,
+        _ => Map::new(),
+    }
+}
+
+/// Every reference that can be reached from the paths.
+fn used(document: &Value) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let mut open = Vec::new();
+    references(document.get("paths"), &mut open);
+    while let Some(reference) = open.pop() {
+        for (section, prefix) in SHARED {
+            if let Some(name) = reference.strip_prefix(prefix)
+                && seen.insert(reference.to_owned())
+            {
+                references(document.get(section).get(name), &mut open);
+            }
+        }
+    }
+    seen
+}
+
+fn references<'a>(value: &'a Value, out: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(m) => {
+            for (key, v) in m.iter() {
+                match v {
+                    Value::String(s) if key == "$ref" => out.push(s),
+                    _ => references(v, out),
+                }
+            }
+        }
+        Value::Array(a) => a.iter().for_each(|v| references(v, out)),
+        _ => {}
+    }
+}
+
+fn redirect(value: &mut Value, renames: &HashMap<String, String>) {
+    match value {
+        Value::Object(m) => {
+            for (key, v) in m.iter_mut() {
+                match v {
+                    Value::String(s) if key == "$ref" => {
+                        if let Some(new) = renames.get(s.as_str()) {
+                            *s = new.as_str().into();
+                        }
+                    }
+                    _ => redirect(v, renames),
+                }
+            }
+        }
+        Value::Array(a) => a.iter_mut().for_each(|v| redirect(v, renames)),
+        _ => {}
+    }
+}
+
+/// Old and new references of what has a name that means something else already.
+fn renames(into: &Value, from: &Value) -> HashMap<String, String> {
+    let mut out = HashMap::new();
+    for (section, prefix) in SHARED {
+        let (theirs, ours) = (from.get(section).as_object(), into.get(section).as_object());
+        let (Some(theirs), Some(ours)) = (theirs, ours) else {
+            continue;
+        };
+        for (name, value) in theirs.iter() {
+            if ours.get(name).is_none_or(|there| same(there, value)) {
+                continue;
+            }
+            let free = |candidate: &String| {
+                let there = ours.get(candidate).is_none_or(|there| same(there, value));
+                there && !theirs.contains_key(candidate)
+            };
+            let candidate = (2..).map(|i| format!("{name}_v{i}")).find(free);
+            out.extend(candidate.map(|new| (format!("{prefix}{name}"), format!("{prefix}{new}"))));
+        }
+    }
+    out
+}
+
+/// The same content, whatever kinds it is said to be.
+fn same(a: &Value, b: &Value) -> bool {
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else {
+        return a == b;
+    };
+    let content = |m: &Map| m.len() - usize::from(m.contains_key(KINDS));
+    content(a) == content(b) && a.iter().all(|(k, v)| k == KINDS || b.get(k) == Some(v))
+}
+
+fn unite_kinds(there: &mut Value, other: &Value) {
+    if *there.get(KINDS) == *other.get(KINDS) || other.get(KINDS).items().is_empty() {
+        return;
+    }
+    let mut all = there.get(KINDS).items().to_vec();
+    for kind in other.get(KINDS).items() {
+        if !all.contains(kind) {
+            all.push(kind.clone());
+        }
+    }
+    all.sort_by_cached_key(|k| {
+        format!(
+            "{}/{}.{}",
+            k.str_at(&["group"]),
+            k.str_at(&["version"]),
+            k.str_at(&["kind"])
+        )
+    });
+    there.set(&[KINDS], all);
+}

@@ -1,0 +1,222 @@
+//! `/openapi/v2`: the document of the servers behind us and those of backends, merged.
+//!
+//! ```text
+//! Downloader ─→ RemoteDocuments (last good, filtered, compressed) ─┐
+//! local `/openapi/v2`, asked for each time, 304 mostly ────────────┴─→ merged when a part has changed, off the threads
+//! ```
+
+use super::download::Download;
+use super::merge::{filter, merge};
+use crate::aggregator::apiservice::ApiService;
+use crate::aggregator::internal::Answer;
+use crate::api::openapi::Dialect;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::Informer;
+use crate::endpoints::openapi::kept::{Kept, off_thread};
+use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use async_trait::async_trait;
+use http::{HeaderName, StatusCode, header};
+use imbl::OrdMap;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Where the document is.
+pub const PATH: &str = "/openapi/v2";
+const LOCAL_LIMIT: usize = 64 << 20;
+
+/// What one backend published last.
+struct Part {
+    /// The backend's validator.
+    etag: Option<String>,
+    document: Kept,
+}
+
+/// Last good documents of backends, by APIService name; of each the paths of its own group version.
+#[derive(Default)]
+pub struct RemoteDocuments {
+    all: ArcSwap<OrdMap<Str, Arc<Part>>>,
+}
+
+/// Serves the merged document.
+pub struct V2Handler {
+    /// Who has a document at [`PATH`] in this process.
+    local: Arc<dyn UnprotectedHandler>,
+    remote: Arc<RemoteDocuments>,
+    informer: Informer<ApiService>,
+    merged: Arc<Merged>,
+}
+
+#[derive(Default)]
+struct Merged {
+    current: ArcSwapOption<Current>,
+    /// Held while merging, on a thread of its own: nobody merges what another is merging.
+    turn: Mutex<()>,
+}
+
+struct Current {
+    local: String,
+    /// The hashes of the remote parts, in order.
+    remote: Vec<String>,
+    document: Kept,
+}
+
+// === impl RemoteDocuments ===
+
+#[async_trait]
+impl Download for RemoteDocuments {
+    fn path(&self) -> &'static str {
+        PATH
+    }
+
+    fn headers(&self, name: &Str) -> Vec<(HeaderName, String)> {
+        let known = self.all.load().get(name).and_then(|p| p.etag.clone());
+        let accept = (header::ACCEPT, "application/json".to_owned());
+        let known = known.map(|etag| (header::IF_NONE_MATCH, etag));
+        [accept].into_iter().chain(known).collect()
+    }
+
+    async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String> {
+        if answer.status == 304 {
+            return Ok(());
+        }
+        if answer.status != 200 {
+            return Err(format!("{} on {PATH}", answer.status));
+        }
+        let etag = answer.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
+        let etag = etag.map(str::to_owned);
+        let prefix = format!("{}/", of.discovery_path());
+        let document = off_thread(move || {
+            let mut document = json::decode(&answer.body)?;
+            filter(&mut document, |path| path.starts_with(&prefix));
+            Ok::<_, String>(Kept::new(&document, Dialect::V2))
+        });
+        let document = document.await.ok_or("the process is ending")??;
+        let part = Arc::new(Part { etag, document });
+        self.all.rcu(|all| all.update(of.name.clone(), part.clone()));
+        Ok(())
+    }
+
+    fn remove(&self, name: &Str) {
+        self.all.rcu(|all| all.without(name));
+    }
+}
+
+// === impl V2Handler ===
+
+impl V2Handler {
+    /// In front of `local`.
+    pub fn new(
+        local: Arc<dyn UnprotectedHandler>,
+        remote: Arc<RemoteDocuments>,
+        informer: Informer<ApiService>,
+    ) -> Self {
+        Self {
+            local,
+            remote,
+            informer,
+            merged: Arc::default(),
+        }
+    }
+
+    /// Remote parts in the order they are merged: groups of a higher priority first, then by APIService name.
+    fn parts(&self) -> Vec<Arc<Part>> {
+        let services = self.informer.snapshot();
+        let mut priorities: HashMap<&str, i64> = HashMap::new();
+        for s in services.values() {
+            let highest = priorities.entry(&s.group).or_insert(s.group_priority);
+            *highest = s.group_priority.max(*highest);
+        }
+        let all = self.remote.all.load();
+        let mut parts: Vec<(i64, &Arc<Part>)> = all
+            .iter()
+            .filter_map(|(name, part)| {
+                let group = &services.get(name.as_str())?.group;
+                Some((-priorities.get(group.as_str())?, part))
+            })
+            .collect();
+        parts.sort_by_key(|p| p.0);
+        parts.into_iter().map(|p| p.1.clone()).collect()
+    }
+
+    /// The local document, or `None` where it has the validator `known`.
+    async fn local(&self, known: &str, authorized: &Authorized) -> Result<Option<(String, Vec<u8>)>, Response> {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = http::Uri::from_static(PATH);
+        if let Ok(v) = http::HeaderValue::from_str(known) {
+            request.headers_mut().insert(header::IF_NONE_MATCH, v);
+        }
+        let answer = self.local.serve(request, authorized.clone()).await;
+        match answer.status() {
+            StatusCode::NOT_MODIFIED => return Ok(None),
+            StatusCode::OK => {}
+            _ => return Err(answer),
+        }
+        let etag = answer.headers().get(header::ETAG).and_then(|v| v.to_str().ok());
+        let etag = etag.unwrap_or("").to_owned();
+        match answer.into_body().collect(LOCAL_LIMIT).await {
+            Ok(bytes) => Ok(Some((etag, bytes.to_vec()))),
+            Err(_) => Err(unavailable()),
+        }
+    }
+
+    async fn document(&self, parts: Vec<Arc<Part>>, authorized: &Authorized) -> Result<Kept, Response> {
+        let hashes: Vec<String> = parts.iter().map(|p| p.document.hash.clone()).collect();
+        let current = self.merged.current.load_full().filter(|c| c.remote == hashes);
+        let known = current.as_ref().map_or("", |c| &c.local);
+        let (etag, bytes) = match (self.local(known, authorized).await?, current) {
+            (None, Some(current)) => return Ok(current.document.clone()),
+            // Nobody was asked about a validator, so nobody can have known it.
+            (None, None) => return Err(unavailable()),
+            (Some(local), _) => local,
+        };
+        let merged = self.merged.clone();
+        let built = off_thread(move || merged.build(&etag, &bytes, &parts, hashes)).await;
+        built.ok_or_else(unavailable)?.map_err(|_| unavailable())
+    }
+}
+
+impl Merged {
+    fn build(&self, etag: &str, local: &[u8], parts: &[Arc<Part>], remote: Vec<String>) -> Result<Kept, String> {
+        let _turn = self.turn.lock().expect("no code panics while holding this lock");
+        if let Some(c) = self.current.load_full()
+            && c.local == etag
+            && c.remote == remote
+        {
+            return Ok(c.document.clone());
+        }
+        let mut document: Value = json::decode(local)?;
+        for part in parts {
+            merge(&mut document, json::decode(&part.document.json())?);
+        }
+        let document = Kept::new(&document, Dialect::V2);
+        self.current.store(Some(Arc::new(Current {
+            local: etag.to_owned(),
+            remote,
+            document: document.clone(),
+        })));
+        Ok(document)
+    }
+}
+
+#[async_trait]
+impl UnprotectedHandler for V2Handler {
+    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+        let parts = self.parts();
+        if parts.is_empty() {
+            self.merged.current.store(None);
+            return self.local.serve(req, authorized).await;
+        }
+        match self.document(parts, &authorized).await {
+            Ok(document) => document.respond(req.headers()).await,
+            Err(answer) => answer,
+        }
+    }
+}
+
+fn unavailable() -> Response {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    answer
+}
