@@ -3,6 +3,7 @@
 pub(super) mod cells;
 pub(super) mod core;
 pub(super) mod others;
+pub(super) mod pods;
 pub(super) mod text;
 
 use crate::apimachinery::value::Value;

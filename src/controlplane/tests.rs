@@ -54,7 +54,7 @@ pub(super) fn running() -> Running {
     let storage = |row: &Resource| match &row.backing {
         Backing::Stored { prefix } => engine.resource(ResourceConfig {
             prefix: prefix.clone(),
-            fields: row.selectable.clone(),
+            fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         }),
         Backing::Answered(_) => unreachable!("reviews have no storage"),
     };
@@ -124,7 +124,7 @@ async fn services_keep_their_numbers_over_a_restart() {
     let storage = |row: &Resource| match &row.backing {
         Backing::Stored { prefix } => r.engine.resource(ResourceConfig {
             prefix: prefix.clone(),
-            fields: row.selectable.clone(),
+            fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         }),
         Backing::Answered(_) => unreachable!("reviews have no storage"),
     };
@@ -155,6 +155,17 @@ async fn a_namespace_goes_when_it_is_finalized() {
         .unwrap();
     let (row, store) = r.plane.find(&GroupResource::new("", "namespaces")).unwrap();
     let cx = Context::system("");
+    let wrong = DeleteOptions {
+        uid: Some("other".into()),
+        ..DeleteOptions::default()
+    };
+    let e = store.delete(&cx, "l", &wrong).await.unwrap_err().message;
+    assert!(
+        e.starts_with(
+            "Operation cannot be fulfilled on namespaces \"l\": Precondition failed: UID in precondition: other"
+        ),
+        "{e}"
+    );
     let marked = store.delete(&cx, "l", &DeleteOptions::default()).await.unwrap();
     assert!(!marked.gone);
     let marked = marked.object.to_value();

@@ -29,6 +29,9 @@ impl Call {
             warnings: parts.extensions.get::<Warnings>().cloned().unwrap_or_default(),
             dry_run: false,
         };
+        if let Some(text) = route.served.0.strategy.deprecation() {
+            cx.warnings.add(text);
+        }
         Self {
             query: Query::parse(parts.uri.query().unwrap_or("")),
             parts,

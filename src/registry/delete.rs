@@ -131,6 +131,9 @@ fn check_preconditions(
     options: &DeleteOptions,
     marked: bool,
 ) -> Result<()> {
+    if resource.strategy.deletes_with_store_preconditions() {
+        return check_store_preconditions(resource, name, old, options, marked);
+    }
     // Upstream names the Kind where it names the resource elsewhere (recordings/concurrency/delete-preconditions).
     let about = GroupResource::new(&resource.gvr.group, &resource.kind);
     if let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) {
@@ -149,6 +152,30 @@ fn check_preconditions(
             old.resource_version()
         );
         return Err(Status::conflict(&about, name, &why));
+    }
+    Ok(())
+}
+
+fn check_store_preconditions(
+    resource: &Resource,
+    name: &str,
+    old: &Value,
+    options: &DeleteOptions,
+    marked: bool,
+) -> Result<()> {
+    let checks = [
+        ("UID", options.uid.as_deref(), old.uid()),
+        (
+            "ResourceVersion",
+            options.resource_version.as_deref().filter(|_| !marked),
+            old.resource_version(),
+        ),
+    ];
+    for (what, asked, found) in checks {
+        if let Some(asked) = asked.filter(|a| *a != found) {
+            let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}");
+            return Err(Status::conflict(&resource.group_resource(), name, &why));
+        }
     }
     Ok(())
 }

@@ -110,6 +110,11 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// A `Warning` that every request on the kind carries, whatever its verb and outcome.
+    fn deprecation(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Texts for `Warning` headers.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
@@ -149,6 +154,12 @@ pub trait Strategy: Send + Sync + 'static {
     /// Something beside `metadata.finalizers` still holds an object that is to be deleted (a namespace's
     /// `spec.finalizers`): it is marked, and goes with the update after which this is false.
     fn holds_deletion(&self, _object: &Value) -> bool {
+        false
+    }
+
+    /// Deletes check preconditions in the store's words rather than the handler's, and name the resource rather than the
+    /// Kind (namespaces and CRDs, which upstream deletes by code of their own).
+    fn deletes_with_store_preconditions(&self) -> bool {
         false
     }
 

@@ -115,7 +115,7 @@ impl IpRange {
 
     /// The network address; a dry run gives it as a stand-in.
     pub fn network(&self) -> IpAddr {
-        self.from_number(self.base)
+        self.ip_at(self.base)
     }
 
     /// Takes this address.
@@ -167,10 +167,10 @@ impl IpRange {
     }
 
     fn address(&self, n: u64) -> IpAddr {
-        self.from_number(self.base + 1 + u128::from(n))
+        self.ip_at(self.base + 1 + u128::from(n))
     }
 
-    fn from_number(&self, n: u128) -> IpAddr {
+    fn ip_at(&self, n: u128) -> IpAddr {
         match self.family {
             Family::V4 => IpAddr::V4(Ipv4Addr::from(u32::try_from(n).unwrap_or(u32::MAX))),
             Family::V6 => IpAddr::V6(Ipv6Addr::from(n)),

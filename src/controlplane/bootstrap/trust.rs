@@ -9,7 +9,7 @@ use super::{change, create_if_missing, find};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::strings;
+use crate::controlplane::fields::{same, strings};
 use base64::Engine as _;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -60,7 +60,7 @@ pub async fn publish(plane: &ControlPlane, trust: &Trust) -> Result<()> {
         return create_if_missing(store, object).await;
     };
     let data = merged(live.get("data"), trust, now);
-    if &data == live.get("data") {
+    if same(&data, live.get("data")) {
         return Ok(());
     }
     change(store, &live, |v| {

@@ -1,5 +1,6 @@
 //! Defaults of pods (`pkg/apis/core/v1/defaults.go`).
 
+use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
 
@@ -45,6 +46,26 @@ pub(crate) fn pod(v: &mut Value) {
     }
     for volume in elements_mut(spec, &["volumes"]) {
         self::volume(volume);
+    }
+    pod_level_requests(spec);
+}
+
+/// A limit of the whole pod without a request gets what its containers request together, or itself.
+fn pod_level_requests(spec: &mut Value) {
+    let limits = spec.at(&["resources", "limits"]).clone();
+    for (k, limit) in limits.as_object().into_iter().flat_map(|m| m.iter()) {
+        if !matches!(k, "cpu" | "memory") || !spec.at(&["resources", "requests", k]).is_null() {
+            continue;
+        }
+        let together = spec
+            .get("containers")
+            .items()
+            .iter()
+            .filter_map(|c| c.at(&["resources", "requests", k]).as_str())
+            .filter_map(|q| Quantity::parse(q).ok())
+            .reduce(Quantity::plus);
+        let request = together.map_or_else(|| limit.clone(), |q| q.to_string().into());
+        spec.set(&["resources", "requests", k], request);
     }
 }
 

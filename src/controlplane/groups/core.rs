@@ -3,7 +3,7 @@
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
-use crate::controlplane::columns::core as columns;
+use crate::controlplane::columns::{core as columns, pods};
 use crate::controlplane::fields::text;
 use crate::controlplane::strategies::{data, endpoints, events, namespace, node, pod, service::Service};
 use crate::controlplane::table::Group;
@@ -91,7 +91,7 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
             .short(&["po"])
             .category("all")
             .strategy(pod::Pod)
-            .columns(columns::pods())
+            .columns(pods::pods())
             .returns_deleted()
             .selectable(POD_FIELDS, pod_fields)
             .custom(

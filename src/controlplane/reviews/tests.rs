@@ -28,7 +28,7 @@ impl TokenAuthenticator for One {
 fn judges() -> Judges {
     Judges {
         tokens: Arc::new(One),
-        authorizer: Arc::new(PrivilegedGroups::new(vec!["system:masters".into()])),
+        authorizer: Arc::new(PrivilegedGroups::new(["system:masters"])),
         rules: None,
         audiences: vec!["https://kubernetes.default.svc".into()],
     }

@@ -86,6 +86,10 @@ impl Strategy for CustomResourceDefinition {
         found.iter().map(|f| format!("unrecognized format {f:?}")).collect()
     }
 
+    fn deletes_with_store_preconditions(&self) -> bool {
+        true
+    }
+
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "status" => &["metadata", "spec"],

@@ -8,10 +8,6 @@ use crate::controlplane::fields::{elements_mut, same, set_default_str};
 use crate::controlplane::validation;
 use crate::registry::strategy::Strategy;
 
-/// What every write of Endpoints is told.
-pub(crate) const ENDPOINTS_DEPRECATED: &str =
-    "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
-
 /// Behaviour of Endpoints.
 pub struct Endpoints;
 
@@ -35,12 +31,15 @@ impl Strategy for Endpoints {
         validation::endpoints::endpoints(new)
     }
 
+    fn deprecation(&self) -> Option<&'static str> {
+        Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+    }
+
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
-        let mut out = vec![ENDPOINTS_DEPRECATED.to_owned()];
-        if new.label("endpoints.kubernetes.io/managed-by") != Some("endpoint-controller") {
-            out.extend(validation::endpoints::endpoints_warnings(new));
+        if new.label("endpoints.kubernetes.io/managed-by") == Some("endpoint-controller") {
+            return Vec::new();
         }
-        out
+        validation::endpoints::endpoints_warnings(new)
     }
 }
 

@@ -9,7 +9,7 @@ pub struct Lease;
 
 fn drop_disabled(new: &mut Value, old: Option<&Value>) {
     for key in ["strategy", "preferredHolder"] {
-        if !old.is_some_and(|o| !o.at(&["spec", key]).is_null()) {
+        if old.is_none_or(|o| o.at(&["spec", key]).is_null()) {
             new.unset(&["spec", key]);
         }
     }

@@ -120,6 +120,10 @@ impl Strategy for Namespace {
         object.unset_meta("deletionGracePeriodSeconds");
     }
 
+    fn deletes_with_store_preconditions(&self) -> bool {
+        true
+    }
+
     fn holds_deletion(&self, object: &Value) -> bool {
         !self.may_vanish(object)
     }

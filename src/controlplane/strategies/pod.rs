@@ -26,7 +26,10 @@ pub(crate) fn quality_of_service(v: &Value) -> &'static str {
         (!zero).then_some(q)
     };
     let (mut any, mut all) = (false, true);
-    for c in containers() {
+    // Resources of the whole pod decide alone.
+    let whole = !spec.get("resources").is_empty_value();
+    let judged: Vec<&Value> = if whole { vec![spec] } else { containers().collect() };
+    for c in judged {
         for what in ["cpu", "memory"] {
             let (request, limit) = (get(c, "requests", what), get(c, "limits", what));
             any |= request.is_some() || limit.is_some();

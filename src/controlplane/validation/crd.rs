@@ -290,6 +290,9 @@ pub(crate) fn unknown_formats(v: &Value) -> Vec<String> {
         "double",
     ];
     fn walk(schema: &Value, out: &mut Vec<String>) {
+        if schema.as_object().is_none() {
+            return;
+        }
         let format = schema.str_at(&["format"]);
         let known = KNOWN.contains(&format) || matches!(format, "k8s-short-name" | "k8s-long-name");
         if !format.is_empty() && !known && !out.iter().any(|f| f == format) {
@@ -347,6 +350,18 @@ mod tests {
             aggregate(&definition(&v)),
             "[spec.versions: Invalid value: [{\"Name\":\"v1\",\"Served\":true,\"Storage\":false,\"Deprecated\":false,\"DeprecationWarning\":null,\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}]: must have exactly one version marked as storage version, status.storedVersions: Invalid value: null: must have at least one stored version]"
         );
+    }
+
+    #[test]
+    fn unknown_formats_are_found_at_any_depth() {
+        let mut v = crd();
+        let schema = json!({"properties": {"a": {"items": {"format": "odd"}}, "b": {"format": "date-time", "anyOf": [{"format": "odd"}, {"format": "strange"}]}}});
+        v.set(&["spec", "versions"], json!([{"name": "v1"}]));
+        let mut version = json!({"name": "v1"});
+        version.set(&["schema", "openAPIV3Schema"], schema);
+        v.set(&["spec", "versions"], vec![version]);
+        assert_eq!(unknown_formats(&v), ["odd", "strange"]);
+        assert!(unknown_formats(&json!({})).is_empty());
     }
 
     #[test]

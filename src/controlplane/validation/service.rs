@@ -188,8 +188,7 @@ fn affinity(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 fn port_conflicts(out: &mut ErrorList, ports: &[Value], kind: &str, path: &FieldPath) {
     let number = |p: &Value, key: &str| p.get(key).as_i64().unwrap_or(0);
     if kind == "ClusterIP" {
-        for (i, p) in ports.iter().enumerate().filter(|(_, p)| number(p, "nodePort") != 0) {
-            let _ = p;
+        for (i, _) in ports.iter().enumerate().filter(|(_, p)| number(p, "nodePort") != 0) {
             out.push(FieldError::forbidden(
                 &path.child("ports").index(i).child("nodePort"),
                 "may not be used when `type` is 'ClusterIP'",

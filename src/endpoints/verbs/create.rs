@@ -8,8 +8,10 @@ use super::super::{body, finish, respond};
 use crate::admission::{Attributes, Operation};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
+use crate::registry::schema::ManagerInfo;
 use crate::registry::store::WriteOptions;
 use crate::registry::{SubresourceBehaviour, Written};
 use crate::request::Body;
@@ -53,6 +55,13 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
     if let Backing::Answered(answerer) = &call.resource().backing {
         let mut object = object;
         call.resource().strategy.default(&mut object);
+        let who = ManagerInfo {
+            manager: &manager,
+            subresource: "",
+            now: &time::now(),
+            api_version: &call.resource().gvk().api_version(),
+        };
+        call.resource().schema.manage_update(None, &mut object, &who, &[])?;
         let attributes = attributes(&call, object.name(), raw);
         let admission = call.store().admission();
         admission.mutate(&attributes, &mut object).await?;

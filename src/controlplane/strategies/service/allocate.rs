@@ -335,16 +335,15 @@ impl<'a> Taking<'a> {
     fn changed_node_ports(&mut self, new: &mut Value, old: &Value) -> Result<()> {
         let allocates = allocates_node_ports(new);
         let had = held_ports(old);
-        let ports = new.at(&["spec", "ports"]).items().to_vec();
-        let mut given: Vec<i64> = ports.iter().map(node_port).collect();
-        for i in 0..ports.len() {
-            match given[i] {
-                0 if allocates => given[i] = self.take_any_port()?,
+        let mut given: Vec<i64> = new.at(&["spec", "ports"]).items().iter().map(node_port).collect();
+        for (i, np) in given.iter_mut().enumerate() {
+            match *np {
+                0 if allocates => *np = self.take_any_port()?,
                 0 => {}
-                np if had.contains(&np) || self.ports.contains(&np) => {}
-                np => self
-                    .take_port(np)
-                    .map_err(|why| Self::node_port_refused(new, i, np, why))?,
+                n if had.contains(&n) || self.ports.contains(&n) => {}
+                n => self
+                    .take_port(n)
+                    .map_err(|why| Self::node_port_refused(new, i, n, why))?,
             }
         }
         write_ports(new, &given);

@@ -111,7 +111,7 @@ pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Val
             if Family::parse(f).is_some_and(|f| !configured(f)) {
                 errors.push(FieldError::invalid(
                     &at("ipFamilies").index(i),
-                    new.at(&["spec", "ipFamilies"]).clone(),
+                    *f,
                     "not configured on this cluster",
                 ));
             }

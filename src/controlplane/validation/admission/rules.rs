@@ -35,7 +35,6 @@ pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations
             out.push(FieldError::required(&at, ""));
         }
         if all.len() > 1 && all.contains(&"*") {
-            let what = what.strip_prefix("API versions").map_or(what, |_| "API versions");
             out.push(FieldError::invalid(
                 &at,
                 list.clone(),
