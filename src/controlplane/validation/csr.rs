@@ -199,10 +199,11 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     if now != was && !was.is_empty_value() {
         let why = "updates may not modify existing certificate content";
         out.push(FieldError::forbidden(&at, why));
-    } else if now != was && !now.is_empty_value() {
-        if let Err(why) = certificate(&bytes(now)) {
-            out.push(FieldError::invalid(&at, "<certificate data>", why));
-        }
+    } else if now != was
+        && !now.is_empty_value()
+        && let Err(why) = certificate(&bytes(now))
+    {
+        out.push(FieldError::invalid(&at, "<certificate data>", why));
     }
     out
 }

@@ -321,7 +321,11 @@ fn operation(dialect: Dialect, gv: &GroupVersion, op: &Operation, mut parameters
     match (dialect, body(op)) {
         (_, None) => {}
         (Dialect::V3, Some(definition)) => {
-            let types: &[&str] = if op.shape == Shape::Patch { patches(op) } else { &["*/*"] };
+            let types: &[&str] = if op.shape == Shape::Patch {
+                patches(op)
+            } else {
+                &["*/*"]
+            };
             let mut b = Map::new();
             b.insert("content", content(dialect, types, &definition));
             if required {
@@ -344,7 +348,11 @@ fn operation(dialect: Dialect, gv: &GroupVersion, op: &Operation, mut parameters
         m.insert("parameters", parameters);
     }
     if dialect == Dialect::V2 {
-        let consumed: &[&str] = if op.shape == Shape::Patch { patches(op) } else { &["*/*"] };
+        let consumed: &[&str] = if op.shape == Shape::Patch {
+            patches(op)
+        } else {
+            &["*/*"]
+        };
         m.insert("consumes", consumed.iter().map(|t| Value::from(*t)).collect::<Vec<_>>());
         m.insert(
             "produces",

@@ -147,11 +147,9 @@ pub(in crate::controlplane::validation) fn source(out: &mut ErrorList, holder: &
         }
     }
     match key {
-        "emptyDir" => {
-            if quantity(v.get("sizeLimit")).is_some_and(is_negative) {
-                let why = "SizeLimit field must be a valid resource quantity";
-                out.push(FieldError::forbidden(&at.child("sizeLimit"), why));
-            }
+        "emptyDir" if quantity(v.get("sizeLimit")).is_some_and(is_negative) => {
+            let why = "SizeLimit field must be a valid resource quantity";
+            out.push(FieldError::forbidden(&at.child("sizeLimit"), why));
         }
         "hostPath" => {
             no_backsteps(out, v.str_at(&["path"]), &at.child("path"));
