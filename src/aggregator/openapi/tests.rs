@@ -42,3 +42,36 @@ async fn the_index_unites_owners_and_documents_come_from_theirs() {
     assert_eq!(w.get("/openapi/v3/nope").await, (404, String::new()));
     assert_eq!(w.get("/openapi/v3/").await, (404, String::new()));
 }
+
+#[tokio::test]
+async fn the_older_document_has_the_paths_of_backends() {
+    let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+    let backend = Backend::http(&pki, 100, |r| async move {
+        let document = r##"{"paths":{"/apis/g/v1/things":{"get":{"schema":{"$ref":"#/definitions/thing"}}},
+            "/version":{"get":{"schema":{"$ref":"#/definitions/info"}}}},
+            "definitions":{"thing":{"type":"object"},"info":{"type":"string"}}}"##;
+        match (r.uri().path(), r.headers().get("accept").map(|a| a.to_str().unwrap())) {
+            ("/openapi/v2", Some("application/json")) => answer(200, document),
+            _ => answer(404, ""),
+        }
+    })
+    .await;
+    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
+    let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
+    let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
+    services.set("ns/ext", &service);
+    let object = apiservice("g", &pki.ca_pem, port);
+    api_services.set("v1.g", &object);
+    let w = World::start(api_services, services).await;
+    let merged = || async {
+        let document = json::decode(w.get("/openapi/v2").await.1.as_bytes()).unwrap();
+        (!document.at(&["paths", "/apis/g/v1/things"]).is_null()).then_some(document)
+    };
+    let document = w.until("the backend's document", merged).await;
+    let names = |section: &str| -> Vec<String> {
+        let all = document.get(section).as_object().unwrap();
+        all.keys().map(str::to_owned).collect()
+    };
+    assert_eq!(names("paths"), ["/apis/apps/v1/", "/apis/g/v1/things"]);
+    assert_eq!(names("definitions"), ["local", "thing"], "what others need is left out");
+}

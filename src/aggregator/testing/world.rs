@@ -33,6 +33,7 @@ impl crate::request::UnprotectedHandler for Local {
             "/openapi/v3" => Response::new(
                 r#"{"paths":{"apis/apps/v1":{"serverRelativeURL":"/openapi/v3/apis/apps/v1?hash=1"}}}"#.into(),
             ),
+            "/openapi/v2" => Response::new(r#"{"paths":{"/apis/apps/v1/":{}},"definitions":{"local":{}}}"#.into()),
             path => Response::new(format!("local {path}").into()),
         }
     }
@@ -43,7 +44,12 @@ impl World {
     pub async fn start(api_services: Arc<MemoryStorage>, services: Arc<MemoryStorage>) -> Self {
         let slices = MemoryStorage::new();
         let built_in = GenericServer::new("core", Arc::new(EmptyDelegate));
-        for path in ["/openapi/v3", "/apis/apps/v1", "/openapi/v3/apis/apps/v1"] {
+        for path in [
+            "/openapi/v2",
+            "/openapi/v3",
+            "/apis/apps/v1",
+            "/openapi/v3/apis/apps/v1",
+        ] {
             built_in.mux().handle(path, Arc::new(Local));
         }
         let mut head = GenericServer::new("aggregator", built_in.into_delegate());

@@ -26,6 +26,8 @@ pub struct Operation {
     pub in_path: Vec<&'static str>,
     /// What it takes and answers.
     pub shape: Shape,
+    /// Of a custom kind, which knows neither protobuf nor strategic merge patches.
+    pub custom: bool,
 }
 
 /// What an operation takes and answers.
@@ -121,6 +123,7 @@ fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
                 definition: row.definition.to_string(),
                 in_path: in_path.to_vec(),
                 shape,
+                custom: row.schema.definition().is_none(),
             });
         };
     let kind = &row.kind;
@@ -260,6 +263,7 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
                 definition: definition.clone(),
                 in_path: in_path.to_vec(),
                 shape,
+                custom: row.schema.definition().is_none(),
             });
         };
     for (verb, method, action, name, shape) in methods {

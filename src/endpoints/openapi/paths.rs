@@ -7,20 +7,13 @@ use crate::apimachinery::value::{Map, Value};
 use std::collections::BTreeMap;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+/// The last is for built-in kinds only.
 const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
-
-/// The patches an operation takes. Kinds that describe themselves have no strategic merge, and kubectl chooses by this list.
-fn patches(op: &Operation) -> &'static [&'static str] {
-    match crate::api::by_name(&op.definition) {
-        Some(_) => &PATCHES,
-        None => &PATCHES[..3],
-    }
-}
 
 /// A parameter of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,9 +268,18 @@ pub(super) fn body(op: &Operation) -> Option<String> {
     }
 }
 
+fn consumed(op: &Operation) -> &'static [&'static str] {
+    match op.shape {
+        Shape::Patch if op.custom => &PATCHES[..3],
+        Shape::Patch => &PATCHES,
+        _ => &["*/*"],
+    }
+}
+
 fn produced(op: &Operation) -> Vec<&'static str> {
     match (op.shape, answer(op).is_some()) {
         (_, false) => vec!["*/*"],
+        _ if op.custom => vec!["application/json", "application/yaml"],
         (Shape::List | Shape::Watch, true) => vec![
             "application/json",
             "application/json;stream=watch",
@@ -321,13 +323,8 @@ fn operation(dialect: Dialect, gv: &GroupVersion, op: &Operation, mut parameters
     match (dialect, body(op)) {
         (_, None) => {}
         (Dialect::V3, Some(definition)) => {
-            let types: &[&str] = if op.shape == Shape::Patch {
-                patches(op)
-            } else {
-                &["*/*"]
-            };
             let mut b = Map::new();
-            b.insert("content", content(dialect, types, &definition));
+            b.insert("content", content(dialect, consumed(op), &definition));
             if required {
                 b.insert("required", true);
             }
@@ -348,12 +345,10 @@ fn operation(dialect: Dialect, gv: &GroupVersion, op: &Operation, mut parameters
         m.insert("parameters", parameters);
     }
     if dialect == Dialect::V2 {
-        let consumed: &[&str] = if op.shape == Shape::Patch {
-            patches(op)
-        } else {
-            &["*/*"]
-        };
-        m.insert("consumes", consumed.iter().map(|t| Value::from(*t)).collect::<Vec<_>>());
+        m.insert(
+            "consumes",
+            consumed(op).iter().map(|t| Value::from(*t)).collect::<Vec<_>>(),
+        );
         m.insert(
             "produces",
             produced(op).into_iter().map(Value::from).collect::<Vec<_>>(),

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use http::StatusCode;
 use std::sync::{Arc, OnceLock};
 
+mod parameters;
 mod schema;
 
 /// The rows of every group version served.
@@ -95,6 +96,7 @@ pub fn document(served: &Served) -> Value {
             "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}},
         "security": [{"BearerToken": []}],
     });
+    out.set(&["parameters"], parameters::share(&mut all_paths));
     out.set(&["paths"], all_paths);
     out.set(&["definitions"], definitions);
     out

@@ -204,8 +204,10 @@ async fn the_older_openapi_document_refers_to_nothing_it_lacks() {
         "getCodeVersion"
     );
     let text = crate::apimachinery::codec::json::to_string(&doc);
-    for reference in text.split("\"#/definitions/").skip(1) {
-        let name = reference.split('"').next().unwrap();
-        assert!(!doc.at(&["definitions", name]).is_null(), "{name}");
+    for section in ["definitions", "parameters"] {
+        for reference in text.split(&format!("\"#/{section}/")).skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(!doc.at(&[section, name]).is_null(), "{name}");
+        }
     }
 }

@@ -1,0 +1,83 @@
+//! Parameters that many operations have are written once, as upstream's kube-openapi does.
+
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::{Map, Value};
+use crate::endpoints::discovery::aggregated::hash;
+
+/// What upstream writes where it is used, although many operations have it.
+const INLINE: [&str; 2] = ["dryRun", "fieldValidation"];
+/// Bodies that are the same for every kind.
+const SHARED_BODIES: [&str; 2] = [
+    "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Patch",
+    "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+];
+
+/// Takes shared parameters out of the paths and leaves references; the names have a hash of the content, so that
+/// documents of several servers agree.
+pub fn share(paths: &mut Map) -> Map {
+    let mut shared = Map::new();
+    for (_, item) in paths.iter_mut() {
+        let Some(item) = item.as_object_mut() else { continue };
+        for (key, part) in item.iter_mut() {
+            let parameters = if key == "parameters" {
+                Some(part)
+            } else {
+                part.at_mut(&["parameters"])
+            };
+            let parameters = parameters.and_then(Value::as_array_mut);
+            parameters.into_iter().flatten().for_each(|p| replace(p, &mut shared));
+        }
+    }
+    shared
+}
+
+fn replace(parameter: &mut Value, shared: &mut Map) {
+    if !is_shared(parameter) {
+        return;
+    }
+    let content = json::to_vec(parameter);
+    let name = format!("{}-{}", parameter.str_at(&["name"]), &hash(&content)[..8]);
+    let reference = crate::json!({"$ref": (format!("#/parameters/{name}"))});
+    shared.insert(name, std::mem::replace(parameter, reference));
+}
+
+fn is_shared(parameter: &Value) -> bool {
+    let name = parameter.str_at(&["name"]);
+    match parameter.str_at(&["in"]) {
+        "body" => SHARED_BODIES.contains(&parameter.str_at(&["schema", "$ref"])),
+        // Its description names the kind.
+        "path" => name != "name",
+        _ => !INLINE.contains(&name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn parameters_of_many_operations_are_written_once() {
+        let watch = json!({"in": "query", "name": "watch", "type": "boolean"});
+        let dry_run = json!({"in": "query", "name": "dryRun", "type": "string"});
+        let mut paths = Map::new();
+        for path in ["/a", "/b"] {
+            let mut item = Value::object();
+            item.set(&["parameters"], vec![watch.clone()]);
+            item.set(&["get", "parameters"], vec![dry_run.clone(), watch.clone()]);
+            paths.insert(path, item);
+        }
+        let shared = share(&mut paths);
+        assert_eq!(shared.len(), 1);
+        let (name, content) = shared.iter().next().unwrap();
+        assert!(name.starts_with("watch-") && *content == watch);
+        let reference = format!("#/parameters/{name}");
+        let item = paths.get("/b").unwrap();
+        assert_eq!(item.get("parameters").items()[0].str_at(&["$ref"]), reference);
+        let of_get = item.at(&["get", "parameters"]).items();
+        assert_eq!(
+            (&of_get[0], of_get[1].str_at(&["$ref"])),
+            (&dry_run, reference.as_str())
+        );
+    }
+}
