@@ -1,6 +1,6 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
-use crate::admission::plugins::NamespaceLifecycle;
+use crate::admission::plugins::{NamespaceLifecycle, StorageProtection};
 use crate::admission::{self, Admission};
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
@@ -32,7 +32,7 @@ const NAMESPACES: &str = "/registry/namespaces/";
 pub async fn control_plane(engine: &Arc<Engine>, options: &CompletedOptions, judges: Judges) -> Result<ControlPlane, String> {
     let namespaces = engine.resource(ResourceConfig { prefix: NAMESPACES.to_owned(), fields: None });
     let admission: Arc<dyn Admission> =
-        Arc::new(admission::Chain::new(vec![Arc::new(NamespaceLifecycle::new(namespaces))]));
+        Arc::new(admission::Chain::new(vec![Arc::new(NamespaceLifecycle::new(namespaces)), Arc::new(StorageProtection)]));
     let store = engine.clone();
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let prefix = match &row.backing {

@@ -157,6 +157,11 @@ pub trait Strategy: Send + Sync + 'static {
         false
     }
 
+    /// A `Warning` for deletes that do not say what becomes of dependents (Jobs, which leave their pods).
+    fn unsaid_propagation(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Deletes check preconditions in the store's words rather than the handler's, and name the resource rather than the
     /// Kind (namespaces and CRDs, which upstream deletes by code of their own).
     fn deletes_with_store_preconditions(&self) -> bool {

@@ -99,15 +99,19 @@ impl Strategy for Pod {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let name = new.name();
-        let messages = crate::apimachinery::validation::dns1123_label(name);
-        if old.is_some() || messages.is_empty() {
+        if old.is_some() {
             return Vec::new();
         }
-        vec![format!(
-            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
-            messages.join(" ")
-        )]
+        let messages = crate::apimachinery::validation::dns1123_label(new.name());
+        let mut out = Vec::new();
+        if !messages.is_empty() {
+            out.push(format!(
+                "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+                messages.join(" ")
+            ));
+        }
+        out.extend(validation::pod::template_warnings(new, ""));
+        out
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {

@@ -219,6 +219,8 @@ fn indexed(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
     let mut out = create(new);
     let (path, now, was) = (FieldPath::new("spec"), new.get("spec"), old.get("spec"));
+    // Upstream judges the spec twice; causes show it.
+    job(&mut out, now, &path);
     completions(&mut out, now, was, &path.child("completions"));
     let immutable = |out: &mut ErrorList, key: &str| {
         if !same(now.get(key), was.get(key)) {

@@ -1,6 +1,7 @@
 //! Pods and pod templates: the heart of every workload. What is judged stands below this file, part by part.
 
 mod affinity;
+mod annotations;
 mod container;
 mod env;
 mod mounts;
@@ -9,17 +10,21 @@ mod resources;
 mod security;
 mod spec;
 mod volume;
+mod warnings;
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{meta, qualified_name};
+use crate::apimachinery::validation::{meta, net, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each, same};
 pub(super) use affinity::node_selector;
 use spec::Of;
 pub(super) use volume::source as volume_source;
+pub(crate) use warnings::{deprecated_label, template as template_warnings};
 
 pub(crate) fn pod(v: &Value) -> ErrorList {
-    let mut out = checked_spec(v);
+    let mut out = ErrorList::new();
+    annotations::annotations(&mut out, v, None);
+    out.extend(checked_spec(v));
     let path = FieldPath::new("spec");
     if !v.at(&["spec", "ephemeralContainers"]).items().is_empty() {
         out.push(FieldError::forbidden(
@@ -67,6 +72,14 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
                 "pod updates may not add or remove containers",
             ));
             return out;
+        }
+    }
+    for key in ["containers", "initContainers"] {
+        for (i, c) in new.at(&["spec", key]).items().iter().enumerate() {
+            // Said by the spec's own rules already, and once more here, as upstream.
+            if c.str_at(&["image"]).is_empty() {
+                out.push(FieldError::required(&path.child(key).index(i).child("image"), ""));
+            }
         }
     }
     deadline(&mut out, new, old, &path);
@@ -160,6 +173,12 @@ pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
                 kind,
                 qualified_name(kind),
             );
+        }
+    }
+    for (i, ip) in new.at(&["status", "podIPs"]).items().iter().enumerate() {
+        let (text, was) = (ip.str_at(&["ip"]), old.at(&["status", "podIPs"]).items());
+        if !was.iter().any(|o| o.str_at(&["ip"]) == text) {
+            invalid_each(&mut out, &path.child("podIPs").index(i), text, net::ip_strict(text));
         }
     }
     let was = old.str_at(&["status", "qosClass"]);
