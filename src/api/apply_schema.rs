@@ -68,6 +68,7 @@ impl ApplySchema for ApplyType {
             Ty::Int32 | Ty::Int64 | Ty::Float => Shape::Scalar(Scalar::Numeric),
             Ty::Bool => Shape::Scalar(Scalar::Boolean),
             Ty::Time | Ty::MicroTime | Ty::Quantity | Ty::IntOrString => Shape::Scalar(Scalar::Untyped),
+            Ty::Any(Free::RawExtension) => Shape::AtomicObject,
             Ty::Any(_) | Ty::SchemaOr(_) => Shape::Deduced,
             Ty::Struct(_) | Ty::Map(_) => object,
             Ty::List(of) => match self.list() {

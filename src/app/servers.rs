@@ -1,7 +1,7 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
 use super::measured::Measured;
-use crate::admission::plugins::NamespaceLifecycle;
+use crate::admission::plugins::{NamespaceLifecycle, StorageProtection};
 use crate::admission::{self, Admission, Phases, Timed};
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
@@ -50,7 +50,13 @@ pub async fn control_plane(
         NamespaceLifecycle::new(namespaces),
         telemetry,
     );
-    let admission: Arc<dyn Admission> = Arc::new(admission::Chain::new(vec![Arc::new(lifecycle)]));
+    let protection = Timed::new(
+        "StorageObjectInUseProtection",
+        Phases::Mutating,
+        StorageProtection,
+        telemetry,
+    );
+    let admission: Arc<dyn Admission> = Arc::new(admission::Chain::new(vec![Arc::new(lifecycle), Arc::new(protection)]));
     let (store, metrics) = (engine.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let prefix = match &row.backing {

@@ -59,7 +59,10 @@ impl Schema for BuiltinSchema {
             force,
             reset: &reset_set(reset),
         };
-        apply::apply(ApplyType::Root(self.0), live, &patch, &request).map(|a| a.object)
+        let mut applied = apply::apply(ApplyType::Root(self.0), live, &patch, &request)?.object;
+        // What was merged lacks the members that are always written.
+        self.normalize(&mut applied)?;
+        Ok(applied)
     }
 }
 

@@ -12,6 +12,7 @@ pub(super) mod endpoints;
 pub(super) mod events;
 pub(super) mod flowcontrol;
 pub(super) mod ingress;
+pub(super) mod internal;
 pub(super) mod job;
 pub(super) mod network;
 pub(super) mod node;

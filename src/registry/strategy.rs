@@ -157,6 +157,11 @@ pub trait Strategy: Send + Sync + 'static {
         false
     }
 
+    /// A `Warning` for deletes that do not say what becomes of dependents (Jobs, which leave their pods).
+    fn unsaid_propagation(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What a delete without a propagation policy does with dependents.
     fn garbage_collection(&self) -> GarbageCollection {
         GarbageCollection::Background

@@ -11,6 +11,7 @@ pub(super) use volume::source_fields;
 /// Fills in what is not said of a Pod.
 pub(crate) fn pod(v: &mut Value) {
     template(v);
+    addresses(v);
     let Some(spec) = v.at_mut(&["spec"]) else { return };
     let grace = spec.get("terminationGracePeriodSeconds").as_i64().unwrap_or(0);
     if grace < 0 {
@@ -32,6 +33,23 @@ pub(crate) fn pod(v: &mut Value) {
         }
     }
     pod_level_requests(spec);
+}
+
+/// A pod's first address is said twice; the single one wins.
+fn addresses(v: &mut Value) {
+    let single = v.at(&["status", "podIP"]).clone();
+    let all = v.at(&["status", "podIPs"]).items();
+    let first = all.first().map(|ip| ip.get("ip").clone()).unwrap_or_default();
+    match (single.as_str().unwrap_or(""), first.as_str().unwrap_or("")) {
+        ("", "") => {}
+        ("", _) => v.set(&["status", "podIP"], first),
+        (one, other) if one == other => {}
+        _ => {
+            let mut ip = Value::object();
+            ip.set(&["ip"], single);
+            v.set(&["status", "podIPs"], vec![ip]);
+        }
+    }
 }
 
 /// Fills in what is not said of a pod template: all that pods and templates share.

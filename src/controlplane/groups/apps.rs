@@ -1,9 +1,7 @@
 //! apps/v1.
 
 use crate::apimachinery::gvk::GroupVersionKind;
-use crate::apimachinery::value::Value;
 use crate::controlplane::columns::workloads as columns;
-use crate::controlplane::fields::count;
 use crate::controlplane::strategies::workloads;
 use crate::controlplane::table::{Group, Row};
 use crate::registry::resource::{Resource, SubresourceHandler, Verbs};
@@ -60,8 +58,7 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
                 .short(&["rs"])
                 .category("all")
                 .strategy(workloads::REPLICA_SET)
-                .columns(columns::replica_sets())
-                .selectable(["status.replicas"], |v: &Value| [count(v, &["status", "replicas"])]),
+                .columns(columns::replica_sets()),
             parts.replica_sets,
         )
         .status()

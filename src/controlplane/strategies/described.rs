@@ -37,6 +37,8 @@ pub struct Described {
     pub names: NameRule,
     /// What happens to dependents of a deleted object.
     pub dependents: GarbageCollection,
+    /// What a delete that does not say what becomes of dependents is told.
+    pub unsaid_propagation: Option<&'static str>,
 }
 
 fn no_errors(_: &Value) -> ErrorList {
@@ -63,6 +65,7 @@ pub const PLAIN: Described = Described {
     status_resets: &["spec"],
     names: NameRule::Subdomain,
     dependents: GarbageCollection::Background,
+    unsaid_propagation: None,
 };
 
 /// A kind with a spec, a generation and a status.
@@ -130,6 +133,10 @@ impl Strategy for Described {
 
     fn garbage_collection(&self) -> GarbageCollection {
         self.dependents
+    }
+
+    fn unsaid_propagation(&self) -> Option<&'static str> {
+        self.unsaid_propagation
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {

@@ -5,7 +5,7 @@ use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::restore;
+use crate::controlplane::fields::{elements_mut, restore, strings};
 use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::Strategy;
 
@@ -43,6 +43,61 @@ pub(crate) fn quality_of_service(v: &Value) -> &'static str {
     }
 }
 
+/// Constraints that name label keys select by the pod's own values of them.
+fn merge_label_keys(pod: &mut Value) {
+    const TERMS: [&str; 2] = ["podAffinity", "podAntiAffinity"];
+    let labels = pod.at(&["metadata", "labels"]).clone();
+    for kind in TERMS {
+        let required = [
+            "spec",
+            "affinity",
+            kind,
+            "requiredDuringSchedulingIgnoredDuringExecution",
+        ];
+        for term in elements_mut(pod, &required) {
+            select_own(
+                term,
+                &labels,
+                &[("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")],
+            );
+        }
+        let preferred = [
+            "spec",
+            "affinity",
+            kind,
+            "preferredDuringSchedulingIgnoredDuringExecution",
+        ];
+        for term in elements_mut(pod, &preferred).filter_map(|p| p.at_mut(&["podAffinityTerm"])) {
+            select_own(
+                term,
+                &labels,
+                &[("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")],
+            );
+        }
+    }
+    for constraint in elements_mut(pod, &["spec", "topologySpreadConstraints"]) {
+        select_own(constraint, &labels, &[("matchLabelKeys", "In")]);
+    }
+}
+
+fn select_own(term: &mut Value, labels: &Value, lists: &[(&str, &str)]) {
+    if term.get("labelSelector").is_null() {
+        return;
+    }
+    let mut all = term.at(&["labelSelector", "matchExpressions"]).items().to_vec();
+    let before = all.len();
+    for (list, operator) in lists {
+        for key in strings(term.get(list)) {
+            if let Some(value) = labels.get(key).as_str() {
+                all.push(crate::json!({"key": (key), "operator": (*operator), "values": [(value)]}));
+            }
+        }
+    }
+    if all.len() > before {
+        term.set(&["labelSelector", "matchExpressions"], all);
+    }
+}
+
 impl Strategy for Pod {
     fn default(&self, object: &mut Value) {
         defaults::pod::pod(object);
@@ -61,6 +116,7 @@ impl Strategy for Pod {
             status.set(&["conditions"], vec![condition]);
         }
         object.set(&["status"], status);
+        merge_label_keys(object);
     }
 
     fn validate_create(&self, object: &Value) -> ErrorList {
@@ -99,15 +155,19 @@ impl Strategy for Pod {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let name = new.name();
-        let messages = crate::apimachinery::validation::dns1123_label(name);
-        if old.is_some() || messages.is_empty() {
+        if old.is_some() {
             return Vec::new();
         }
-        vec![format!(
-            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
-            messages.join(" ")
-        )]
+        let messages = crate::apimachinery::validation::dns1123_label(new.name());
+        let mut out = Vec::new();
+        if !messages.is_empty() {
+            out.push(format!(
+                "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+                messages.join(" ")
+            ));
+        }
+        out.extend(validation::pod::template_warnings(new, ""));
+        out
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
@@ -139,6 +199,19 @@ mod tests {
         r.set(&["limits"], both.clone());
         r.set(&["requests"], both);
         assert_eq!(of(r), "Guaranteed");
+    }
+
+    #[test]
+    fn label_keys_select_by_the_pods_own_values() {
+        let mut v = json!({"metadata": {"labels": {"a": "1"}}, "spec": {"topologySpreadConstraints": [
+            {"labelSelector": {}, "matchLabelKeys": ["a", "b"]}, {"matchLabelKeys": ["a"]}]}});
+        merge_label_keys(&mut v);
+        let all = v.at(&["spec", "topologySpreadConstraints"]).items();
+        assert_eq!(
+            all[0].get("labelSelector"),
+            &json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]})
+        );
+        assert_eq!(all[1], json!({"matchLabelKeys": ["a"]}));
     }
 
     #[test]

@@ -91,6 +91,7 @@ pub const STORAGE_CLASS: Described = Described {
     default: defaults::storage_class,
     validate: storage::storage_class,
     validate_update: Some(storage::storage_class_update),
+    warn: |new, _| storage::storage_class_warnings(new),
     ..PLAIN
 };
 

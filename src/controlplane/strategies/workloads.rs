@@ -14,6 +14,15 @@ fn replicas() -> Value {
     json!({"replicas": 0})
 }
 
+/// What upstream says about a template when it is new or has changed.
+fn template_warnings(new: &Value, old: Option<&Value>, path: &[&str]) -> Vec<String> {
+    let generation = |v: &Value| v.at(&["metadata", "generation"]).as_i64();
+    if old.is_some_and(|old| generation(old) == generation(new)) {
+        return Vec::new();
+    }
+    validation::pod::template_warnings(new.at(path), &path.join("."))
+}
+
 /// What a name that is no DNS label is told at creation.
 fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
     let messages = crate::apimachinery::validation::dns1123_label(new.name());
@@ -30,6 +39,7 @@ fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
 pub const POD_TEMPLATE: Described = Described {
     default: defaults::pod_template,
     validate: check::pod_template,
+    warn: |new, old| template_warnings(new, old, &["template"]),
     generation: &["template"],
     ..PLAIN
 };
@@ -39,7 +49,11 @@ pub const REPLICATION_CONTROLLER: Described = Described {
     default: defaults::replication_controller,
     validate: check::replication_controller,
     validate_status: check::replicas_status,
-    warn: name_warning,
+    warn: |new, old| {
+        let mut out = name_warning(new, old);
+        out.extend(template_warnings(new, old, &["spec", "template"]));
+        out
+    },
     status: Some(replicas),
     dependents: GarbageCollection::Orphan,
     ..WORKLOAD
@@ -58,7 +72,11 @@ pub const DEPLOYMENT: Described = Described {
     validate: check::deployment,
     validate_update: Some(check::deployment_update),
     validate_status: check::deployment_status,
-    warn: name_warning,
+    warn: |new, old| {
+        let mut out = name_warning(new, old);
+        out.extend(template_warnings(new, old, &["spec", "template"]));
+        out
+    },
     status_keeps: &["labels"],
     status_resets: &["spec", "metadata.labels"],
     ..WORKLOAD
@@ -70,7 +88,11 @@ pub const REPLICA_SET: Described = Described {
     validate: check::replica_set,
     validate_update: Some(check::replica_set_update),
     validate_status: check::replicas_status,
-    warn: name_warning,
+    warn: |new, old| {
+        let mut out = name_warning(new, old);
+        out.extend(template_warnings(new, old, &["spec", "template"]));
+        out
+    },
     status: Some(replicas),
     ..WORKLOAD
 };
@@ -89,11 +111,13 @@ pub const STATEFUL_SET: Described = Described {
     validate: validation::statefulset::create,
     validate_update: Some(validation::statefulset::update),
     validate_status: validation::statefulset::status,
-    warn: |new, _| {
+    warn: |new, old| {
         let limit = new.at(&["spec", "revisionHistoryLimit"]).as_i64().unwrap_or(0);
         let text =
             "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
-        (limit < 0).then(|| text.to_owned()).into_iter().collect()
+        let mut out = template_warnings(new, old, &["spec", "template"]);
+        out.extend((limit < 0).then(|| text.to_owned()));
+        out
     },
     status: Some(|| json!({"replicas": 0, "availableReplicas": 0})),
     names: NameRule::Label,
@@ -118,6 +142,7 @@ pub const DAEMON_SET: Described = Described {
     validate: check::daemon_set,
     validate_update: Some(check::daemon_set_update),
     validate_status: check::daemon_set_status,
+    warn: |new, old| template_warnings(new, old, &["spec", "template"]),
     status: Some(
         || json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}),
     ),
@@ -146,9 +171,13 @@ pub const JOB: Described = Described {
     warn: |new, old| {
         let mut out = name_warning(new, old);
         out.extend(validation::job::warnings(new.get("spec"), "spec"));
+        out.extend(template_warnings(new, old, &["spec", "template"]));
         out
     },
     dependents: GarbageCollection::Orphan,
+    unsaid_propagation: Some(
+        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+    ),
     ..WORKLOAD
 };
 
@@ -161,6 +190,11 @@ pub const CRON_JOB: Described = Described {
         let mut out = name_warning(new, old);
         let job = new.at(&["spec", "jobTemplate", "spec"]);
         out.extend(validation::job::warnings(job, "spec.jobTemplate.spec"));
+        out.extend(template_warnings(
+            new,
+            old,
+            &["spec", "jobTemplate", "spec", "template"],
+        ));
         if old.is_some() && new.str_at(&["spec", "schedule"]).contains("TZ") {
             out.push("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details".to_owned());
         }

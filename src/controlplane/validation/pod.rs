@@ -1,6 +1,7 @@
 //! Pods and pod templates: the heart of every workload. What is judged stands below this file, part by part.
 
 mod affinity;
+mod annotations;
 mod container;
 mod env;
 mod mounts;
@@ -9,17 +10,22 @@ mod resources;
 mod security;
 mod spec;
 mod volume;
+mod warnings;
 
+use super::internal;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{meta, qualified_name};
+use crate::apimachinery::validation::{meta, net, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, same};
+use crate::controlplane::fields::{IMMUTABLE, elements_mut, invalid_each, restore, same};
 pub(super) use affinity::node_selector;
 use spec::Of;
 pub(super) use volume::source as volume_source;
+pub(crate) use warnings::{deprecated_label, template as template_warnings};
 
 pub(crate) fn pod(v: &Value) -> ErrorList {
-    let mut out = checked_spec(v);
+    let mut out = ErrorList::new();
+    annotations::annotations(&mut out, v, None);
+    out.extend(checked_spec(v));
     let path = FieldPath::new("spec");
     if !v.at(&["spec", "ephemeralContainers"]).items().is_empty() {
         out.push(FieldError::forbidden(
@@ -69,6 +75,14 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
             return out;
         }
     }
+    for key in ["containers", "initContainers"] {
+        for (i, c) in new.at(&["spec", key]).items().iter().enumerate() {
+            // Said by the spec's own rules already, and once more here, as upstream.
+            if c.str_at(&["image"]).is_empty() {
+                out.push(FieldError::required(&path.child(key).index(i).child("image"), ""));
+            }
+        }
+    }
     deadline(&mut out, new, old, &path);
     let had = old.at(&["spec", "tolerations"]).items();
     let bare = |t: &Value| {
@@ -98,14 +112,15 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
             ));
         }
     }
-    if !same(
-        &immutable_part(new, !gates.is_empty()),
-        &immutable_part(old, !gates.is_empty()),
-    ) {
-        out.push(FieldError::forbidden(
-            &path,
-            "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
-        ));
+    let gated = !gates.is_empty();
+    if !same(&immutable_part(new, gated), &immutable_part(old, gated)) {
+        let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+        let (was, now) = (
+            internal::pod_spec(old.get("spec")),
+            internal::pod_spec(&with_mutable_parts_of(new, old)),
+        );
+        let difference = internal::difference(&was, &now, internal::POD_SPEC);
+        out.push(FieldError::forbidden(&path, format!("{why}{difference}")));
     }
     out
 }
@@ -130,6 +145,21 @@ fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     }
 }
 
+/// The new spec with the old one's parts where they may change: only what is refused differs.
+fn with_mutable_parts_of(new: &Value, old: &Value) -> Value {
+    let mut spec = new.get("spec").clone();
+    for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        restore(&mut spec, old.get("spec"), &[key]);
+    }
+    for list in ["containers", "initContainers"] {
+        let was = old.at(&["spec", list]).items();
+        for (c, o) in elements_mut(&mut spec, &[list]).zip(was) {
+            restore(c, o, &["image"]);
+        }
+    }
+    spec
+}
+
 /// The spec without what may change.
 fn immutable_part(v: &Value, gated: bool) -> Value {
     let mut spec = v.get("spec").clone();
@@ -141,7 +171,7 @@ fn immutable_part(v: &Value, gated: bool) -> Value {
         spec.unset(&["affinity", "nodeAffinity"]);
     }
     for list in ["containers", "initContainers"] {
-        for c in crate::controlplane::fields::elements_mut(&mut spec, &[list]) {
+        for c in elements_mut(&mut spec, &[list]) {
             c.unset(&["image"]);
         }
     }
@@ -160,6 +190,12 @@ pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
                 kind,
                 qualified_name(kind),
             );
+        }
+    }
+    for (i, ip) in new.at(&["status", "podIPs"]).items().iter().enumerate() {
+        let (text, was) = (ip.str_at(&["ip"]), old.at(&["status", "podIPs"]).items());
+        if !was.iter().any(|o| o.str_at(&["ip"]) == text) {
+            invalid_each(&mut out, &path.child("podIPs").index(i), text, net::ip_strict(text));
         }
     }
     let was = old.str_at(&["status", "qosClass"]);

@@ -4,7 +4,7 @@ use super::common::{internal, not_negative};
 use super::workloads::{STRATEGY, always, at_most, collisions, finds, mismatch, required_selector};
 use super::{pod, volumes};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::dns1123_label;
+use crate::apimachinery::validation::{dns1123_label, meta};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, same};
 
@@ -56,6 +56,10 @@ fn spec(v: &Value) -> ErrorList {
         if !finds(&selector, spec.get("selector"), template) {
             mismatch(&mut out, template, &at);
         }
+        // Labels and annotations are judged once more by the template itself, as upstream.
+        meta::validate_labels(template.at(&["metadata", "labels"]), &at.child("labels"), &mut out);
+        let annotations = template.at(&["metadata", "annotations"]);
+        meta::validate_annotations(annotations, &at.child("annotations"), &mut out);
         pod::template(&mut out, &with_claims(spec), &at);
     }
     always(&mut out, spec.get("template"), &path.child("template"), "StatefulSet");

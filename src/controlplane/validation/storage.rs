@@ -83,6 +83,18 @@ pub(crate) fn storage_class(v: &Value) -> ErrorList {
     out
 }
 
+pub(crate) fn storage_class_warnings(v: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    for (i, term) in v.get("allowedTopologies").items().iter().enumerate() {
+        for (j, e) in term.get("matchLabelExpressions").items().iter().enumerate() {
+            if let Some(text) = super::pod::deprecated_label(e.str_at(&["key"])) {
+                out.push(format!("allowedTopologies[{i}].matchLabelExpressions[{j}].key: {text}"));
+            }
+        }
+    }
+    out
+}
+
 pub(crate) fn storage_class_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = storage_class(new);
     for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {

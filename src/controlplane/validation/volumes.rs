@@ -1,6 +1,7 @@
 //! PersistentVolumes and PersistentVolumeClaims.
 
 use super::common::{is_positive, quantity};
+use super::internal;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::dns1123_subdomain;
@@ -314,9 +315,10 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
         spec
     };
     if !same(&rest(new), &rest(old)) {
+        let difference = internal::difference(old.get("spec"), new.get("spec"), internal::CLAIM_SPEC);
         out.push(FieldError::forbidden(
             &path,
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+            format!("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims{difference}"),
         ));
     } else if bound {
         let size = |v: &Value, p: &[&str]| quantity(v.at(p));

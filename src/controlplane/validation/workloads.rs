@@ -47,6 +47,16 @@ pub(super) fn always(out: &mut ErrorList, template: &Value, at: &FieldPath, kind
     }
 }
 
+/// A selector the way upstream prints it: labels first.
+fn shown_selector(v: &Value) -> String {
+    let parts: Vec<String> = ["matchLabels", "matchExpressions"]
+        .iter()
+        .filter(|k| !v.get(k).is_empty_value())
+        .map(|k| format!("\"{k}\":{}", show(v.get(k))))
+        .collect();
+    format!("{{{}}}", parts.join(","))
+}
+
 /// A selector that must be there and must select something; `None` where it cannot be read.
 pub(super) fn required_selector(
     out: &mut ErrorList,
@@ -62,13 +72,13 @@ pub(super) fn required_selector(
         label_selector(out, selector, &at);
         if selector.get("matchLabels").is_empty_value() && selector.get("matchExpressions").is_empty_value() {
             let why = format!("empty selector is invalid for {kind}");
-            out.push(FieldError::invalid(&at, selector.clone(), why));
+            out.push(FieldError::invalid_raw(&at, shown_selector(selector), why));
         }
     }
     match LabelSelector::from_object(selector) {
         Ok(s) => Some(s),
         Err(_) => {
-            out.push(FieldError::invalid(&at, selector.clone(), unreadable));
+            out.push(FieldError::invalid_raw(&at, shown_selector(selector), unreadable));
             None
         }
     }

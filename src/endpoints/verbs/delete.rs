@@ -22,11 +22,19 @@ async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
     DeleteQuery::from_body(&document.value)
 }
 
+fn warn(call: &Call, query: &DeleteQuery) {
+    let unsaid = query.options.propagation.is_none() && query.options.orphan_dependents.is_none();
+    if let Some(text) = call.resource().strategy.unsaid_propagation().filter(|_| unsaid) {
+        call.cx.warnings.add(text);
+    }
+}
+
 pub(crate) async fn delete(mut call: Call, req_body: Body) -> Answer {
     call.check_name()?;
     let negotiated = call.negotiate(Offer::Objects)?;
     let query = options(&call, req_body).await?;
     call.cx.dry_run = query.dry_run;
+    warn(&call, &query);
     let orphan_said_no = query.options.orphan_dependents == Some(false);
     let (store, cx, name) = (call.store().clone(), call.cx.clone(), call.name().to_owned());
     let deleted = finish::finish(async move { store.delete(&cx, &name, &query.options).await }).await?;
@@ -62,6 +70,7 @@ pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> Answer 
     let prefix = list::token_prefix(&select);
     let delete = options(&call, req_body).await?;
     call.cx.dry_run = delete.dry_run;
+    warn(&call, &delete);
     let (store, cx) = (call.store().clone(), call.cx.clone());
     let work = async move { store.delete_collection(&cx, select, &delete.options).await };
     let listing = finish::to_the_end(work).await?;

@@ -16,7 +16,6 @@ pub(super) fn rows(scale: Arc<dyn SubresourceHandler>) -> Vec<Resource> {
             .short(&["limits"])
             .strategy(volumes::LIMIT_RANGE)
             .columns(others::created_at())
-            .returns_deleted()
             .create_on_update()
             .done(),
         V1.kind("persistentvolumeclaims", "PersistentVolumeClaim")

@@ -1,0 +1,52 @@
+//! Volumes, claims and volume attributes classes stay while they are used: new ones get the finalizer their controller
+//! takes off. As upstream's `StorageObjectInUseProtection`.
+
+use crate::admission::{Admission, Attributes, Operation};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+
+/// The plugin.
+pub struct StorageProtection;
+
+fn finalizer(group: &str, resource: &str) -> Option<&'static str> {
+    match (group, resource) {
+        ("", "persistentvolumes") => Some("kubernetes.io/pv-protection"),
+        ("", "persistentvolumeclaims") => Some("kubernetes.io/pvc-protection"),
+        ("storage.k8s.io", "volumeattributesclasses") => Some("kubernetes.io/vac-protection"),
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl Admission for StorageProtection {
+    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        let resource = &attributes.resource;
+        if attributes.operation != Operation::Create || !attributes.subresource.is_empty() {
+            return Ok(());
+        }
+        if let Some(name) = finalizer(&resource.group, &resource.resource)
+            && !object.finalizers().contains(&name)
+        {
+            let mut all = object.at(&["metadata", "finalizers"]).items().to_vec();
+            all.push(name.into());
+            object.set_meta("finalizers", all);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_kinds_are_protected() {
+        assert_eq!(
+            finalizer("", "persistentvolumeclaims"),
+            Some("kubernetes.io/pvc-protection")
+        );
+        assert_eq!(finalizer("", "pods"), None);
+    }
+}

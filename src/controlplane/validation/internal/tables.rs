@@ -1,0 +1,330 @@
+//! The structs: their fields in Go's order.
+
+use super::Field;
+use super::Kind::{Any, Bool, Int, List, Ptr, Str, Struct};
+
+/// A key and its file.
+const KEY_ITEM: &[Field] = &[("Key", "key", Str), ("Path", "path", Str), ("Mode", "mode", Any)];
+
+/// A field in a file.
+const DOWNWARD_FILE: &[Field] = &[
+    ("Path", "path", Str),
+    ("FieldRef", "fieldRef", Ptr(FIELD_REF)),
+    ("ResourceFieldRef", "resourceFieldRef", Ptr(RESOURCE_REF)),
+    ("Mode", "mode", Any),
+];
+
+/// A field of the pod.
+const FIELD_REF: &[Field] = &[("APIVersion", "apiVersion", Str), ("FieldPath", "fieldPath", Str)];
+
+/// A resource of a container.
+const RESOURCE_REF: &[Field] = &[
+    ("ContainerName", "containerName", Str),
+    ("Resource", "resource", Str),
+    ("Divisor", "divisor", Any),
+];
+
+/// A service account token.
+const TOKEN: &[Field] = &[
+    ("Audience", "audience", Str),
+    ("ExpirationSeconds", "expirationSeconds", Int),
+    ("Path", "path", Str),
+];
+
+/// Keys of a config map or a secret.
+const NAMED_ITEMS: &[Field] = &[
+    ("Name", "name", Str),
+    ("Items", "items", List(KEY_ITEM)),
+    ("Optional", "optional", Any),
+];
+
+/// Fields in files.
+const DOWNWARD_ITEMS: &[Field] = &[("Items", "items", List(DOWNWARD_FILE))];
+
+/// A source of a projected volume.
+const PROJECTION: &[Field] = &[
+    ("Secret", "secret", Ptr(NAMED_ITEMS)),
+    ("DownwardAPI", "downwardAPI", Ptr(DOWNWARD_ITEMS)),
+    ("ConfigMap", "configMap", Ptr(NAMED_ITEMS)),
+    ("ServiceAccountToken", "serviceAccountToken", Ptr(TOKEN)),
+    ("ClusterTrustBundle", "clusterTrustBundle", Any),
+    ("PodCertificate", "podCertificate", Any),
+];
+
+/// A projected volume.
+const PROJECTED: &[Field] = &[
+    ("Sources", "sources", List(PROJECTION)),
+    ("DefaultMode", "defaultMode", Any),
+];
+
+/// An empty directory.
+const EMPTY_DIR: &[Field] = &[("Medium", "medium", Str), ("SizeLimit", "sizeLimit", Any)];
+
+/// A path of the host.
+const HOST_PATH: &[Field] = &[("Path", "path", Str), ("Type", "type", Any)];
+
+/// A secret.
+const SECRET_VOLUME: &[Field] = &[
+    ("SecretName", "secretName", Str),
+    ("Items", "items", List(KEY_ITEM)),
+    ("DefaultMode", "defaultMode", Any),
+    ("Optional", "optional", Any),
+];
+
+/// A config map.
+const CONFIG_MAP_VOLUME: &[Field] = &[
+    ("Name", "name", Str),
+    ("Items", "items", List(KEY_ITEM)),
+    ("DefaultMode", "defaultMode", Any),
+    ("Optional", "optional", Any),
+];
+
+/// A claim.
+const CLAIM_VOLUME: &[Field] = &[("ClaimName", "claimName", Str), ("ReadOnly", "readOnly", Bool)];
+
+/// Fields in files.
+const DOWNWARD_VOLUME: &[Field] = &[
+    ("Items", "items", List(DOWNWARD_FILE)),
+    ("DefaultMode", "defaultMode", Any),
+];
+
+/// A volume.
+const VOLUME: &[Field] = &[
+    ("Name", "name", Str),
+    ("HostPath", "hostPath", Ptr(HOST_PATH)),
+    ("EmptyDir", "emptyDir", Ptr(EMPTY_DIR)),
+    ("GCEPersistentDisk", "gcePersistentDisk", Any),
+    ("AWSElasticBlockStore", "awsElasticBlockStore", Any),
+    ("GitRepo", "gitRepo", Any),
+    ("Secret", "secret", Ptr(SECRET_VOLUME)),
+    ("NFS", "nfs", Any),
+    ("ISCSI", "iscsi", Any),
+    ("Glusterfs", "glusterfs", Any),
+    ("PersistentVolumeClaim", "persistentVolumeClaim", Ptr(CLAIM_VOLUME)),
+    ("RBD", "rbd", Any),
+    ("Quobyte", "quobyte", Any),
+    ("FlexVolume", "flexVolume", Any),
+    ("Cinder", "cinder", Any),
+    ("CephFS", "cephfs", Any),
+    ("Flocker", "flocker", Any),
+    ("DownwardAPI", "downwardAPI", Ptr(DOWNWARD_VOLUME)),
+    ("FC", "fc", Any),
+    ("AzureFile", "azureFile", Any),
+    ("ConfigMap", "configMap", Ptr(CONFIG_MAP_VOLUME)),
+    ("VsphereVolume", "vsphereVolume", Any),
+    ("AzureDisk", "azureDisk", Any),
+    ("PhotonPersistentDisk", "photonPersistentDisk", Any),
+    ("Projected", "projected", Ptr(PROJECTED)),
+    ("PortworxVolume", "portworxVolume", Any),
+    ("ScaleIO", "scaleIO", Any),
+    ("StorageOS", "storageos", Any),
+    ("CSI", "csi", Any),
+    ("Ephemeral", "ephemeral", Any),
+    ("Image", "image", Any),
+];
+
+/// A port.
+const PORT: &[Field] = &[
+    ("Name", "name", Str),
+    ("HostPort", "hostPort", Int),
+    ("ContainerPort", "containerPort", Int),
+    ("Protocol", "protocol", Str),
+    ("HostIP", "hostIP", Str),
+];
+
+/// A key of a config map or a secret.
+const KEY_REF: &[Field] = &[
+    ("Name", "name", Str),
+    ("Key", "key", Str),
+    ("Optional", "optional", Any),
+];
+
+/// Where a variable comes from.
+const ENV_SOURCE: &[Field] = &[
+    ("FieldRef", "fieldRef", Ptr(FIELD_REF)),
+    ("ResourceFieldRef", "resourceFieldRef", Ptr(RESOURCE_REF)),
+    ("ConfigMapKeyRef", "configMapKeyRef", Ptr(KEY_REF)),
+    ("SecretKeyRef", "secretKeyRef", Ptr(KEY_REF)),
+    ("FileKeyRef", "fileKeyRef", Any),
+];
+
+/// A variable.
+const ENV: &[Field] = &[
+    ("Name", "name", Str),
+    ("Value", "value", Str),
+    ("ValueFrom", "valueFrom", Ptr(ENV_SOURCE)),
+];
+
+/// Requests and limits.
+const RESOURCES: &[Field] = &[
+    ("Limits", "limits", Any),
+    ("Requests", "requests", Any),
+    ("Claims", "claims", Any),
+];
+
+/// A mount.
+const MOUNT: &[Field] = &[
+    ("Name", "name", Str),
+    ("ReadOnly", "readOnly", Bool),
+    ("RecursiveReadOnly", "recursiveReadOnly", Any),
+    ("MountPath", "mountPath", Str),
+    ("SubPath", "subPath", Str),
+    ("MountPropagation", "mountPropagation", Any),
+    ("SubPathExpr", "subPathExpr", Str),
+];
+
+/// A device.
+const DEVICE: &[Field] = &[("Name", "name", Str), ("DevicePath", "devicePath", Str)];
+
+/// The security context of a container.
+const CONTEXT: &[Field] = &[
+    ("Capabilities", "capabilities", Any),
+    ("Privileged", "privileged", Any),
+    ("SELinuxOptions", "seLinuxOptions", Any),
+    ("WindowsOptions", "windowsOptions", Any),
+    ("RunAsUser", "runAsUser", Any),
+    ("RunAsGroup", "runAsGroup", Any),
+    ("RunAsNonRoot", "runAsNonRoot", Any),
+    ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem", Any),
+    ("AllowPrivilegeEscalation", "allowPrivilegeEscalation", Any),
+    ("ProcMount", "procMount", Any),
+    ("SeccompProfile", "seccompProfile", Any),
+    ("AppArmorProfile", "appArmorProfile", Any),
+];
+
+/// A container.
+const CONTAINER: &[Field] = &[
+    ("Name", "name", Str),
+    ("Image", "image", Str),
+    ("Command", "command", Any),
+    ("Args", "args", Any),
+    ("WorkingDir", "workingDir", Str),
+    ("Ports", "ports", List(PORT)),
+    ("EnvFrom", "envFrom", Any),
+    ("Env", "env", List(ENV)),
+    ("Resources", "resources", Struct(RESOURCES)),
+    ("ResizePolicy", "resizePolicy", Any),
+    ("RestartPolicy", "restartPolicy", Any),
+    ("RestartPolicyRules", "restartPolicyRules", Any),
+    ("VolumeMounts", "volumeMounts", List(MOUNT)),
+    ("VolumeDevices", "volumeDevices", List(DEVICE)),
+    ("LivenessProbe", "livenessProbe", Any),
+    ("ReadinessProbe", "readinessProbe", Any),
+    ("StartupProbe", "startupProbe", Any),
+    ("Lifecycle", "lifecycle", Any),
+    ("TerminationMessagePath", "terminationMessagePath", Str),
+    ("TerminationMessagePolicy", "terminationMessagePolicy", Str),
+    ("ImagePullPolicy", "imagePullPolicy", Str),
+    ("SecurityContext", "securityContext", Ptr(CONTEXT)),
+    ("Stdin", "stdin", Bool),
+    ("StdinOnce", "stdinOnce", Bool),
+    ("TTY", "tty", Bool),
+];
+
+/// The security context of a pod.
+const POD_CONTEXT: &[Field] = &[
+    ("HostNetwork", "hostNetwork", Bool),
+    ("HostPID", "hostPID", Bool),
+    ("HostIPC", "hostIPC", Bool),
+    ("ShareProcessNamespace", "shareProcessNamespace", Any),
+    ("HostUsers", "hostUsers", Any),
+    ("SELinuxOptions", "seLinuxOptions", Any),
+    ("WindowsOptions", "windowsOptions", Any),
+    ("RunAsUser", "runAsUser", Any),
+    ("RunAsGroup", "runAsGroup", Any),
+    ("RunAsNonRoot", "runAsNonRoot", Any),
+    ("SupplementalGroups", "supplementalGroups", Any),
+    ("SupplementalGroupsPolicy", "supplementalGroupsPolicy", Any),
+    ("FSGroup", "fsGroup", Any),
+    ("FSGroupChangePolicy", "fsGroupChangePolicy", Any),
+    ("Sysctls", "sysctls", Any),
+    ("SeccompProfile", "seccompProfile", Any),
+    ("AppArmorProfile", "appArmorProfile", Any),
+    ("SELinuxChangePolicy", "seLinuxChangePolicy", Any),
+];
+
+/// A toleration.
+const TOLERATION: &[Field] = &[
+    ("Key", "key", Str),
+    ("Operator", "operator", Str),
+    ("Value", "value", Str),
+    ("Effect", "effect", Str),
+    ("TolerationSeconds", "tolerationSeconds", Any),
+];
+
+/// Something with a name.
+const NAMED: &[Field] = &[("Name", "name", Str)];
+
+/// A readiness gate.
+const GATE: &[Field] = &[("ConditionType", "conditionType", Str)];
+
+/// A pod's spec, as `pod_spec` prepares it.
+pub(in crate::controlplane::validation) const POD_SPEC: &[Field] = &[
+    ("Volumes", "volumes", List(VOLUME)),
+    ("InitContainers", "initContainers", List(CONTAINER)),
+    ("Containers", "containers", List(CONTAINER)),
+    ("EphemeralContainers", "ephemeralContainers", Any),
+    ("RestartPolicy", "restartPolicy", Str),
+    ("TerminationGracePeriodSeconds", "terminationGracePeriodSeconds", Any),
+    ("ActiveDeadlineSeconds", "activeDeadlineSeconds", Any),
+    ("DNSPolicy", "dnsPolicy", Str),
+    ("NodeSelector", "nodeSelector", Any),
+    ("ServiceAccountName", "serviceAccountName", Str),
+    ("AutomountServiceAccountToken", "automountServiceAccountToken", Any),
+    ("NodeName", "nodeName", Str),
+    ("SecurityContext", "securityContext", Ptr(POD_CONTEXT)),
+    ("ImagePullSecrets", "imagePullSecrets", List(NAMED)),
+    ("Hostname", "hostname", Str),
+    ("Subdomain", "subdomain", Str),
+    ("SetHostnameAsFQDN", "setHostnameAsFQDN", Any),
+    ("Affinity", "affinity", Any),
+    ("SchedulerName", "schedulerName", Str),
+    ("Tolerations", "tolerations", List(TOLERATION)),
+    ("HostAliases", "hostAliases", Any),
+    ("PriorityClassName", "priorityClassName", Str),
+    ("Priority", "priority", Any),
+    ("PreemptionPolicy", "preemptionPolicy", Any),
+    ("DNSConfig", "dnsConfig", Any),
+    ("ReadinessGates", "readinessGates", List(GATE)),
+    ("RuntimeClassName", "runtimeClassName", Any),
+    ("Overhead", "overhead", Any),
+    ("EnableServiceLinks", "enableServiceLinks", Any),
+    ("TopologySpreadConstraints", "topologySpreadConstraints", Any),
+    ("OS", "os", Ptr(NAMED)),
+    ("SchedulingGates", "schedulingGates", List(NAMED)),
+    ("ResourceClaims", "resourceClaims", Any),
+    ("Resources", "resources", Ptr(RESOURCES)),
+    ("HostnameOverride", "hostnameOverride", Any),
+    ("SchedulingGroup", "schedulingGroup", Any),
+];
+
+/// What a claim asks for.
+const VOLUME_RESOURCES: &[Field] = &[("Limits", "limits", Any), ("Requests", "requests", Any)];
+
+/// Where a claim's data comes from.
+const SOURCE: &[Field] = &[
+    ("APIGroup", "apiGroup", Any),
+    ("Kind", "kind", Str),
+    ("Name", "name", Str),
+];
+
+/// The same, from anywhere.
+const SOURCE_REF: &[Field] = &[
+    ("APIGroup", "apiGroup", Any),
+    ("Kind", "kind", Str),
+    ("Name", "name", Str),
+    ("Namespace", "namespace", Any),
+];
+
+/// A claim's spec.
+pub(in crate::controlplane::validation) const CLAIM_SPEC: &[Field] = &[
+    ("AccessModes", "accessModes", Any),
+    ("Selector", "selector", Any),
+    ("Resources", "resources", Struct(VOLUME_RESOURCES)),
+    ("VolumeName", "volumeName", Str),
+    ("StorageClassName", "storageClassName", Any),
+    ("VolumeMode", "volumeMode", Any),
+    ("DataSource", "dataSource", Ptr(SOURCE)),
+    ("DataSourceRef", "dataSourceRef", Ptr(SOURCE_REF)),
+    ("VolumeAttributesClassName", "volumeAttributesClassName", Any),
+];
