@@ -56,7 +56,8 @@ pub async fn control_plane(
         StorageProtection,
         telemetry,
     );
-    let admission: Arc<dyn Admission> = Arc::new(admission::Chain::new(vec![Arc::new(lifecycle), Arc::new(protection)]));
+    let admission: Arc<dyn Admission> =
+        Arc::new(admission::Chain::new(vec![Arc::new(lifecycle), Arc::new(protection)]));
     let (store, metrics) = (engine.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let prefix = match &row.backing {

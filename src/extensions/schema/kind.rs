@@ -133,6 +133,10 @@ fn same_content(new: &Value, old: &Value) -> bool {
 
 #[async_trait]
 impl Strategy for SchemaStrategy {
+    fn unsaid_propagation(&self) -> Option<&'static str> {
+        self.inner.unsaid_propagation()
+    }
+
     fn name_rule(&self) -> NameRule {
         self.inner.name_rule()
     }
