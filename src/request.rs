@@ -10,7 +10,7 @@ pub mod user;
 
 pub use body::Body;
 pub use context::{AuditId, Deadline, Ending, FromBackend, PathsIncomplete, ReceivedAt, Uncounted, Warnings};
-pub use handler::{Handler, Request, Response, UnprotectedHandler};
+pub use handler::{Answering, Handler, Request, Response, UnprotectedHandler};
 pub use info::RequestInfo;
 pub use peer::{ClientCaSource, PeerCertificates, RemoteAddr, TrustAnchors};
 pub use proof::{Authenticated, Authorized};

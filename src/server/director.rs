@@ -3,8 +3,7 @@
 use super::container::{Claims, Container};
 use super::mux::{DynHandler, PathRecorderMux};
 use super::respond;
-use crate::request::{Authorized, Request, Response, UnprotectedHandler};
-use async_trait::async_trait;
+use crate::request::{Answering, Authorized, Request, UnprotectedHandler};
 use std::sync::Arc;
 
 /// Who gets a path.
@@ -36,13 +35,16 @@ impl Director {
     }
 }
 
-#[async_trait]
 impl UnprotectedHandler for Director {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         let choice = choose(&self.container.claims(), respond::path(&req));
         match choice {
-            Choice::WebService(handler) => handler.serve(req, authorized).await,
-            Choice::Mux => self.mux.serve(req, authorized).await,
+            Choice::WebService(handler) => Box::pin(async move { handler.serve(req, authorized).await }),
+            Choice::Mux => self.mux.serve(req, authorized),
         }
     }
 }

@@ -5,10 +5,9 @@
 //! before it. Neither grows with the number of paths.
 
 use super::delegate::NotFound;
-use crate::request::{Authorized, Request, Response, UnprotectedHandler};
+use crate::request::{Answering, Authorized, Request, UnprotectedHandler};
 use crate::server::respond;
 use arc_swap::ArcSwap;
-use async_trait::async_trait;
 use imbl::{HashMap, OrdSet};
 use std::sync::{Arc, Mutex};
 
@@ -205,14 +204,17 @@ fn slashes(s: &str) -> usize {
     s.bytes().filter(|b| *b == b'/').count()
 }
 
-#[async_trait]
 impl UnprotectedHandler for PathRecorderMux {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         let handler = {
             let routes = self.routes.load();
             routes.find(respond::path(&req)).unwrap_or(&routes.not_found).clone()
         };
-        handler.serve(req, authorized).await
+        Box::pin(async move { handler.serve(req, authorized).await })
     }
 }
 

@@ -8,14 +8,14 @@ use super::{headers, upgrade, url};
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::resolver::ServiceResolver;
 use crate::request::{
-    AuditId, Authorized, Body, Deadline, FromBackend, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
-    UserInfo,
+    Answering, AuditId, Authorized, Body, Deadline, FromBackend, Request, RequestInfo, Response, Uncounted,
+    UnprotectedHandler, UserInfo,
 };
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
-use async_trait::async_trait;
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderValue, StatusCode, header};
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,6 +135,8 @@ impl ProxyHandler {
             return answers::error(StatusCode::BAD_REQUEST, "invalid request path");
         };
         head.headers.remove(header::HOST);
+        // What is added below, in one growth of the table.
+        head.headers.reserve(10 + user.groups.len() + user.extra.len());
         if let Err(headers::InvalidValue(name)) = headers::set_identity(&mut head.headers, user) {
             let why = format!("net/http: invalid header field value for {name:?}");
             return unreachable_backend(&why);
@@ -224,11 +226,23 @@ impl ProxyHandler {
     }
 }
 
-#[async_trait]
 impl UnprotectedHandler for ProxyHandler {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         // A full load: the guard of a cheap one would be held across the request.
         let settings = self.settings.load_full();
+        match &*settings {
+            Settings::Local => self.shared.delegate.serve(req, authorized),
+            Settings::Remote(_) => Box::pin(self.serve_with(settings, req, authorized)),
+        }
+    }
+}
+
+impl ProxyHandler {
+    async fn serve_with(&self, settings: Arc<Settings>, req: Request, authorized: Authorized) -> Response {
         match &*settings {
             Settings::Local => self.shared.delegate.serve(req, authorized).await,
             Settings::Remote(remote) => {
@@ -250,6 +264,9 @@ fn unreachable_backend(why: &str) -> Response {
 /// The request target for the backend: untouched where it is canonical already.
 fn rewritten(uri: &http::Uri) -> Option<PathAndQuery> {
     let original = uri.path_and_query()?;
+    if uri.query().is_none() && matches!(url::canonical_path(uri.path()), Some(Cow::Borrowed(_))) {
+        return Some(original.clone());
+    }
     let canonical = url::canonical_path_and_query(uri);
     if canonical == original.as_str() {
         return Some(original.clone());

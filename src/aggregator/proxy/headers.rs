@@ -172,7 +172,9 @@ pub fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path: &str) 
 
 /// Sets `Audit-Id`.
 pub fn audit_id(headers: &mut HeaderMap, id: &str) {
-    if let Ok(v) = HeaderValue::from_str(id) {
+    if let Ok(mut v) = HeaderValue::from_str(id) {
+        // New each time: HTTP/2's table of headers is for those that come again.
+        v.set_sensitive(true);
         headers.insert(AUDIT_ID, v);
     }
 }

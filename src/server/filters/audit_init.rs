@@ -1,8 +1,7 @@
 //! Gives every request an audit id, the client's or a fresh one, and says it in the answer.
 
-use crate::request::{AuditId, Handler, Request, Response};
+use crate::request::{Answering, AuditId, Handler, Request};
 use crate::server::chain::{Fact, Filter};
-use async_trait::async_trait;
 use http::header::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -47,11 +46,14 @@ pub fn filter() -> Filter {
     }
 }
 
-#[async_trait]
 impl Handler for AuditInit {
-    async fn handle(&self, mut req: Request) -> Response {
+    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         let given = req.headers().get(AUDIT_ID).filter(|v| !v.is_empty()).cloned();
-        let (id, header) = match given {
+        let (id, mut header) = match given {
             Some(v) => (String::from_utf8_lossy(v.as_bytes()).into(), v),
             None => {
                 let mut buffer = [0; uuid::fmt::Hyphenated::LENGTH];
@@ -60,9 +62,14 @@ impl Handler for AuditInit {
                 (Arc::from(text), header)
             }
         };
+        // New each time: HTTP/2's table of headers is for those that come again.
+        header.set_sensitive(true);
         req.extensions_mut().insert(AuditId(id));
-        let mut response = self.inner.handle(req).await;
-        super::set_beside_backend(&mut response, AUDIT_ID, header);
-        response
+        let inner = self.inner.handle(req);
+        Box::pin(async move {
+            let mut response = inner.await;
+            super::set_beside_backend(&mut response, AUDIT_ID, header);
+            response
+        })
     }
 }

@@ -1,9 +1,8 @@
 //! `Cache-Control: no-cache, private` on every answer whose handler does not say otherwise; beside what a backend
 //! says, as upstream has it (facts 3.4.2).
 
-use crate::request::{FromBackend, Handler, Request, Response};
+use crate::request::{Answering, FromBackend, Handler, Request};
 use crate::server::chain::Filter;
-use async_trait::async_trait;
 use http::header::{CACHE_CONTROL, HeaderValue};
 use std::sync::Arc;
 
@@ -22,13 +21,19 @@ pub fn filter() -> Filter {
     }
 }
 
-#[async_trait]
 impl Handler for CacheControl {
-    async fn handle(&self, req: Request) -> Response {
-        let mut response = self.0.handle(req).await;
-        if FromBackend::of(&response).is_some() || !response.headers().contains_key(CACHE_CONTROL) {
-            super::set_beside_backend(&mut response, CACHE_CONTROL, NO_CACHE);
-        }
-        response
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
+        let inner = self.0.handle(req);
+        Box::pin(async move {
+            let mut response = inner.await;
+            if FromBackend::of(&response).is_some() || !response.headers().contains_key(CACHE_CONTROL) {
+                super::set_beside_backend(&mut response, CACHE_CONTROL, NO_CACHE);
+            }
+            response
+        })
     }
 }

@@ -3,10 +3,9 @@
 
 use crate::apimachinery::status::Status;
 use crate::request::info::first_value;
-use crate::request::{Deadline, Handler, ReceivedAt, Request, Response};
+use crate::request::{Answering, Deadline, Handler, ReceivedAt, Request};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond;
-use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,9 +24,12 @@ pub fn filter(longest: Duration) -> Filter {
     }
 }
 
-#[async_trait]
 impl Handler for RequestDeadline {
-    async fn handle(&self, mut req: Request) -> Response {
+    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         if !super::info(&req).is_long_running() {
             let wanted = match req.uri().query().and_then(|q| first_value(q, "timeout")) {
                 None => None,
@@ -36,7 +38,8 @@ impl Handler for RequestDeadline {
                     Ok(d) => d,
                     Err(error) => {
                         let text = format!("invalid timeout specified in the request URL - {error}");
-                        return respond::status(&Status::bad_request(text), req.headers());
+                        let refusal = respond::status(&Status::bad_request(text), req.headers());
+                        return Box::pin(std::future::ready(refusal));
                     }
                 },
             };
@@ -45,7 +48,7 @@ impl Handler for RequestDeadline {
                 req.extensions_mut().insert(Deadline(received.0 + timeout));
             }
         }
-        self.inner.handle(req).await
+        self.inner.handle(req)
     }
 }
 

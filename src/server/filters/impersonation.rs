@@ -4,10 +4,9 @@
 use crate::apimachinery::status::Status;
 use crate::authz::{Attributes, forbidden};
 use crate::request::user::MASTERS;
-use crate::request::{Authenticated, Handler, Request, Response};
+use crate::request::{Answering, Authenticated, Handler, Request};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond::{self, NOSNIFF};
-use async_trait::async_trait;
 use http::header::X_CONTENT_TYPE_OPTIONS;
 use std::sync::Arc;
 
@@ -23,21 +22,24 @@ pub fn filter() -> Filter {
     }
 }
 
-#[async_trait]
 impl Handler for RefuseImpersonation {
-    async fn handle(&self, req: Request) -> Response {
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         let asked = req.headers().iter().any(|(name, value)| {
             let name = name.as_str();
             (matches!(name, "impersonate-user" | "impersonate-uid" | "impersonate-group") && !value.is_empty())
                 || name.starts_with("impersonate-extra-")
         });
         if !asked {
-            return self.0.handle(req).await;
+            return self.0.handle(req);
         }
         let status = refusal(&req);
         let mut r = respond::status(&status, req.headers());
         r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-        r
+        Box::pin(std::future::ready(r))
     }
 }
 

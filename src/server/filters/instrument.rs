@@ -4,10 +4,10 @@
 use super::hold;
 use crate::request::info::first_value;
 use crate::request::{
-    Authorized, FromBackend, ReceivedAt, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
+    Answering, Authorized, FromBackend, ReceivedAt, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
 };
 use crate::telemetry::Telemetry;
-use crate::telemetry::requests::{Labels, Series};
+use crate::telemetry::requests::{Labels, RequestMetrics, Series};
 use http::Method;
 use http::header::CONTENT_TYPE;
 use prometheus::IntGauge;
@@ -24,40 +24,53 @@ impl Instrument {
         Self { inner, telemetry }
     }
 
-    pub(super) async fn serve(&self, req: Request, proof: Authorized, info: Arc<RequestInfo>) -> Response {
+    pub(super) fn serve(&self, req: Request, proof: Authorized, info: Arc<RequestInfo>) -> Answering<'_> {
         let received = req.extensions().get::<ReceivedAt>().copied();
         let apply = req.method() == Method::PATCH
             && (req.headers().get(CONTENT_TYPE)).is_some_and(|c| c.as_bytes().starts_with(b"application/apply-patch"));
-        let mut labels = labels(&info, apply);
-        if req
-            .uri()
-            .query()
-            .is_some_and(|q| first_value(q, "dryRun").as_deref() == Some("All"))
-        {
-            labels.dry_run = "All";
-        }
+        let dry_run = match req.uri().query() {
+            Some(q) if first_value(q, "dryRun").as_deref() == Some("All") => "All",
+            _ => "",
+        };
         let requests = &self.telemetry.requests;
         let running = info
             .is_long_running()
-            .then(|| Running::start(requests.longrunning(&labels)));
-        let response = self.inner.serve(req, proof).await;
-        if response.extensions().get::<Uncounted>().is_some() || FromBackend::of(&response).is_some() {
-            return match running {
-                Some(running) => hold::until_sent(response, running),
-                None => response,
+            .then(|| Running::start(requests.longrunning(&labels(&info, apply))));
+        let inner = self.inner.serve(req, proof);
+        Box::pin(async move {
+            let answer = inner.await;
+            let labels = Labels {
+                dry_run,
+                ..labels(&info, apply)
             };
-        }
-        let Some(series) = requests.series(&labels, response.status().as_u16()) else {
-            return response;
-        };
-        let ended = Ended {
-            series,
-            since: received.map_or_else(|| tokio::time::Instant::now().into_std(), |r| r.0),
-            bytes: 0,
-            _running: running,
-        };
-        hold::until_sent(response, ended)
+            count(requests, answer, &labels, running, received)
+        })
     }
+}
+
+fn count(
+    requests: &RequestMetrics,
+    response: Response,
+    labels: &Labels<'_>,
+    running: Option<Running>,
+    received: Option<ReceivedAt>,
+) -> Response {
+    if response.extensions().get::<Uncounted>().is_some() || FromBackend::of(&response).is_some() {
+        return match running {
+            Some(running) => hold::until_sent(response, running),
+            None => response,
+        };
+    }
+    let Some(series) = requests.series(labels, response.status().as_u16()) else {
+        return response;
+    };
+    let ended = Ended {
+        series,
+        since: received.map_or_else(|| tokio::time::Instant::now().into_std(), |r| r.0),
+        bytes: 0,
+        _running: running,
+    };
+    hold::until_sent(response, ended)
 }
 
 /// Counts a request when its answer ends.

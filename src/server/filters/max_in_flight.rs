@@ -2,13 +2,12 @@
 
 use super::{hold, instrument};
 use crate::flowcontrol::max_in_flight::Permit;
-use crate::flowcontrol::{FlowSchemas, Kind, MaxInFlight};
+use crate::flowcontrol::{Flow, FlowSchemas, Kind, MaxInFlight};
 use crate::request::user::MASTERS;
-use crate::request::{Authenticated, Handler, Request, RequestInfo, Response};
+use crate::request::{Answering, Authenticated, Handler, Request, RequestInfo, Response};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
-use async_trait::async_trait;
 use http::StatusCode;
 use http::header::{HeaderName, RETRY_AFTER};
 use std::sync::Arc;
@@ -42,9 +41,12 @@ pub fn filter(limits: MaxInFlight, schemas: Option<Arc<FlowSchemas>>, telemetry:
     }
 }
 
-#[async_trait]
 impl Handler for Limited {
-    async fn handle(&self, req: Request) -> Response {
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         let info = super::info(&req);
         let long_running = info.is_long_running();
         // Long-running requests other than watches belong to no flow.
@@ -54,36 +56,54 @@ impl Handler for Limited {
             .filter(|_| !long_running || info.verb == "watch")
             .zip(req.extensions().get::<Authenticated>())
             .map(|(schemas, who)| schemas.classify(who.user(), &info));
-        let mut response = if long_running {
-            self.inner.handle(req).await
+        let permit = if long_running {
+            None
         } else {
-            self.limited(req, &info).await
+            match self.permit(&req, &info) {
+                Some(permit) => Some(permit),
+                None => {
+                    let refusal = with_flow(self.refusal(&info), flow);
+                    return Box::pin(std::future::ready(refusal));
+                }
+            }
         };
-        if let Some(flow) = flow {
-            super::set_beside_backend(&mut response, FLOW_SCHEMA, flow.schema_uid);
-            super::set_beside_backend(&mut response, PRIORITY_LEVEL, flow.level_uid);
-        }
-        response
+        let inner = self.inner.handle(req);
+        Box::pin(async move {
+            let response = inner.await;
+            let response = match permit {
+                Some(permit) => hold::until_sent(response, permit),
+                None => response,
+            };
+            with_flow(response, flow)
+        })
     }
 }
 
 impl Limited {
-    async fn limited(&self, req: Request, info: &RequestInfo) -> Response {
+    fn permit(&self, req: &Request, info: &RequestInfo) -> Option<Permit> {
         let privileged = req
             .extensions()
             .get::<Authenticated>()
             .is_some_and(|a| a.user().in_group(MASTERS));
-        let Some(permit) = self.limits.enter(Kind::of(&info.verb), privileged) else {
-            let labels = instrument::labels(info, false);
-            self.telemetry.requests.terminated(&labels, 429);
-            let mut r = respond::error_text(
-                StatusCode::TOO_MANY_REQUESTS,
-                "Too many requests, please try again later.",
-            );
-            r.headers_mut().insert(RETRY_AFTER, 1.into());
-            return r;
-        };
-        let response = self.inner.handle(req).await;
-        hold::until_sent(response, permit)
+        self.limits.enter(Kind::of(&info.verb), privileged)
     }
+
+    fn refusal(&self, info: &RequestInfo) -> Response {
+        let labels = instrument::labels(info, false);
+        self.telemetry.requests.terminated(&labels, 429);
+        let mut r = respond::error_text(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many requests, please try again later.",
+        );
+        r.headers_mut().insert(RETRY_AFTER, 1.into());
+        r
+    }
+}
+
+fn with_flow(mut response: Response, flow: Option<Flow>) -> Response {
+    if let Some(flow) = flow {
+        super::set_beside_backend(&mut response, FLOW_SCHEMA, flow.schema_uid);
+        super::set_beside_backend(&mut response, PRIORITY_LEVEL, flow.level_uid);
+    }
+    response
 }

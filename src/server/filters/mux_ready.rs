@@ -1,9 +1,8 @@
 //! Notes whether every path was installed when the request arrived: the terminal handler answers 503 or 404 by it.
 
-use crate::request::{Handler, PathsIncomplete, Request, Response};
+use crate::request::{Answering, Handler, PathsIncomplete, Request};
 use crate::server::chain::{Fact, Filter};
 use crate::tasks::Signal;
-use async_trait::async_trait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,9 +28,12 @@ pub fn filter(signals: Vec<Signal>) -> Filter {
     }
 }
 
-#[async_trait]
 impl Handler for MuxReady {
-    async fn handle(&self, mut req: Request) -> Response {
+    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         if !self.complete.load(Ordering::Relaxed) {
             if self.signals.iter().all(Signal::fired) {
                 self.complete.store(true, Ordering::Relaxed);
@@ -39,6 +41,6 @@ impl Handler for MuxReady {
                 req.extensions_mut().insert(PathsIncomplete(true));
             }
         }
-        self.inner.handle(req).await
+        self.inner.handle(req)
     }
 }

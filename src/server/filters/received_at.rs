@@ -1,8 +1,7 @@
 //! Notes when the request arrived.
 
-use crate::request::{Handler, ReceivedAt, Request, Response};
+use crate::request::{Answering, Handler, ReceivedAt, Request};
 use crate::server::chain::{Fact, Filter};
-use async_trait::async_trait;
 use std::sync::Arc;
 
 struct Received(Arc<dyn Handler>);
@@ -17,12 +16,15 @@ pub fn filter() -> Filter {
     }
 }
 
-#[async_trait]
 impl Handler for Received {
-    async fn handle(&self, mut req: Request) -> Response {
+    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         // Tokio's clock, which tests can hold.
         let now = tokio::time::Instant::now().into_std();
         req.extensions_mut().insert(ReceivedAt(now));
-        self.0.handle(req).await
+        self.0.handle(req)
     }
 }

@@ -1,10 +1,9 @@
 //! Reads the request line.
 
 use crate::request::info::ResolveError;
-use crate::request::{Handler, Request, RequestInfo, Response};
+use crate::request::{Answering, Handler, Request, RequestInfo};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond::{self, TEXT};
-use async_trait::async_trait;
 use http::StatusCode;
 use std::sync::Arc;
 
@@ -20,13 +19,16 @@ pub fn filter() -> Filter {
     }
 }
 
-#[async_trait]
 impl Handler for Info {
-    async fn handle(&self, mut req: Request) -> Response {
-        match RequestInfo::resolve(req.method(), req.uri()) {
+    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
+        let refusal = match RequestInfo::resolve(req.method(), req.uri()) {
             Ok(info) => {
                 req.extensions_mut().insert(Arc::new(info));
-                self.0.handle(req).await
+                return self.0.handle(req);
             }
             // Go's HTTP server never lets such a request line through to a handler.
             Err(ResolveError::BadEscape) => respond::bytes(StatusCode::BAD_REQUEST, TEXT, "400 Bad Request"),
@@ -37,6 +39,7 @@ impl Handler for Info {
                 );
                 respond::internal_error_text(req.uri(), &error)
             }
-        }
+        };
+        Box::pin(std::future::ready(refusal))
     }
 }

@@ -4,11 +4,10 @@
 
 use super::instrument;
 use crate::request::body::BoxError;
-use crate::request::{Body, Deadline, Handler, Request, RequestInfo, Response};
+use crate::request::{Answering, Body, Deadline, Handler, Request, RequestInfo, Response};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond::{self, TEXT};
 use crate::telemetry::Telemetry;
-use async_trait::async_trait;
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Frame, SizeHint};
@@ -35,15 +34,25 @@ pub fn filter(telemetry: Telemetry) -> Filter {
     }
 }
 
-#[async_trait]
 impl Handler for Timeout {
-    async fn handle(&self, req: Request) -> Response {
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         let Some(Deadline(deadline)) = req.extensions().get().copied() else {
-            return self.inner.handle(req).await;
+            return self.inner.handle(req);
         };
         let deadline = Instant::from_std(deadline);
         let info = super::info(&req);
-        let Ok(response) = tokio::time::timeout_at(deadline, self.inner.handle(req)).await else {
+        let inner = self.inner.handle(req);
+        Box::pin(self.timed(inner, deadline, info))
+    }
+}
+
+impl Timeout {
+    async fn timed(&self, inner: Answering<'_>, deadline: Instant, info: Arc<RequestInfo>) -> Response {
+        let Ok(response) = tokio::time::timeout_at(deadline, inner).await else {
             let labels = instrument::labels(&info, false);
             self.telemetry.requests.terminated(&labels, 504);
             return respond::bytes(StatusCode::GATEWAY_TIMEOUT, TEXT, BODY);
@@ -55,7 +64,8 @@ impl Handler for Timeout {
         response.map(|body| {
             Body::stream(Timed {
                 body,
-                sleep: Box::pin(tokio::time::sleep_until(deadline)),
+                deadline,
+                alarm: None,
                 on_cut: Some((self.telemetry.clone(), info)),
             })
         })
@@ -64,7 +74,9 @@ impl Handler for Timeout {
 
 struct Timed {
     body: Body,
-    sleep: Pin<Box<Sleep>>,
+    deadline: Instant,
+    /// Set where the body lets wait; most never do.
+    alarm: Option<Pin<Box<Sleep>>>,
     on_cut: Option<(Telemetry, Arc<RequestInfo>)>,
 }
 
@@ -73,7 +85,17 @@ impl http_body::Body for Timed {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.sleep.as_mut().poll(cx).is_ready() {
+        if Instant::now() < self.deadline {
+            let polled = Pin::new(&mut self.body).poll_frame(cx);
+            if polled.is_ready() {
+                return polled;
+            }
+        }
+        let deadline = self.deadline;
+        let alarm = self
+            .alarm
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if alarm.as_mut().poll(cx).is_ready() {
             if let Some((telemetry, info)) = self.on_cut.take() {
                 telemetry.requests.aborted(&instrument::labels(&info, false));
             }
@@ -82,7 +104,7 @@ impl http_body::Body for Timed {
                 "the request's time was over in the middle of its answer".into()
             )));
         }
-        Pin::new(&mut self.body).poll_frame(cx)
+        Poll::Pending
     }
 
     fn is_end_stream(&self) -> bool {

@@ -3,11 +3,10 @@
 
 use super::hold;
 use crate::apimachinery::status::Status;
-use crate::request::{Ending, Handler, Request, Response};
+use crate::request::{Answering, Ending, Handler, Request, Response};
 use crate::server::chain::{Fact, Filter};
 use crate::server::lifecycle::{self, Lifecycle};
 use crate::server::respond::{self, NOSNIFF};
-use async_trait::async_trait;
 use http::header::{RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use std::sync::Arc;
 
@@ -28,14 +27,17 @@ pub fn filter(lifecycle: Lifecycle) -> Filter {
 
 impl hold::Guard for lifecycle::InFlight {}
 
-#[async_trait]
 impl Handler for InFlight {
-    async fn handle(&self, mut req: Request) -> Response {
+    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         let info = super::info(&req);
         if info.is_long_running() {
             let ending = self.lifecycle.not_accepting_new_request.clone();
             req.extensions_mut().insert(Ending(ending));
-            return self.inner.handle(req).await;
+            return self.inner.handle(req);
         }
         let requests = &self.lifecycle.requests;
         let guard = if super::exempt_from_shutdown(&req, &info) {
@@ -43,10 +45,10 @@ impl Handler for InFlight {
         } else if let Some(guard) = requests.enter() {
             guard
         } else {
-            return refusal(&req);
+            return Box::pin(std::future::ready(refusal(&req)));
         };
-        let response = self.inner.handle(req).await;
-        hold::until_sent(response, guard)
+        let inner = self.inner.handle(req);
+        Box::pin(async move { hold::until_sent(inner.await, guard) })
     }
 }
 

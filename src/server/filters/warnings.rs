@@ -1,8 +1,7 @@
 //! Turns the texts handlers left into `Warning: 299` headers.
 
-use crate::request::{Handler, Request, Response, Warnings};
+use crate::request::{Answering, Handler, Request, Warnings};
 use crate::server::chain::{Fact, Filter};
-use async_trait::async_trait;
 use http::header::{HeaderValue, WARNING};
 use std::sync::Arc;
 
@@ -23,16 +22,22 @@ pub fn filter() -> Filter {
     }
 }
 
-#[async_trait]
 impl Handler for Recorder {
-    async fn handle(&self, mut req: Request) -> Response {
+    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         let warnings = Warnings::default();
         req.extensions_mut().insert(warnings.clone());
-        let mut response = self.0.handle(req).await;
-        for header in headers(warnings.take()) {
-            response.headers_mut().append(WARNING, header);
-        }
-        response
+        let inner = self.0.handle(req);
+        Box::pin(async move {
+            let mut response = inner.await;
+            for header in headers(warnings.take()) {
+                response.headers_mut().append(WARNING, header);
+            }
+            response
+        })
     }
 }
 

@@ -25,12 +25,31 @@ pub(super) struct Answerer {
 
 impl Answerer {
     /// Stamps the peer, asks the handler, and turns `Connection: close` of an HTTP/2 answer into GOAWAY, as Go does.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Counted> {
+    ///
+    /// The head is read before there is a future: what a stream's task carries is a pointer to the handler's.
+    pub(super) fn answer<'a>(
+        &'a self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Counted>> + Send + use<'a> {
         let in_flight = self.activity.request();
         let version = request.version();
-        if let Some(why) = malformed(&request) {
-            return bad_request(why, version, in_flight);
+        let handling = match malformed(&request) {
+            None => Ok(self.handler.handle(self.stamped(request))),
+            Some(why) => Err(why),
+        };
+        async move {
+            let mut response = match handling {
+                Ok(handling) => handling.await,
+                Err(why) => return bad_request(why, version, in_flight),
+            };
+            if version == Version::HTTP_2 && response.headers().contains_key(CONNECTION) {
+                self.close_where_told(&mut response);
+            }
+            response.map(|body| Counted::new(body, in_flight))
         }
+    }
+
+    fn stamped(&self, request: Request<Incoming>) -> Request<Body> {
         let mut request = request.map(|incoming| match incoming.is_end_stream() {
             true => Body::empty(),
             false => Body::stream(incoming),
@@ -42,15 +61,15 @@ impl Answerer {
         if let Some(certificates) = &self.certificates {
             facts.insert(certificates.clone());
         }
-        let mut response = self.handler.handle(request).await;
-        if version == Version::HTTP_2 && response.headers().contains_key(CONNECTION) {
-            let says_close = |v: &HeaderValue| v.as_bytes().eq_ignore_ascii_case(b"close");
-            if response.headers().get_all(CONNECTION).iter().any(says_close) {
-                self.activity.signal(signals::CLOSE);
-            }
-            response.headers_mut().remove(CONNECTION);
+        request
+    }
+
+    fn close_where_told(&self, response: &mut Response<Body>) {
+        let says_close = |v: &HeaderValue| v.as_bytes().eq_ignore_ascii_case(b"close");
+        if response.headers().get_all(CONNECTION).iter().any(says_close) {
+            self.activity.signal(signals::CLOSE);
         }
-        response.map(|body| Counted::new(body, in_flight))
+        response.headers_mut().remove(CONNECTION);
     }
 }
 

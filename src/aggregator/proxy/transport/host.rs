@@ -113,8 +113,12 @@ impl Host {
                 continue;
             }
             let Some(mut dialing) = dialing else {
-                let dialed = dial(self.authority.as_str(), &self.tls, Offer::Any).await?;
-                if let Some(sender) = self.adopt(dialed).await? {
+                // Boxed: a handshake's future is some 8 kB, which every request would make room for.
+                let connection = Box::pin(async {
+                    let dialed = dial(self.authority.as_str(), &self.tls, Offer::Any).await?;
+                    self.adopt(dialed).await
+                });
+                if let Some(sender) = connection.await? {
                     return Ok(Lease::Http1 { sender, reused: false });
                 }
                 continue;
