@@ -8,6 +8,9 @@ use torana::apimachinery::quantity;
 use torana::apimachinery::selector::{FieldSelector, LabelSelector};
 use torana::apimachinery::value::Value;
 
+#[path = "bodies/edge.rs"]
+mod edge;
+
 /// A body and its seeds.
 pub type Body = (&'static str, fn(&[u8]), &'static [&'static str]);
 
@@ -55,6 +58,70 @@ pub const ALL: &[Body] = &[
             "\x12\x0b\x0a\x01v\x12\x06:\x04\n\x02hi",
             "\x0b\x13\x14\x0c",
         ],
+    ),
+    (
+        "strategic-patch",
+        edge::strategic_patch,
+        &[
+            r#"{"spec":{"ports":[{"port":80,"$patch":"delete"},{"port":81,"name":"x"}],"$setElementOrder/ports":[{"port":81}]}}"#,
+            r#"{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"],"labels":{"$patch":"replace","x":"y"}}}"#,
+        ],
+    ),
+    (
+        "object",
+        edge::object,
+        &[
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:spec":{"k:{\"name\":\"x\"}":{".":{}}}}}]},"spec":{"containers":[{"name":"x","resources":{"limits":{"cpu":"1"}}}]}}"#,
+            r#"{"kind":"Service","apiVersion":"v1","spec":{"ports":[{"port":1,"targetPort":"x"}]}}"#,
+            r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"items":{"type":"string"}}}}}}]}}"#,
+        ],
+    ),
+    (
+        "apply",
+        edge::apply,
+        &[r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","labels":{"x":"y"}},"data":{"k":"v"}}"#],
+    ),
+    (
+        "structural-schema",
+        edge::structural_schema,
+        &[
+            r#"{"type":"object","properties":{"a":{"type":"array","items":{"type":"integer","minimum":1},"x-kubernetes-list-type":"set"},"b":{"pattern":"^[a-z]+$","type":"string"}},"required":["a"]}"#,
+            r#"{"x-kubernetes-preserve-unknown-fields":true,"anyOf":[{"required":["x"]}],"additionalProperties":{"type":"string"}}"#,
+        ],
+    ),
+    (
+        "continue-token",
+        edge::continue_token,
+        &["eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Miwic3RhcnQiOiJhXHUwMDAwIn0"],
+    ),
+    (
+        "request-target",
+        edge::request_target,
+        &[
+            "/api/v1/watch/namespaces/a/pods/b/log?watch=1&fieldSelector=metadata.name%3Dx",
+            "/apis/g/v1/namespaces/a/c/d%2Fe//f?b=2&a=1&a=%zz;k=v&c=x+y",
+            "//api/../v1/%ff",
+        ],
+    ),
+    (
+        "accept",
+        edge::accept,
+        &["application/json;as=Table;g=meta.k8s.io;v=v1;q=0.5,application/vnd.kubernetes.protobuf,*/*;q=0"],
+    ),
+    (
+        "token-file",
+        edge::token_file,
+        &["token,user,uid,\"a,b\"\n\"x\"\"y\",u,1\n"],
+    ),
+    (
+        "extra-key",
+        edge::extra_key,
+        &["authentication.kubernetes.io%2fcredential-Id", "%%41%4"],
+    ),
+    (
+        "certificates",
+        edge::certificates,
+        &["-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"],
     ),
 ];
 

@@ -87,7 +87,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     hooks::defaults(&mut core, &plane);
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &serving);
-    let (flow_schemas, flow_feeds, flows_synced) = flows::follow(&plane);
+    let flows = flows::follow(&plane);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
         &mut head,
@@ -123,23 +123,14 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             made.map_err(|e| format!("making the system objects: {e}"))
         }
     });
+    let consumer = flows.consumer;
     head.add_post_start_hook("priority-and-fairness-config-consumer", move |cx| async move {
-        for feed in flow_feeds {
-            let stop = cx.tasks.stop_signal().clone();
-            cx.tasks.spawn("flow schemas", async move {
-                // Stopping first: an informer has no end of its own.
-                tokio::select! {
-                    biased;
-                    () = stop.wait() => {}
-                    () = feed.run() => {}
-                }
-            });
-        }
+        consumer.start(&cx.tasks);
         Ok(())
     });
     hooks::informers_synced(
         &mut head,
-        flows_synced.into_iter().chain([definitions_synced]).collect(),
+        flows.synced.into_iter().chain([definitions_synced]).collect(),
     );
     // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
     for (name, at) in [
@@ -155,7 +146,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         request_timeout: options.generic.request_timeout,
         max_requests_in_flight: options.generic.max_requests_in_flight,
         max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
-        flow_schemas: Some(flow_schemas),
+        flow_schemas: Some(flows.schemas),
         ..ChainConfig::new(
             telemetry.clone(),
             lifecycle.clone(),

@@ -1,8 +1,8 @@
 //! The command line: `torana serve`, `torana version`, `torana --help`.
 //!
-//! [`parse`](crate::cli::parse) turns arguments into a [`Command`](crate::cli::Command);
+//! [`parse`] turns arguments into a [`Command`];
 //! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
-//! name, and fills in what was not given; [`Port`](crate::cli::Port) is the one step from there to a bound socket, and
+//! name, and fills in what was not given; the port of `app` is the one step from there to a bound socket, and
 //! nothing but that step binds, writes or spawns.
 
 pub mod complete;

@@ -23,7 +23,7 @@ pub use strategies::service::ServiceNumbers;
 use crate::admission::Admission;
 use crate::apimachinery::gvk::{GroupResource, GroupVersion};
 use crate::apimachinery::status::Result;
-use crate::registry::resource::{Backing, Resource};
+use crate::registry::resource::{Backing, Resource, SubresourceHandler};
 use crate::registry::store::Store;
 use crate::storage::Storage;
 use allocators::{IpRange, PortRange};
@@ -92,11 +92,20 @@ pub fn build(
 ) -> std::result::Result<ControlPlane, BuildError> {
     let numbers = Arc::new(service_numbers(&config)?);
     let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
+    let approval = LateStore::default();
+    let scales: [(&str, &str, LateStore); 4] = [
+        ("", "replicationcontrollers", LateStore::default()),
+        ("apps", "deployments", LateStore::default()),
+        ("apps", "replicasets", LateStore::default()),
+        ("apps", "statefulsets", LateStore::default()),
+    ];
+    let scale = |i: usize| -> Arc<dyn SubresourceHandler> { Arc::new(subresources::scale::Scale(scales[i].2.clone())) };
     let cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>> = Arc::default();
     let parts = groups::core::Parts {
         service: Arc::new(Service::new(numbers.clone(), cleanup.clone())),
         finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
         binding: Arc::new(subresources::binding::Binding(binding.clone())),
+        scale: scale(0),
         event_ttl_seconds: config.event_ttl_seconds,
     };
     let serve = |rows: Vec<Resource>| Group {
@@ -124,21 +133,42 @@ pub fn build(
         serve(groups::discovery::rows()),
         serve(groups::flowcontrol::rows()),
         serve(groups::scheduling::rows()),
+        serve(groups::apps::rows(groups::apps::Parts {
+            deployments: scale(1),
+            replica_sets: scale(2),
+            stateful_sets: scale(3),
+        })),
+        serve(groups::batch::rows()),
+        serve(groups::certificates::rows(Arc::new(
+            subresources::approval::ApprovalHandler(approval.clone()),
+        ))),
+        serve(groups::networking::rows()),
+        serve(groups::policy::rows()),
+        serve(groups::storage::rows()),
     ];
     let plane = ControlPlane {
         groups,
         apiregistration: serve(groups::apiregistration::rows()),
         numbers,
     };
-    let beside = |plural: &str, strategy: Arc<dyn crate::registry::Strategy>| {
-        let (row, store) = plane.served("", plural);
+    let beside = |group: &str, plural: &str, strategy: Arc<dyn crate::registry::Strategy>| {
+        let (row, store) = plane.served(group, plural);
         let mut row = (**row).clone();
         row.strategy = strategy;
         row.subresources.clear();
         Arc::new(Store::new(Arc::new(row), store.storage().clone(), admission.clone()))
     };
-    finalize.fill(beside("namespaces", Arc::new(subresources::finalize::FinalizeStrategy)));
-    binding.fill(beside("pods", Arc::new(subresources::binding::BindingStrategy)));
+    finalize.fill(beside(
+        "",
+        "namespaces",
+        Arc::new(subresources::finalize::FinalizeStrategy),
+    ));
+    binding.fill(beside("", "pods", Arc::new(subresources::binding::BindingStrategy)));
+    let approving: Arc<dyn crate::registry::Strategy> = Arc::new(strategies::csr::Approval);
+    approval.fill(beside("certificates.k8s.io", "certificatesigningrequests", approving));
+    for (group, plural, late) in &scales {
+        late.fill(plane.store(group, plural).clone());
+    }
     endpoints.fill(plane.store("", "endpoints").clone());
     // Nobody else holds this cell yet.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));

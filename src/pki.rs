@@ -1,6 +1,6 @@
 //! The certificates and keys a server gets on its first start, under `<data-dir>/pki`.
 //!
-//! Entry point: [`ensure`](crate::pki::ensure). What is there is kept and checked; a leaf that is missing, about to expire, from another CA
+//! Entry point: [`ensure`]. What is there is kept and checked; a leaf that is missing, about to expire, from another CA
 //! or without a name it needs is issued again as long as its CA's key is there. A CA is never replaced. What each file
 //! proves to whom is told in `certs/README.md`.
 

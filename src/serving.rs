@@ -1,12 +1,12 @@
 //! Accepting connections: one TLS port, HTTP/1.1 and HTTP/2, every client's certificate stamped on its requests.
 //!
-//! Entry points: [`bind`](crate::serving::listener::bind), [`TlsConfig`](crate::serving::TlsConfig),
-//! [`Server`](crate::serving::Server). A request leaves this room through the
+//! Entry points: [`bind`](crate::serving::listener::bind), [`TlsConfig`],
+//! [`Server`]. A request leaves this room through the
 //! one [`Handler`](crate::request::Handler) the server was given; nothing here looks at what it asks for. Client
 //! certificates are asked for and stamped, never judged: verifying them is the authenticator's work, as upstream does
 //! it (`k8s.io/apiserver/pkg/server/secure_serving.go`).
 //!
-//! What a client may hold, and for how long ([`Limits`](crate::serving::Limits)):
+//! What a client may hold, and for how long ([`Limits`]):
 //!
 //! ```text
 //! accept ──10 s──▶ TLS done ──32 s──▶ first head ──▶ request … answer ──90 s without a request──▶ graceful close ──5 s──▶ cut

@@ -1,6 +1,6 @@
 //! Objects in protobuf, read and written over the schema table.
 //!
-//! JSON and protobuf have the same fields, apart from embedded messages, which JSON inlines ([`Field::through`]), and a
+//! JSON and protobuf have the same fields, apart from embedded messages, which JSON inlines (`Field::through`), and a
 //! few scalars that are messages. Written is what upstream's generated code writes: fields by number, values that are no
 //! pointers even where they are zero, structs that are no pointers even where they are empty, maps by key. Read is
 //! anything that keeps to the wire format; unknown fields are passed over, in every mode of field validation.

@@ -1,16 +1,36 @@
 //! Keeps the classification of requests true to the stored FlowSchemas and PriorityLevelConfigurations.
 
+mod dangling;
+
 use crate::apimachinery::Value;
 use crate::client::{Informer, InformerHandle};
 use crate::controlplane::ControlPlane;
 use crate::flowcontrol::FlowSchemas;
-use crate::tasks::Signal;
+use crate::tasks::{Signal, TaskGroup};
+use dangling::Dangling;
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-/// The schemas, the informers that feed them (to be driven by one task each), and when those have seen everything.
-pub fn follow(plane: &ControlPlane) -> (Arc<FlowSchemas>, [InformerHandle<Value>; 2], [Signal; 2]) {
+/// What follows the stored objects.
+pub struct Flows {
+    /// Classifies requests.
+    pub schemas: Arc<FlowSchemas>,
+    /// Fire when all stored schemas and levels are known.
+    pub synced: [Signal; 2],
+    /// Feed the rest.
+    pub consumer: Consumer,
+}
+
+/// What must run for it.
+pub struct Consumer {
+    feeds: [InformerHandle<Value>; 2],
+    dangling: Dangling,
+}
+
+/// Follows them; nothing happens before the consumer runs.
+pub fn follow(plane: &ControlPlane) -> Flows {
     let flows = Arc::new(FlowSchemas::new());
     let informer = |plural| {
         let storage = plane.store(GROUP, plural).storage().clone();
@@ -18,13 +38,49 @@ pub fn follow(plane: &ControlPlane) -> (Arc<FlowSchemas>, [InformerHandle<Value>
     };
     let (schemas, feed_schemas) = informer("flowschemas");
     let (levels, feed_levels) = informer("prioritylevelconfigurations");
+    let changed = Arc::new(Notify::new());
     for trigger in [&schemas, &levels] {
         let (flows, schemas, levels) = (flows.clone(), schemas.clone(), levels.clone());
+        let changed = changed.clone();
         trigger.subscribe(move |_| {
             let (s, l) = (schemas.snapshot(), levels.snapshot());
             flows.replace(s.values().map(|v| &**v), l.values().map(|v| &**v));
+            changed.notify_one();
         });
     }
-    let synced = [&schemas, &levels].map(|i| i.synced().clone());
-    (flows, [feed_schemas, feed_levels], synced)
+    Flows {
+        schemas: flows,
+        synced: [&schemas, &levels].map(|i| i.synced().clone()),
+        consumer: Consumer {
+            feeds: [feed_schemas, feed_levels],
+            dangling: Dangling {
+                store: plane.store(GROUP, "flowschemas").clone(),
+                schemas,
+                levels,
+                changed,
+            },
+        },
+    }
+}
+
+impl Consumer {
+    /// Starts it in `tasks`; it ends with the group.
+    pub fn start(self, tasks: &TaskGroup) {
+        let [schemas, levels] = self.feeds;
+        until_stopped(tasks, "flow schemas", schemas.run());
+        until_stopped(tasks, "priority levels", levels.run());
+        until_stopped(tasks, "flow schema conditions", self.dangling.run());
+    }
+}
+
+fn until_stopped(tasks: &TaskGroup, name: &str, work: impl Future<Output = ()> + Send + 'static) {
+    let stop = tasks.stop_signal().clone();
+    tasks.spawn(name, async move {
+        // Stopping first: the work has no end of its own.
+        tokio::select! {
+            biased;
+            () = stop.wait() => {}
+            () = work => {}
+        }
+    });
 }

@@ -143,21 +143,25 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                 until: None,
             })
             .await?;
-        let mut seen: HashSet<Box<str>> = HashSet::new();
+        // What the initial state holds; `None` once it is in.
+        let mut seen: Option<HashSet<Box<str>>> = Some(HashSet::new());
         while let Some(item) = watch.next().await {
             match item {
                 WatchItem::Initial(entry) => {
                     self.informer.apply(&entry.key, Some(Arc::new((self.parse)(&entry))));
-                    seen.insert(entry.key.clone());
+                    if let Some(seen) = &mut seen {
+                        seen.insert(entry.key.clone());
+                    }
                 }
                 WatchItem::Change(_, event) => {
                     let new = (!event.deleted).then(|| Arc::new((self.parse)(&event.entry)));
-                    if new.is_some() {
+                    if let (Some(seen), true) = (&mut seen, new.is_some()) {
                         seen.insert(event.entry.key.clone());
                     }
                     self.informer.apply(&event.entry.key, new);
                 }
                 WatchItem::Bookmark { initial_end: true, .. } => {
+                    let seen = seen.take().unwrap_or_default();
                     // What a former watch saw and this one did not is gone.
                     let gone: Vec<Arc<str>> = self
                         .informer
@@ -169,7 +173,6 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                     for key in gone {
                         self.informer.apply(&key, None);
                     }
-                    seen = HashSet::new();
                     self.informer.0.synced.fire();
                 }
                 WatchItem::Bookmark { .. } => {}

@@ -2,9 +2,13 @@
 
 pub(super) mod cells;
 pub(super) mod core;
+pub(super) mod network;
 pub(super) mod others;
 pub(super) mod pods;
+pub(super) mod storage;
 pub(super) mod text;
+pub(super) mod words;
+pub(super) mod workloads;
 
 use crate::apimachinery::value::Value;
 use crate::registry::resource::{Column, Columns};

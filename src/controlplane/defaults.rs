@@ -2,5 +2,8 @@
 
 pub(super) mod admission;
 pub(super) mod flowcontrol;
+pub(super) mod network;
 pub(super) mod pod;
 pub(super) mod service;
+pub(super) mod storage;
+pub(super) mod workloads;

@@ -27,6 +27,11 @@ pub(super) fn text(v: &Value, path: &[&str]) -> Str {
     Str::new(v.str_at(path))
 }
 
+/// The number at the end of `path` as text, absent being 0, for a selectable field.
+pub(super) fn count(v: &Value, path: &[&str]) -> Str {
+    Str::from(v.at(path).as_i64().unwrap_or(0).to_string())
+}
+
 /// Sets `key` of an object unless something is there.
 pub(super) fn set_default(object: &mut Value, path: &[&str], value: impl Into<Value>) {
     if object.at(path).is_null() {

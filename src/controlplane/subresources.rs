@@ -1,8 +1,10 @@
 //! Subresources with an object of their own.
 
+pub(super) mod approval;
 pub(super) mod binding;
 pub(super) mod cleanup;
 pub(super) mod finalize;
+pub(super) mod scale;
 
 use crate::apimachinery::status::{Result, Status};
 use crate::registry::Store;

@@ -3,12 +3,24 @@
 
 pub(super) mod admission;
 pub(super) mod apiservice;
+pub(super) mod common;
 pub(super) mod crd;
+pub(super) mod cronjob;
+pub(super) mod csr;
 pub(super) mod data;
 pub(super) mod endpoints;
 pub(super) mod events;
 pub(super) mod flowcontrol;
+pub(super) mod ingress;
+pub(super) mod job;
+pub(super) mod network;
 pub(super) mod node;
 pub(super) mod pod;
+pub(super) mod policy;
+pub(super) mod quota;
 pub(super) mod rbac;
 pub(super) mod service;
+pub(super) mod statefulset;
+pub(super) mod storage;
+pub(super) mod volumes;
+pub(super) mod workloads;

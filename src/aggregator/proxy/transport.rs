@@ -1,6 +1,6 @@
 //! Pooled connections to backends under one TLS configuration.
 //!
-//! One [`Transport`] per set of TLS inputs, one [`Host`] per resolved `host:port` in it. HTTP/2 where the backend chooses
+//! One [`Transport`] per set of TLS inputs, one `Host` per resolved `host:port` in it. HTTP/2 where the backend chooses
 //! it (several connections once the streams of one are used up), else HTTP/1.1 connections that are kept while idle.
 //! Each connection is driven by a task of its own, which ends when nothing refers to the connection any more: dropping a
 //! transport closes what is idle and lets requests in flight finish.

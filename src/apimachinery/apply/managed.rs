@@ -52,7 +52,7 @@ pub struct ManagedEntry {
     pub subresource: Str,
     /// When it last took something. Absent after an apply that changed nothing.
     pub time: Option<Str>,
-    /// What it owns. Changes go through [`ManagedEntry::lose`].
+    /// What it owns. Changes go through `ManagedEntry::lose`.
     pub fields: FieldSet,
     /// The entry as it was read, while it is unchanged.
     encoded: Option<Value>,

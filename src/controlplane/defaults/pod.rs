@@ -1,38 +1,25 @@
-//! Defaults of pods (`pkg/apis/core/v1/defaults.go`).
+//! Defaults of pods and pod templates (`pkg/apis/core/v1/defaults.go`).
+
+mod container;
+mod volume;
 
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+pub(super) use volume::source_fields;
 
-/// Fills in what is not said.
+/// Fills in what is not said of a Pod.
 pub(crate) fn pod(v: &mut Value) {
-    let account = v.str_at(&["spec", "serviceAccountName"]).to_owned();
-    match (account.is_empty(), v.str_at(&["spec", "serviceAccount"]).to_owned()) {
-        (true, old) if !old.is_empty() => v.set(&["spec", "serviceAccountName"], old),
-        (false, _) => v.set(&["spec", "serviceAccount"], account),
-        _ => {}
-    }
+    template(v);
     let Some(spec) = v.at_mut(&["spec"]) else { return };
-    set_default_str(spec, &["dnsPolicy"], "ClusterFirst");
-    set_default_str(spec, &["restartPolicy"], "Always");
-    set_default(spec, &["securityContext"], Value::object());
-    set_default(spec, &["terminationGracePeriodSeconds"], 30i64);
-    if spec
-        .get("terminationGracePeriodSeconds")
-        .as_i64()
-        .is_some_and(|n| n < 0)
-    {
+    let grace = spec.get("terminationGracePeriodSeconds").as_i64().unwrap_or(0);
+    if grace < 0 {
         spec.set(&["terminationGracePeriodSeconds"], 1i64);
     }
-    set_default_str(spec, &["schedulerName"], "default-scheduler");
     set_default(spec, &["enableServiceLinks"], true);
     let host_network = spec.get("hostNetwork").as_bool() == Some(true);
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
+    for list in ["containers", "initContainers"] {
         for c in elements_mut(spec, &[list]) {
-            container(c);
-            if list == "ephemeralContainers" {
-                continue;
-            }
             limits_are_requests(c);
             if host_network {
                 for p in elements_mut(c, &["ports"]) {
@@ -44,10 +31,40 @@ pub(crate) fn pod(v: &mut Value) {
             }
         }
     }
-    for volume in elements_mut(spec, &["volumes"]) {
-        self::volume(volume);
-    }
     pod_level_requests(spec);
+}
+
+/// Fills in what is not said of a pod template: all that pods and templates share.
+pub(crate) fn template(v: &mut Value) {
+    let spec = match v.at_mut(&["spec"]) {
+        Some(spec) if !spec.is_null() => spec,
+        _ => {
+            v.set(&["spec"], Value::object());
+            match v.at_mut(&["spec"]) {
+                Some(spec) => spec,
+                None => return,
+            }
+        }
+    };
+    let account = spec.str_at(&["serviceAccountName"]).to_owned();
+    match (account.is_empty(), spec.str_at(&["serviceAccount"]).to_owned()) {
+        (true, old) if !old.is_empty() => spec.set(&["serviceAccountName"], old),
+        (false, _) => spec.set(&["serviceAccount"], account),
+        _ => {}
+    }
+    set_default_str(spec, &["dnsPolicy"], "ClusterFirst");
+    set_default_str(spec, &["restartPolicy"], "Always");
+    set_default(spec, &["securityContext"], Value::object());
+    set_default(spec, &["terminationGracePeriodSeconds"], 30i64);
+    set_default_str(spec, &["schedulerName"], "default-scheduler");
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for c in elements_mut(spec, &[list]) {
+            container::container(c);
+        }
+    }
+    for v in elements_mut(spec, &["volumes"]) {
+        volume::volume(v);
+    }
 }
 
 /// A limit of the whole pod without a request gets what its containers request together, or itself.
@@ -69,57 +86,6 @@ fn pod_level_requests(spec: &mut Value) {
     }
 }
 
-fn container(c: &mut Value) {
-    if c.str_at(&["imagePullPolicy"]).is_empty() {
-        let policy = if tag_is_latest(c.str_at(&["image"])) {
-            "Always"
-        } else {
-            "IfNotPresent"
-        };
-        c.set(&["imagePullPolicy"], policy);
-    }
-    set_default_str(c, &["terminationMessagePath"], "/dev/termination-log");
-    set_default_str(c, &["terminationMessagePolicy"], "File");
-    for port in elements_mut(c, &["ports"]) {
-        set_default_str(port, &["protocol"], "TCP");
-    }
-    for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(p) = c.at_mut(&[key]).filter(|p| p.as_object().is_some()) {
-            for (key, value) in [
-                ("timeoutSeconds", 1),
-                ("periodSeconds", 10),
-                ("successThreshold", 1),
-                ("failureThreshold", 3),
-            ] {
-                if p.get(key).as_i64().unwrap_or(0) == 0 {
-                    p.set(&[key], i64::from(value));
-                }
-            }
-            handler(p);
-            if !p.get("grpc").is_null() {
-                set_default(p, &["grpc", "service"], "");
-            }
-        }
-    }
-    for key in ["postStart", "preStop"] {
-        if let Some(h) = c.at_mut(&["lifecycle", key]).filter(|h| h.as_object().is_some()) {
-            handler(h);
-        }
-    }
-    for env in elements_mut(c, &["env"]) {
-        if !env.at(&["valueFrom", "fieldRef"]).is_null() {
-            set_default_str(env, &["valueFrom", "fieldRef", "apiVersion"], "v1");
-        }
-    }
-}
-
-fn handler(h: &mut Value) {
-    if !h.get("httpGet").is_null() {
-        set_default_str(h, &["httpGet", "path"], "/");
-        set_default_str(h, &["httpGet", "scheme"], "HTTP");
-    }
-}
-
 fn limits_are_requests(c: &mut Value) {
     let limits = c.at(&["resources", "limits"]).clone();
     for (k, q) in limits.as_object().into_iter().flat_map(|m| m.iter()) {
@@ -127,66 +93,9 @@ fn limits_are_requests(c: &mut Value) {
     }
 }
 
-/// True where the image has the tag `latest`, or neither tag nor digest.
-fn tag_is_latest(image: &str) -> bool {
-    if image.contains('@') || image.is_empty() {
-        return false;
-    }
-    let last = image.rsplit('/').next().unwrap_or(image);
-    match last.split_once(':') {
-        None => true,
-        Some((_, tag)) => tag == "latest",
-    }
-}
-
-fn volume(v: &mut Value) {
-    if v.as_object().is_some_and(|m| m.keys().all(|k| k == "name")) {
-        v.set(&["emptyDir"], Value::object());
-    }
-    for key in ["secret", "configMap", "downwardAPI", "projected"] {
-        if !v.get(key).is_null() {
-            set_default(v, &[key, "defaultMode"], 420i64);
-        }
-    }
-    for item in elements_mut(v, &["downwardAPI", "items"]) {
-        field_ref(item);
-    }
-    for source in elements_mut(v, &["projected", "sources"]) {
-        if !source.get("serviceAccountToken").is_null() {
-            set_default(source, &["serviceAccountToken", "expirationSeconds"], 3600i64);
-        }
-        for item in elements_mut(source, &["downwardAPI", "items"]) {
-            field_ref(item);
-        }
-    }
-    if !v.get("hostPath").is_null() {
-        set_default(v, &["hostPath", "type"], "");
-    }
-    if !v.get("ephemeral").is_null() {
-        set_default(
-            v,
-            &["ephemeral", "volumeClaimTemplate", "spec", "volumeMode"],
-            "Filesystem",
-        );
-    }
-    if !v.get("image").is_null() && v.str_at(&["image", "pullPolicy"]).is_empty() {
-        let policy = if tag_is_latest(v.str_at(&["image", "reference"])) {
-            "Always"
-        } else {
-            "IfNotPresent"
-        };
-        v.set(&["image", "pullPolicy"], policy);
-    }
-}
-
-fn field_ref(item: &mut Value) {
-    if !item.get("fieldRef").is_null() {
-        set_default_str(item, &["fieldRef", "apiVersion"], "v1");
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::container::tag_is_latest;
     use super::*;
     use crate::json;
 

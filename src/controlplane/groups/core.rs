@@ -1,5 +1,7 @@
 //! core/v1.
 
+mod workloads;
+
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
@@ -24,6 +26,8 @@ pub struct Parts {
     pub finalize: Arc<dyn SubresourceHandler>,
     /// `pods/binding`
     pub binding: Arc<dyn SubresourceHandler>,
+    /// `replicationcontrollers/scale`
+    pub scale: Arc<dyn SubresourceHandler>,
     /// `--event-ttl` in seconds.
     pub event_ttl_seconds: u64,
 }
@@ -38,6 +42,13 @@ fn flag(v: &Value, path: &[&str]) -> Str {
 
 /// All rows.
 pub fn rows(parts: Parts) -> Vec<Resource> {
+    let mut all = workloads::rows(parts.scale.clone());
+    all.extend(own_rows(parts));
+    all.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
+    all
+}
+
+fn own_rows(parts: Parts) -> Vec<Resource> {
     vec![
         V1.kind("configmaps", "ConfigMap")
             .namespaced()

@@ -1,198 +1,64 @@
-//! Pods: the rules that most manifests meet. Volumes, affinity, security contexts and resources are not judged yet in
-//! all the detail upstream has.
+//! Pods and pod templates: the heart of every workload. What is judged stands below this file, part by part.
 
+mod affinity;
 mod container;
+mod env;
+mod mounts;
+mod probe;
+mod resources;
+mod security;
+mod spec;
+mod volume;
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, meta, qualified_name};
+use crate::apimachinery::validation::{meta, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, same};
+pub(super) use affinity::node_selector;
+use spec::Of;
+pub(super) use volume::source as volume_source;
 
 pub(crate) fn pod(v: &Value) -> ErrorList {
-    let mut out = spec(v);
-    let ephemeral = v.at(&["spec", "ephemeralContainers"]).items();
-    if !ephemeral.is_empty() {
+    let mut out = checked_spec(v);
+    let path = FieldPath::new("spec");
+    if !v.at(&["spec", "ephemeralContainers"]).items().is_empty() {
         out.push(FieldError::forbidden(
-            &FieldPath::new("spec").child("ephemeralContainers"),
+            &path.child("ephemeralContainers"),
             "cannot be set on create",
         ));
     }
     let gates = v.at(&["spec", "schedulingGates"]).items();
     if !gates.is_empty() && !v.str_at(&["spec", "nodeName"]).is_empty() {
         out.push(FieldError::forbidden(
-            &FieldPath::new("spec").child("nodeName"),
+            &path.child("nodeName"),
             "cannot be set until all schedulingGates have been cleared",
         ));
     }
     out
 }
 
-fn spec(v: &Value) -> ErrorList {
+fn checked_spec(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    let spec = v.get("spec");
-    let path = FieldPath::new("spec");
-    let volumes = volumes(&mut out, spec, &path);
-    container::containers(&mut out, spec, &volumes, &path);
-    required_choice(
-        &mut out,
-        spec,
-        "restartPolicy",
-        &path,
-        &["Always", "OnFailure", "Never"],
-    );
-    required_choice(
-        &mut out,
-        spec,
-        "dnsPolicy",
-        &path,
-        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
-    );
-    meta::validate_labels(spec.get("nodeSelector"), &path.child("nodeSelector"), &mut out);
-    let mut seen: Vec<&str> = Vec::new();
-    for (i, g) in spec.get("schedulingGates").items().iter().enumerate() {
-        let at = path.child("schedulingGates").index(i);
-        let name = g.str_at(&["name"]);
-        invalid_each(&mut out, &at, name, qualified_name(name));
-        if seen.contains(&name) {
-            out.push(FieldError::duplicate(&at, name));
-        }
-        seen.push(name);
-    }
-    for (key, check) in [
-        ("serviceAccountName", dns1123_subdomain as fn(&str) -> Vec<String>),
-        ("nodeName", dns1123_subdomain),
-    ] {
-        let text = spec.str_at(&[key]);
-        if !text.is_empty() {
-            invalid_each(&mut out, &path.child(key), text, check(text));
-        }
-    }
-    if let Some(n) = spec.get("activeDeadlineSeconds").as_i64()
-        && !(1..=i64::from(i32::MAX)).contains(&n)
-    {
-        out.push(FieldError::invalid(
-            &path.child("activeDeadlineSeconds"),
-            n,
-            "must be between 1 and 2147483647, inclusive",
-        ));
-    }
-    for key in ["hostname", "subdomain"] {
-        let text = spec.str_at(&[key]);
-        if !text.is_empty() {
-            invalid_each(&mut out, &path.child(key), text, dns1123_label(text));
-        }
-    }
-    for (i, t) in spec.get("tolerations").items().iter().enumerate() {
-        toleration(&mut out, t, &path.child("tolerations").index(i));
-    }
-    let class = spec.str_at(&["priorityClassName"]);
-    if !class.is_empty() {
-        invalid_each(
-            &mut out,
-            &path.child("priorityClassName"),
-            class,
-            dns1123_subdomain(class),
-        );
-    }
+    spec::spec(&mut out, v.get("spec"), &FieldPath::new("spec"), Of::Pod);
     out
 }
 
-/// Checks volumes; the names of those that are right.
-fn volumes<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
-    for (i, v) in spec.get("volumes").items().iter().enumerate() {
-        let at = path.child("volumes").index(i);
-        let before = out.len();
-        for (source, key) in [
-            ("configMap", "name"),
-            ("secret", "secretName"),
-            ("persistentVolumeClaim", "claimName"),
-            ("hostPath", "path"),
-        ] {
-            if !v.get(source).is_null() && v.str_at(&[source, key]).is_empty() {
-                out.push(FieldError::required(&at.child(source).child(key), ""));
-            }
-        }
-        let sources: Vec<&str> = v
-            .as_object()
-            .into_iter()
-            .flat_map(|m| m.iter())
-            .filter(|(k, x)| *k != "name" && !x.is_null())
-            .map(|(k, _)| k)
-            .collect();
-        for extra in sources.iter().skip(1) {
-            out.push(FieldError::forbidden(
-                &at.child(extra),
-                "may not specify more than 1 volume type",
-            ));
-        }
-        let name = v.str_at(&["name"]);
-        if name.is_empty() {
-            out.push(FieldError::required(&at.child("name"), ""));
-        } else {
-            invalid_each(out, &at.child("name"), name, dns1123_label(name));
-            if names.contains(&name) {
-                out.push(FieldError::duplicate(&at.child("name"), name));
-            }
-        }
-        if out.len() == before {
-            names.push(name);
-        }
-    }
-    names
-}
-
-fn toleration(out: &mut ErrorList, t: &Value, at: &FieldPath) {
-    let (key, operator, value, effect) = (
-        t.str_at(&["key"]),
-        t.str_at(&["operator"]),
-        t.str_at(&["value"]),
-        t.str_at(&["effect"]),
-    );
-    if !key.is_empty() {
-        invalid_each(out, &at.child("key"), key, qualified_name(key));
-    } else if operator != "Exists" {
-        out.push(FieldError::invalid(
-            &at.child("operator"),
-            operator,
-            "operator must be Exists when `key` is empty, which means \"match all values and all keys\"",
+/// A pod template: labels and annotations (without `metadata` in their paths, as upstream), then the spec.
+pub(super) fn template(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    meta::validate_labels(v.at(&["metadata", "labels"]), &path.child("labels"), out);
+    meta::validate_annotations(v.at(&["metadata", "annotations"]), &path.child("annotations"), out);
+    let at = path.child("spec");
+    spec::spec(out, v.get("spec"), &at, Of::Template);
+    if !v.at(&["spec", "ephemeralContainers"]).items().is_empty() {
+        out.push(FieldError::forbidden(
+            &at.child("ephemeralContainers"),
+            "ephemeral containers not allowed in pod template",
         ));
-    }
-    if !t.get("tolerationSeconds").is_null() && effect != "NoExecute" {
-        out.push(FieldError::invalid(
-            &at.child("effect"),
-            effect,
-            "effect must be 'NoExecute' when `tolerationSeconds` is set",
-        ));
-    }
-    match operator {
-        "" | "Equal" => {
-            let messages = crate::apimachinery::validation::label_value(value);
-            if !messages.is_empty() {
-                // A bad value is reported at the operator, as upstream.
-                out.push(FieldError::invalid(&at.child("operator"), value, messages.join(";")));
-            }
-        }
-        "Exists" if !value.is_empty() => out.push(FieldError::invalid(
-            &at.child("operator"),
-            value,
-            "value must be empty when `operator` is 'Exists'",
-        )),
-        "Exists" => {}
-        other => out.push(FieldError::not_supported(
-            &at.child("operator"),
-            other,
-            &["Equal", "Exists"],
-        )),
-    }
-    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-    if !effect.is_empty() && !effects.contains(&effect) {
-        out.push(FieldError::not_supported(&at.child("effect"), effect, &effects));
     }
 }
 
 pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = spec(new);
+    let mut out = checked_spec(new);
     let path = FieldPath::new("spec");
     for key in ["containers", "initContainers"] {
         if new.at(&["spec", key]).items().len() != old.at(&["spec", key]).items().len() {

@@ -1,6 +1,6 @@
 //! OpenAPI documents in protobuf, in the messages of `gnostic-models`: what kubectl asks `/openapi/v2` for.
 //!
-//! [`v2`] and [`v3`] are tables of messages: which key of the JSON goes into which field and how. [`encode`] walks a
+//! `v2` and `v3` are tables of messages: which key of the JSON goes into which field and how. [`encode`] walks a
 //! document along its table. Keys that the messages have no field for are left out, as upstream's are.
 
 mod v2;

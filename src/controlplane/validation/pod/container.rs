@@ -1,14 +1,25 @@
 //! Containers.
 
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
-use crate::apimachinery::validation::{config_map_key, dns1123_label, env_var_name, net};
+use super::env;
+use super::probe::{self, PROBES};
+use super::spec::Of;
+use super::volume::Volumes;
+use super::{mounts, resources, security};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{dns1123_label, net};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{PROTOCOLS, invalid_each, required_choice};
 
 /// All containers of a pod, names unique over regular and init containers.
-pub(super) fn containers(out: &mut ErrorList, spec: &Value, volumes: &[&str], path: &FieldPath) {
-    let regular = spec.get("containers").items();
-    if regular.is_empty() {
+pub(super) fn containers(
+    out: &mut ErrorList,
+    spec: &Value,
+    volumes: &Volumes<'_>,
+    claims: &[&str],
+    path: &FieldPath,
+    of: Of,
+) {
+    if spec.get("containers").items().is_empty() {
         out.push(FieldError::required(&path.child("containers"), ""));
     }
     let mut names: Vec<&str> = Vec::new();
@@ -16,17 +27,32 @@ pub(super) fn containers(out: &mut ErrorList, spec: &Value, volumes: &[&str], pa
     for list in ["containers", "initContainers"] {
         for (i, c) in spec.get(list).items().iter().enumerate() {
             let at = path.child(list).index(i);
-            container(out, c, volumes, &at);
+            container(out, spec, c, &at, of);
+            env::env(out, c, &at);
+            mounts::mounts(out, c, volumes, &at);
+            resources::container(out, c.get("resources"), claims, &at.child("resources"));
+            let sidecar = list == "initContainers" && c.str_at(&["restartPolicy"]) == "Always";
+            if list == "initContainers" && !sidecar {
+                init_only(out, c, &at);
+            } else {
+                let grace = spec.get("terminationGracePeriodSeconds").as_i64().unwrap_or(30);
+                probe::handlers(out, c, &at, grace);
+            }
             let name = c.str_at(&["name"]);
             if !name.is_empty() && names.contains(&name) {
                 out.push(FieldError::duplicate(&at.child("name"), name));
             }
             names.push(name);
-            if list == "containers" {
-                conflicts(out, c, &mut host_ports, &at);
-            }
+            let mut own = Vec::new();
+            let taken = if list == "containers" {
+                &mut host_ports
+            } else {
+                &mut own
+            };
+            conflicts(out, c, taken, &at);
         }
     }
+    ephemeral(out, spec, &names, path);
 }
 
 fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Vec<String>, at: &FieldPath) {
@@ -46,7 +72,23 @@ fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Vec<String>, at: &Field
     }
 }
 
-fn container(out: &mut ErrorList, c: &Value, volumes: &[&str], at: &FieldPath) {
+/// What only containers that keep running may have.
+fn init_only(out: &mut ErrorList, c: &Value, at: &FieldPath) {
+    for key in std::iter::once("lifecycle").chain(PROBES) {
+        if !c.get(key).is_null() {
+            let why = "may not be set for init containers without restartPolicy=Always";
+            out.push(FieldError::forbidden(&at.child(key), why));
+        }
+    }
+    for p in c.get("resizePolicy").items() {
+        if p.str_at(&["restartPolicy"]) == "RestartContainer" {
+            let why = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+            out.push(FieldError::invalid(&at.child("resizePolicy"), "RestartContainer", why));
+        }
+    }
+}
+
+fn container(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath, of: Of) {
     match c.str_at(&["name"]) {
         "" => out.push(FieldError::required(&at.child("name"), "")),
         name => invalid_each(out, &at.child("name"), name, dns1123_label(name)),
@@ -54,12 +96,9 @@ fn container(out: &mut ErrorList, c: &Value, volumes: &[&str], at: &FieldPath) {
     let image = c.str_at(&["image"]);
     if image.is_empty() {
         out.push(FieldError::required(&at.child("image"), ""));
-    } else if image.trim() != image {
-        out.push(FieldError::invalid(
-            &at.child("image"),
-            image,
-            "must not have leading or trailing whitespace",
-        ));
+    } else if of == Of::Pod && image.trim() != image {
+        let why = "must not have leading or trailing whitespace";
+        out.push(FieldError::invalid(&at.child("image"), image, why));
     }
     required_choice(
         out,
@@ -68,14 +107,15 @@ fn container(out: &mut ErrorList, c: &Value, volumes: &[&str], at: &FieldPath) {
         at,
         &["File", "FallbackToLogsOnError"],
     );
-    ports(out, c, &at.child("ports"));
-    env(out, c, &at.child("env"));
-    mounts(out, c, volumes, &at.child("volumeMounts"));
+    ports(out, spec, c, &at.child("ports"));
     required_choice(out, c, "imagePullPolicy", at, &["Always", "IfNotPresent", "Never"]);
-    resources(out, c.get("resources"), &at.child("resources"));
+    restarts(out, spec, c, at);
+    let host_users = spec.get("hostUsers").as_bool() != Some(false);
+    security::container(out, c.get("securityContext"), &at.child("securityContext"), host_users);
 }
 
-fn ports(out: &mut ErrorList, c: &Value, path: &FieldPath) {
+fn ports(out: &mut ErrorList, spec: &Value, c: &Value, path: &FieldPath) {
+    let host_network = spec.get("hostNetwork").as_bool() == Some(true);
     let mut names: Vec<&str> = Vec::new();
     for (i, p) in c.get("ports").items().iter().enumerate() {
         let at = path.index(i);
@@ -88,100 +128,129 @@ fn ports(out: &mut ErrorList, c: &Value, path: &FieldPath) {
             names.push(name);
             invalid_each(out, &at.child("name"), name, messages);
         }
-        match p.get("containerPort").as_i64().unwrap_or(0) {
+        let port = p.get("containerPort").as_i64().unwrap_or(0);
+        match port {
             0 => out.push(FieldError::required(&at.child("containerPort"), "")),
             n => invalid_each(out, &at.child("containerPort"), n, net::port(n)),
         }
         let host = p.get("hostPort").as_i64().unwrap_or(0);
         if host != 0 {
             invalid_each(out, &at.child("hostPort"), host, net::port(host));
+            if host_network && host != port {
+                let why = "must match `containerPort` when `hostNetwork` is true";
+                out.push(FieldError::invalid(&at.child("hostPort"), host, why));
+            }
         }
         required_choice(out, p, "protocol", &at, PROTOCOLS);
     }
 }
 
-fn env(out: &mut ErrorList, c: &Value, path: &FieldPath) {
-    for (i, e) in c.get("env").items().iter().enumerate() {
-        let at = path.index(i);
-        match e.str_at(&["name"]) {
-            "" => out.push(FieldError::required(&at.child("name"), "")),
-            name => invalid_each(out, &at.child("name"), name, env_var_name(name)),
-        }
-        let source = e.get("valueFrom");
-        if source.is_null() {
+fn restarts(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
+    let rules = c.get("restartPolicyRules").items();
+    match c.get("restartPolicy").as_str() {
+        None if !rules.is_empty() => out.push(FieldError::required(
+            &at.child("restartPolicy"),
+            "must specify restartPolicy when restart rules are used",
+        )),
+        None | Some("Always" | "Never" | "OnFailure") => {}
+        Some(other) => out.push(FieldError::not_supported(
+            &at.child("restartPolicy"),
+            other,
+            &["Always", "Never", "OnFailure"],
+        )),
+    }
+    let rules_at = at.child("restartPolicyRules");
+    if rules.len() > 20 {
+        out.push(FieldError::too_many(&rules_at, rules.len(), 20));
+    }
+    for (i, r) in rules.iter().enumerate() {
+        let at = rules_at.index(i);
+        required_choice(out, r, "action", &at, &["Restart", "RestartAllContainers"]);
+        let codes = r.get("exitCodes");
+        if codes.is_null() {
+            out.push(FieldError::required(&at.child("exitCodes"), "must be specified"));
             continue;
         }
-        let at = at.child("valueFrom");
-        let set = source
-            .as_object()
-            .map_or(0, |m| m.values().filter(|v| !v.is_null()).count());
-        if set == 0 {
-            out.push(FieldError::invalid(&at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"));
-        } else if !e.str_at(&["value"]).is_empty() {
-            out.push(FieldError::invalid(
-                &at,
-                "",
-                "may not be specified when `value` is not empty",
-            ));
-        } else if set > 1 {
-            out.push(FieldError::invalid(
-                &at,
-                "",
-                "may not have more than one field specified at a time",
-            ));
+        let at = at.child("exitCodes");
+        required_choice(out, codes, "operator", &at, &["In", "NotIn"]);
+        let count = codes.get("values").items().len();
+        if count > 255 {
+            out.push(FieldError::too_many(&at.child("values"), count, 255));
         }
-        for key in ["configMapKeyRef", "secretKeyRef"] {
-            let r = source.get(key);
-            if r.is_null() {
-                continue;
-            }
-            match r.str_at(&["key"]) {
-                "" => out.push(FieldError::required(&at.child(key).child("key"), "")),
-                k => invalid_each(out, &at.child(key).child("key"), k, config_map_key(k)),
-            }
+    }
+    resize(out, spec, c, &at.child("resizePolicy"));
+}
+
+fn resize(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, p) in c.get("resizePolicy").items().iter().enumerate() {
+        let (name, policy) = (p.str_at(&["resourceName"]), p.str_at(&["restartPolicy"]));
+        if seen.contains(&name) {
+            out.push(FieldError::duplicate(&at.index(i), name));
+        }
+        seen.push(name);
+        match name {
+            "cpu" | "memory" => {}
+            "" => out.push(FieldError::required(at, "")),
+            other => out.push(FieldError::not_supported(at, other, &["cpu", "memory"])),
+        }
+        match policy {
+            "NotRequired" | "RestartContainer" => {}
+            "" => out.push(FieldError::required(at, "")),
+            other => out.push(FieldError::not_supported(
+                at,
+                other,
+                &["NotRequired", "RestartContainer"],
+            )),
+        }
+        if policy == "RestartContainer" && spec.str_at(&["restartPolicy"]) == "Never" {
+            let why = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            out.push(FieldError::invalid(at, policy, why));
         }
     }
 }
 
-fn mounts(out: &mut ErrorList, c: &Value, volumes: &[&str], path: &FieldPath) {
-    let mut paths: Vec<&str> = Vec::new();
-    for (i, m) in c.get("volumeMounts").items().iter().enumerate() {
+/// What an ephemeral container cannot have.
+const NOT_EPHEMERAL: &[&str] = &[
+    "ports",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+];
+
+fn ephemeral(out: &mut ErrorList, spec: &Value, names: &[&str], path: &FieldPath) {
+    let path = path.child("ephemeralContainers");
+    let mut names = names.to_vec();
+    let known = names.clone();
+    for (i, c) in spec.get("ephemeralContainers").items().iter().enumerate() {
         let at = path.index(i);
-        let (name, mount) = (m.str_at(&["name"]), m.str_at(&["mountPath"]));
-        if name.is_empty() {
-            out.push(FieldError::required(&at.child("name"), ""));
-        }
-        if !volumes.contains(&name) {
-            out.push(FieldError::not_found(&at.child("name"), name));
-        }
-        if mount.is_empty() {
-            out.push(FieldError::required(&at.child("mountPath"), ""));
-        }
-        if paths.contains(&mount) {
-            out.push(FieldError::invalid(&at.child("mountPath"), mount, "must be unique"));
-        }
-        paths.push(mount);
-    }
-}
-
-fn resources(out: &mut ErrorList, v: &Value, path: &FieldPath) {
-    for side in ["limits", "requests"] {
-        for (name, _) in v.get(side).as_object().into_iter().flat_map(|m| m.iter()) {
-            let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-            if !name.contains('/') && !standard {
-                let at = path.child(side).key(name);
-                let shown = quote(name);
-                out.push(FieldError::invalid_raw(
-                    &at,
-                    shown.clone(),
-                    "must be a standard resource type or fully qualified",
-                ));
-                out.push(FieldError::invalid_raw(
-                    &at,
-                    shown,
-                    "must be a standard resource for containers",
-                ));
+        match c.str_at(&["name"]) {
+            "" => out.push(FieldError::required(&at.child("name"), "")),
+            name => {
+                invalid_each(out, &at.child("name"), name, dns1123_label(name));
+                if names.contains(&name) {
+                    out.push(FieldError::duplicate(&at.child("name"), name));
+                }
+                names.push(name);
             }
+        }
+        if c.str_at(&["image"]).is_empty() {
+            out.push(FieldError::required(&at.child("image"), ""));
+        }
+        for key in NOT_EPHEMERAL.iter().filter(|k| !c.get(k).is_empty_value()) {
+            out.push(FieldError::forbidden(
+                &at.child(key),
+                "cannot be set for an Ephemeral Container",
+            ));
+        }
+        let target = c.str_at(&["targetContainerName"]);
+        if !target.is_empty() && !known.contains(&target) {
+            out.push(FieldError::not_found(&at.child("targetContainerName"), target));
         }
     }
 }

@@ -1,0 +1,143 @@
+//! Bodies for what arrives with requests and files: whole objects and patches against the schema table, schemas, tokens,
+//! request targets, headers, certificates.
+
+use torana::api::apply_schema::ApplyType;
+use torana::api::patch_schema::PatchType;
+use torana::api::{self, decode};
+use torana::apimachinery::apply::managed::Writer;
+use torana::apimachinery::apply::{self, ApplyRequest, FieldSet};
+use torana::apimachinery::codec::json;
+use torana::apimachinery::object::ObjectView;
+use torana::apimachinery::patch::strategic;
+use torana::apimachinery::value::Value;
+use torana::authn::TokenFile;
+use torana::authn::request_header::unescape_key;
+use torana::endpoints::negotiate::clauses;
+use torana::extensions::schema::StructuralSchema;
+use torana::request::RequestInfo;
+use torana::serving::CaPool;
+use torana::storage::continue_token;
+
+fn service() -> Value {
+    torana::json!({"metadata": {"name": "a", "finalizers": ["a", "b"], "labels": {"l": "1"}},
+        "spec": {"ports": [{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP"}]}})
+}
+
+/// A strategic patch applies or is refused.
+pub fn strategic_patch(data: &[u8]) {
+    let def = api::by_gvk("", "v1", "Service").expect("the table has it");
+    if let Ok((patch, _)) = strategic::decode(data) {
+        let mut doc = service();
+        let _ = strategic::apply(&mut doc, patch, PatchType::Def(def));
+    }
+}
+
+/// A normal object is normal: normalising it again finds and changes nothing. Its managed fields are worked out.
+pub fn object(data: &[u8]) {
+    let Ok(mut v) = json::decode(data) else { return };
+    let kind = v.gvk();
+    let Some(def) = api::by_gvk(&kind.group, &kind.version, &kind.kind) else {
+        return;
+    };
+    if decode::normalize(def, &mut v).is_err() {
+        return;
+    }
+    let mut again = v.clone();
+    let found = decode::normalize(def, &mut again).expect("what is normal has the right types");
+    assert!(found.is_empty(), "{found:?}");
+    assert_eq!(again, v);
+    apply::update_managed_fields(ApplyType::Root(def), None, &mut again, &writer(), &FieldSet::new());
+}
+
+fn writer() -> Writer<'static> {
+    Writer {
+        manager: "fuzz",
+        subresource: "",
+        api_version: "v1",
+        now: "2026-01-01T00:00:00Z",
+    }
+}
+
+/// What applies, applies again without a change.
+pub fn apply(data: &[u8]) {
+    let def = api::by_gvk("", "v1", "ConfigMap").expect("the table has it");
+    let Ok(config) = json::decode(data) else { return };
+    let reset = FieldSet::new();
+    let request = || ApplyRequest {
+        writer: writer(),
+        force: false,
+        reset: &reset,
+    };
+    let Ok(once) = apply::apply(ApplyType::Root(def), None, &config, &request()) else {
+        return;
+    };
+    let mut live = once.object;
+    if decode::normalize(def, &mut live).is_ok() {
+        let _ = apply::apply(ApplyType::Root(def), Some(&live), &config, &request());
+    }
+}
+
+/// A schema that parses prunes, defaults and validates whatever it is given.
+pub fn structural_schema(data: &[u8]) {
+    let Ok(v) = json::decode(data) else { return };
+    if let Ok(schema) = StructuralSchema::parse(&v) {
+        for mut object in [service(), torana::json!({"a": [1, 2], "b": "xyz", "c": {"d": null}})] {
+            schema.prune(&mut object);
+            schema.default(&mut object);
+            schema.validate(&object, None);
+        }
+    }
+}
+
+/// What decodes encodes to what decodes to the same.
+pub fn continue_token(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(token) = continue_token::decode(text, "ns/") {
+        assert_eq!(
+            continue_token::decode(&continue_token::encode(&token, "ns/"), "ns/").as_ref(),
+            Ok(&token)
+        );
+    }
+}
+
+/// Any target the HTTP layer lets through is read, and its canonical form is canonical.
+pub fn request_target(data: &[u8]) {
+    use torana::aggregator::proxy::url::{canonical_path_and_query, cleaned_path};
+    let Ok(uri) = http::Uri::try_from(data) else { return };
+    let _ = RequestInfo::resolve(&http::Method::GET, &uri);
+    cleaned_path(uri.path());
+    let canonical = canonical_path_and_query(&uri);
+    if let Ok(again) = http::Uri::try_from(canonical.as_str())
+        && again.path().starts_with('/')
+        && uri.path().starts_with('/')
+        && !again.path().contains('%')
+    {
+        assert_eq!(canonical_path_and_query(&again), canonical);
+    }
+}
+
+/// Clauses come out in an order, whatever the line.
+pub fn accept(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    for clause in clauses(text) {
+        clause.takes("application/json");
+        clause.param("as");
+    }
+}
+
+/// A token file is read or refused with its line.
+pub fn token_file(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let _ = TokenFile::parse("tokens.csv", text);
+}
+
+/// Keys of extra headers.
+pub fn extra_key(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    unescape_key(text);
+}
+
+/// CA bundles of untrusted objects.
+pub fn certificates(data: &[u8]) {
+    let _ = CaPool::from_pem(data.to_vec());
+}

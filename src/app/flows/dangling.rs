@@ -1,0 +1,145 @@
+//! Tells each FlowSchema, in its condition `Dangling`, whether the priority level it names exists (upstream's
+//! `util/flowcontrol/apf_controller.go`): who writes a schema sees there that it is in effect.
+
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::{Value, time};
+use crate::client::Informer;
+use crate::json;
+use crate::registry::schema::ManagerInfo;
+use crate::registry::store::{Store, WriteOptions};
+use crate::registry::strategy::Context;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The writer of the conditions.
+pub struct Dangling {
+    pub(super) store: Arc<Store>,
+    pub(super) schemas: Informer<Value>,
+    pub(super) levels: Informer<Value>,
+    /// Notified at each change of either.
+    pub(super) changed: Arc<Notify>,
+}
+
+impl Dangling {
+    /// Keeps the conditions true, until dropped.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a write is made or not.
+    pub async fn run(self) {
+        // Before all levels are known, one that exists would seem to be missing.
+        self.levels.synced().wait().await;
+        self.schemas.synced().wait().await;
+        loop {
+            if let Err(e) = self.pass().await {
+                tracing::debug!(error = %e, "writing conditions of flow schemas failed");
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    async fn pass(&self) -> Result<()> {
+        let (schemas, levels) = (self.schemas.snapshot(), self.levels.snapshot());
+        let mut outcome = Ok(());
+        for schema in schemas.values() {
+            let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
+            if let Some(condition) = due(schema, level, levels.contains_key(level)) {
+                outcome = outcome.and(self.write(schema.name(), condition).await);
+            }
+        }
+        outcome
+    }
+
+    async fn write(&self, name: &str, mut condition: Value) -> Result<()> {
+        let resource = self.store.resource();
+        let now = time::now();
+        if condition.get("lastTransitionTime").is_null() {
+            condition.set(&["lastTransitionTime"], now.as_str());
+        }
+        let api_version = resource.gvk().api_version();
+        let mut patch = json!({"apiVersion": (api_version.as_str()), "kind": "FlowSchema", "metadata": {"name": name}});
+        patch.set(&["status", "conditions"], vec![condition]);
+        let who = ManagerInfo {
+            manager: MANAGER,
+            subresource: "status",
+            now: &now,
+            api_version: &api_version,
+        };
+        let reset = resource.strategy.reset_fields("status");
+        let mut transform = |live: Option<&Value>| match live {
+            Some(_) => resource.schema.apply(live, patch.clone(), &who, true, reset),
+            None => Err(Status::not_found(&resource.group_resource(), name)),
+        };
+        let options = WriteOptions {
+            subresource: "status".to_owned(),
+            ..WriteOptions::default()
+        };
+        let written = self
+            .store
+            .update(&Context::system(""), name, &mut transform, false, &options)
+            .await;
+        match written {
+            Err(e) if e.code != 404 => Err(e),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The condition to write, if it is not there; without a time where the time is now.
+fn due(schema: &Value, level: &str, exists: bool) -> Option<Value> {
+    let (status, reason, end) = if exists {
+        ("False", "Found", "and it exists")
+    } else {
+        ("True", "NotFound", "but there is no such object")
+    };
+    let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {end}");
+    let conditions = schema.at(&["status", "conditions"]).items();
+    let live = conditions.iter().find(|c| c.str_at(&["type"]) == "Dangling");
+    let same = |key: &str, text: &str| live.is_some_and(|c| c.str_at(&[key]) == text);
+    if same("status", status) && same("reason", reason) && same("message", &message) {
+        return None;
+    }
+    let mut condition = json!({"type": "Dangling", "status": status, "reason": reason, "message": message});
+    if same("status", status)
+        && let Some(live) = live
+    {
+        condition.set(&["lastTransitionTime"], live.get("lastTransitionTime").clone());
+    }
+    Some(condition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_is_written_when_it_is_not_there() {
+        let mut schema = json!({"status": {}});
+        let mut found = due(&schema, "x", true).unwrap();
+        assert_eq!(
+            found.str_at(&["message"]),
+            "This FlowSchema references the PriorityLevelConfiguration object named \"x\" and it exists"
+        );
+        found.set(&["lastTransitionTime"], "then");
+        schema.set(&["status", "conditions"], vec![found]);
+        assert_eq!(due(&schema, "x", true), None);
+        let missing = due(&schema, "x", false).unwrap();
+        assert_eq!(
+            (missing.str_at(&["status"]), missing.str_at(&["reason"])),
+            ("True", "NotFound")
+        );
+        assert!(missing.get("lastTransitionTime").is_null());
+        let renamed = due(&schema, "y", true).unwrap();
+        assert_eq!(
+            renamed.str_at(&["lastTransitionTime"]),
+            "then",
+            "the status is the same"
+        );
+    }
+}

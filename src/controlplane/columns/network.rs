@@ -1,0 +1,214 @@
+//! Tables of networking, policy and certificates.
+
+use super::cells::{age, name, none_if_empty};
+use super::storage::default_name;
+use super::text::{AGE, NAME};
+use super::words::*;
+use super::{Heading, table};
+use crate::apimachinery::selector::labels::LabelSelector as Selector;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::strings;
+use crate::registry::resource::Columns;
+
+const N: Heading = ("Name", "string", 0, NAME);
+const A: Heading = ("Age", "string", 0, AGE);
+
+pub(crate) fn ingresses() -> Columns {
+    let headings = [
+        N,
+        ("Class", "string", 0, INGRESS_CLASS),
+        ("Hosts", "string", 0, INGRESS_HOSTS),
+        ("Address", "string", 0, INGRESS_ADDRESS),
+        ("Ports", "string", 0, INGRESS_PORTS),
+        A,
+    ];
+    table(&headings, |o| {
+        let ports = if o.at(&["spec", "tls"]).items().is_empty() {
+            "80"
+        } else {
+            "80, 443"
+        };
+        vec![
+            name(o),
+            o.at(&["spec", "ingressClassName"]).as_str().unwrap_or("<none>").into(),
+            hosts(o).into(),
+            addresses(o).into(),
+            ports.into(),
+            age(o),
+        ]
+    })
+}
+
+fn hosts(o: &Value) -> String {
+    let rules = o.at(&["spec", "rules"]).items();
+    let said: Vec<&str> = rules
+        .iter()
+        .map(|r| r.str_at(&["host"]))
+        .filter(|h| !h.is_empty())
+        .collect();
+    match said.len() {
+        0 => "*".to_owned(),
+        n if n > 3 => format!("{} + {} more...", said[..3].join(","), rules.len() - 3),
+        _ => said.join(","),
+    }
+}
+
+fn addresses(o: &Value) -> String {
+    let mut all: Vec<&str> = o
+        .at(&["status", "loadBalancer", "ingress"])
+        .items()
+        .iter()
+        .map(|i| match i.str_at(&["ip"]) {
+            "" => i.str_at(&["hostname"]),
+            ip => ip,
+        })
+        .filter(|s| !s.is_empty())
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all.join(",")
+}
+
+pub(crate) fn ingress_classes() -> Columns {
+    let headings = [
+        N,
+        ("Controller", "string", 0, CLASS_CONTROLLER),
+        ("Parameters", "string", 0, CLASS_PARAMETERS),
+        A,
+    ];
+    table(&headings, |o| {
+        let p = o.at(&["spec", "parameters"]);
+        let parameters = match (p.is_null(), p.str_at(&["apiGroup"])) {
+            (true, _) => "<none>".to_owned(),
+            (false, "") => format!("{}/{}", p.str_at(&["kind"]), p.str_at(&["name"])),
+            (false, group) => format!("{}.{group}/{}", p.str_at(&["kind"]), p.str_at(&["name"])),
+        };
+        vec![
+            default_name(o, &["ingressclass.kubernetes.io/is-default-class"]),
+            o.str_at(&["spec", "controller"]).into(),
+            parameters.into(),
+            age(o),
+        ]
+    })
+}
+
+pub(crate) fn network_policies() -> Columns {
+    table(&[N, ("Pod-Selector", "string", 0, NETPOL_POD_SELECTOR), A], |o| {
+        let selector = match Selector::from_object(o.at(&["spec", "podSelector"])) {
+            Err(_) => "<error>".to_owned(),
+            Ok(s) => none_if_empty(s.to_string()),
+        };
+        vec![name(o), selector.into(), age(o)]
+    })
+}
+
+pub(crate) fn ip_addresses() -> Columns {
+    table(&[N, ("ParentRef", "string", 0, IP_PARENT)], |o| {
+        let p = o.at(&["spec", "parentRef"]);
+        let mut text = p.str_at(&["resource"]).to_lowercase();
+        match p.str_at(&["group"]) {
+            "" => {}
+            group => text = format!("{text}.{group}"),
+        }
+        for part in [p.str_at(&["namespace"]), p.str_at(&["name"])] {
+            if !part.is_empty() {
+                text = format!("{text}/{part}");
+            }
+        }
+        // One more cell than headings, as upstream.
+        vec![name(o), none_if_empty(text).into(), age(o)]
+    })
+}
+
+pub(crate) fn service_cidrs() -> Columns {
+    table(&[N, ("CIDRs", "string", 0, CIDR_CIDRS), A], |o| {
+        vec![name(o), strings(o.at(&["spec", "cidrs"])).join(",").into(), age(o)]
+    })
+}
+
+pub(crate) fn pod_disruption_budgets() -> Columns {
+    let headings = [
+        N,
+        ("Min Available", "string", 0, PDB_MIN),
+        ("Max Unavailable", "string", 0, PDB_MAX),
+        ("Allowed Disruptions", "integer", 0, PDB_ALLOWED),
+        A,
+    ];
+    table(&headings, |o| {
+        let amount = |key: &str| match o.at(&["spec", key]) {
+            Value::Null => Value::from("N/A"),
+            Value::Int(n) => n.to_string().into(),
+            other => other.clone(),
+        };
+        let allowed = o.at(&["status", "disruptionsAllowed"]).as_i64().unwrap_or(0);
+        vec![
+            name(o),
+            amount("minAvailable"),
+            amount("maxUnavailable"),
+            allowed.into(),
+            age(o),
+        ]
+    })
+}
+
+pub(crate) fn certificate_signing_requests() -> Columns {
+    let headings = [
+        N,
+        A,
+        ("SignerName", "string", 0, CSR_SIGNERNAME),
+        ("Requestor", "string", 0, CSR_REQUESTOR),
+        ("RequestedDuration", "string", 0, CSR_REQUESTEDDURATION),
+        ("Condition", "string", 0, CSR_CONDITION),
+    ];
+    table(&headings, |o| {
+        let duration = match o.at(&["spec", "expirationSeconds"]).as_i64() {
+            None => "<none>".to_owned(),
+            Some(n) => super::cells::human_duration(n),
+        };
+        vec![
+            name(o),
+            age(o),
+            none_if_empty(o.str_at(&["spec", "signerName"]).to_owned()).into(),
+            o.str_at(&["spec", "username"]).into(),
+            duration.into(),
+            csr_condition(o).into(),
+        ]
+    })
+}
+
+fn csr_condition(o: &Value) -> String {
+    let has = |kind: &str| super::cells::condition(o, kind).is_some();
+    let mut text = match (has("Denied"), has("Approved")) {
+        (true, _) => "Denied",
+        (_, true) => "Approved",
+        _ => "Pending",
+    }
+    .to_owned();
+    if has("Failed") {
+        text.push_str(",Failed");
+    }
+    if !o.str_at(&["status", "certificate"]).is_empty() {
+        text.push_str(",Issued");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn hosts_are_cut_after_three() {
+        let o = json!({"spec": {"rules": [{"host": "a"}, {"host": "b"}, {}, {"host": "c"}, {"host": "d"}]}});
+        assert_eq!(hosts(&o), "a,b,c + 2 more...");
+        assert_eq!(hosts(&json!({})), "*");
+    }
+
+    #[test]
+    fn an_issued_request_says_so() {
+        let o = json!({"status": {"certificate": "eA==", "conditions": [{"type": "Approved"}]}});
+        assert_eq!(csr_condition(&o), "Approved,Issued");
+        assert_eq!(csr_condition(&json!({})), "Pending");
+    }
+}

@@ -1,0 +1,69 @@
+//! Defaults of containers.
+
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+
+/// Fills in what is not said of a container, of whichever sort.
+pub(super) fn container(c: &mut Value) {
+    if c.str_at(&["imagePullPolicy"]).is_empty() {
+        let policy = pull_policy(c.str_at(&["image"]));
+        c.set(&["imagePullPolicy"], policy);
+    }
+    set_default_str(c, &["terminationMessagePath"], "/dev/termination-log");
+    set_default_str(c, &["terminationMessagePolicy"], "File");
+    for port in elements_mut(c, &["ports"]) {
+        set_default_str(port, &["protocol"], "TCP");
+    }
+    for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(p) = c.at_mut(&[key]).filter(|p| p.as_object().is_some()) {
+            for (key, value) in [
+                ("timeoutSeconds", 1),
+                ("periodSeconds", 10),
+                ("successThreshold", 1),
+                ("failureThreshold", 3),
+            ] {
+                if p.get(key).as_i64().unwrap_or(0) == 0 {
+                    p.set(&[key], i64::from(value));
+                }
+            }
+            handler(p);
+            if !p.get("grpc").is_null() {
+                set_default(p, &["grpc", "service"], "");
+            }
+        }
+    }
+    for key in ["postStart", "preStop"] {
+        if let Some(h) = c.at_mut(&["lifecycle", key]).filter(|h| h.as_object().is_some()) {
+            handler(h);
+        }
+    }
+    for env in elements_mut(c, &["env"]) {
+        if !env.at(&["valueFrom", "fieldRef"]).is_null() {
+            set_default_str(env, &["valueFrom", "fieldRef", "apiVersion"], "v1");
+        }
+    }
+}
+
+fn handler(h: &mut Value) {
+    if !h.get("httpGet").is_null() {
+        set_default_str(h, &["httpGet", "path"], "/");
+        set_default_str(h, &["httpGet", "scheme"], "HTTP");
+    }
+}
+
+/// How an image is pulled when nobody says.
+pub(super) fn pull_policy(image: &str) -> &'static str {
+    if tag_is_latest(image) { "Always" } else { "IfNotPresent" }
+}
+
+/// True where the image has the tag `latest`, or neither tag nor digest.
+pub(super) fn tag_is_latest(image: &str) -> bool {
+    if image.contains('@') || image.is_empty() {
+        return false;
+    }
+    let last = image.rsplit('/').next().unwrap_or(image);
+    match last.split_once(':') {
+        None => true,
+        Some((_, tag)) => tag == "latest",
+    }
+}

@@ -1,0 +1,92 @@
+//! Defaults of volumes.
+
+use super::container::pull_policy;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+
+/// Strings that are set where a source is there and they are empty.
+const STRINGS: &[(&str, &str, &str)] = &[
+    ("iscsi", "iscsiInterface", "default"),
+    ("rbd", "pool", "rbd"),
+    ("rbd", "user", "admin"),
+    ("rbd", "keyring", "/etc/ceph/keyring"),
+    ("azureDisk", "cachingMode", "ReadWrite"),
+    ("azureDisk", "kind", "Shared"),
+    ("azureDisk", "fsType", "ext4"),
+    ("scaleIO", "storageMode", "ThinProvisioned"),
+    ("scaleIO", "fsType", "xfs"),
+];
+
+/// Fields of sources that pods and persistent volumes share.
+pub(in crate::controlplane::defaults) fn source_fields(v: &mut Value) {
+    for (source, key, value) in STRINGS {
+        if !v.get(source).is_null() {
+            set_default_str(v, &[source, key], value);
+        }
+    }
+    if !v.get("azureDisk").is_null() {
+        set_default(v, &["azureDisk", "readOnly"], false);
+    }
+    if !v.get("hostPath").is_null() {
+        set_default(v, &["hostPath", "type"], "");
+    }
+}
+
+/// Fills in what is not said of a volume; without a source it is an empty directory.
+pub(super) fn volume(v: &mut Value) {
+    if v.as_object()
+        .is_some_and(|m| m.iter().all(|(k, x)| k == "name" || x.is_null()))
+    {
+        v.set(&["emptyDir"], Value::object());
+    }
+    source_fields(v);
+    for key in ["secret", "configMap", "downwardAPI", "projected"] {
+        if !v.get(key).is_null() {
+            set_default(v, &[key, "defaultMode"], 420i64);
+        }
+    }
+    for item in elements_mut(v, &["downwardAPI", "items"]) {
+        field_ref(item);
+    }
+    for source in elements_mut(v, &["projected", "sources"]) {
+        if !source.get("serviceAccountToken").is_null() {
+            set_default(source, &["serviceAccountToken", "expirationSeconds"], 3600i64);
+        }
+        for item in elements_mut(source, &["downwardAPI", "items"]) {
+            field_ref(item);
+        }
+    }
+    if !v.at(&["ephemeral", "volumeClaimTemplate"]).is_null() {
+        set_default(
+            v,
+            &["ephemeral", "volumeClaimTemplate", "spec", "volumeMode"],
+            "Filesystem",
+        );
+    }
+    if !v.get("image").is_null() && v.str_at(&["image", "pullPolicy"]).is_empty() {
+        let policy = pull_policy(v.str_at(&["image", "reference"]));
+        v.set(&["image", "pullPolicy"], policy);
+    }
+}
+
+fn field_ref(item: &mut Value) {
+    if !item.get("fieldRef").is_null() {
+        set_default_str(item, &["fieldRef", "apiVersion"], "v1");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_volume_without_a_source_is_an_empty_directory() {
+        let mut v = json!({"name": "a"});
+        volume(&mut v);
+        assert_eq!(v, json!({"name": "a", "emptyDir": {}}));
+        let mut v = json!({"name": "a", "hostPath": {"path": "/x"}});
+        volume(&mut v);
+        assert_eq!(v, json!({"name": "a", "hostPath": {"path": "/x", "type": ""}}));
+    }
+}

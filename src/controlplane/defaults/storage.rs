@@ -1,0 +1,71 @@
+//! Defaults of volumes, claims, limits and storage classes.
+
+use super::pod::source_fields;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+
+pub(crate) fn persistent_volume(v: &mut Value) {
+    set_default_str(v, &["status", "phase"], "Pending");
+    set_default_str(v, &["spec", "persistentVolumeReclaimPolicy"], "Retain");
+    set_default(v, &["spec", "volumeMode"], "Filesystem");
+    if let Some(spec) = v.at_mut(&["spec"]) {
+        source_fields(spec);
+    }
+}
+
+pub(crate) fn claim(v: &mut Value) {
+    set_default_str(v, &["status", "phase"], "Pending");
+    set_default(v, &["spec", "volumeMode"], "Filesystem");
+}
+
+/// A container's limit is its greatest, a request its limit, and else its least.
+pub(crate) fn limit_range(v: &mut Value) {
+    for item in elements_mut(v, &["spec", "limits"]) {
+        if item.str_at(&["type"]) != "Container" {
+            continue;
+        }
+        for (to, from) in [
+            ("default", "max"),
+            ("defaultRequest", "default"),
+            ("defaultRequest", "min"),
+        ] {
+            let given = item.get(from).clone();
+            for (k, q) in given.as_object().into_iter().flat_map(|m| m.iter()) {
+                set_default(item, &[to, k], q.clone());
+            }
+        }
+    }
+}
+
+pub(crate) fn storage_class(v: &mut Value) {
+    set_default(v, &["reclaimPolicy"], "Delete");
+    set_default(v, &["volumeBindingMode"], "Immediate");
+}
+
+pub(crate) fn csi_driver(v: &mut Value) {
+    set_default(v, &["spec", "attachRequired"], true);
+    set_default(v, &["spec", "fsGroupPolicy"], "ReadWriteOnceWithFSType");
+    for key in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
+        set_default(v, &["spec", key], false);
+    }
+    if v.at(&["spec", "volumeLifecycleModes"]).is_empty_value() {
+        v.set(&["spec", "volumeLifecycleModes"], crate::json!(["Persistent"]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_container_range_is_completed_from_its_ends() {
+        let mut v = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"cpu": "100m", "memory": "1Mi"}},
+                                               {"type": "Pod", "max": {"cpu": "2"}}]}});
+        limit_range(&mut v);
+        let limits = v.at(&["spec", "limits"]).items();
+        assert_eq!(limits[0].get("default"), &json!({"cpu": "2"}));
+        assert_eq!(limits[0].get("defaultRequest"), &json!({"cpu": "2", "memory": "1Mi"}));
+        assert_eq!(limits[1], json!({"type": "Pod", "max": {"cpu": "2"}}));
+    }
+}

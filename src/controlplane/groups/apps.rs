@@ -1,0 +1,80 @@
+//! apps/v1.
+
+use crate::apimachinery::gvk::GroupVersionKind;
+use crate::apimachinery::value::Value;
+use crate::controlplane::columns::workloads as columns;
+use crate::controlplane::fields::count;
+use crate::controlplane::strategies::workloads;
+use crate::controlplane::table::{Group, Row};
+use crate::registry::resource::{Resource, SubresourceHandler, Verbs};
+use std::sync::Arc;
+
+const V1: Group = Group {
+    group: "apps",
+    version: "v1",
+};
+
+/// `scale` of the kinds that have it.
+pub struct Parts {
+    /// `deployments/scale`
+    pub deployments: Arc<dyn SubresourceHandler>,
+    /// `replicasets/scale`
+    pub replica_sets: Arc<dyn SubresourceHandler>,
+    /// `statefulsets/scale`
+    pub stateful_sets: Arc<dyn SubresourceHandler>,
+}
+
+/// Adds `scale`.
+pub(super) fn scaled(row: Row, handler: Arc<dyn SubresourceHandler>) -> Row {
+    let kind = GroupVersionKind::new("autoscaling", "v1", "Scale");
+    row.custom("scale", kind, Verbs::GET_PATCH_UPDATE, handler)
+}
+
+/// All rows.
+pub fn rows(parts: Parts) -> Vec<Resource> {
+    let row = |plural, kind| V1.kind(plural, kind).namespaced();
+    vec![
+        row("controllerrevisions", "ControllerRevision")
+            .strategy(workloads::CONTROLLER_REVISION)
+            .columns(columns::controller_revisions())
+            .done(),
+        row("daemonsets", "DaemonSet")
+            .short(&["ds"])
+            .category("all")
+            .strategy(workloads::DAEMON_SET)
+            .columns(columns::daemon_sets())
+            .status()
+            .done(),
+        scaled(
+            row("deployments", "Deployment")
+                .short(&["deploy"])
+                .category("all")
+                .strategy(workloads::DEPLOYMENT)
+                .columns(columns::deployments()),
+            parts.deployments,
+        )
+        .status()
+        .done(),
+        scaled(
+            row("replicasets", "ReplicaSet")
+                .short(&["rs"])
+                .category("all")
+                .strategy(workloads::REPLICA_SET)
+                .columns(columns::replica_sets())
+                .selectable(["status.replicas"], |v: &Value| [count(v, &["status", "replicas"])]),
+            parts.replica_sets,
+        )
+        .status()
+        .done(),
+        scaled(
+            row("statefulsets", "StatefulSet")
+                .short(&["sts"])
+                .category("all")
+                .strategy(workloads::STATEFUL_SET)
+                .columns(columns::stateful_sets()),
+            parts.stateful_sets,
+        )
+        .status()
+        .done(),
+    ]
+}

@@ -1,0 +1,34 @@
+//! batch/v1.
+
+use crate::controlplane::columns::workloads as columns;
+use crate::controlplane::fields::count;
+use crate::controlplane::strategies::workloads;
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: "batch",
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows() -> Vec<Resource> {
+    vec![
+        V1.kind("cronjobs", "CronJob")
+            .namespaced()
+            .short(&["cj"])
+            .category("all")
+            .strategy(workloads::CRON_JOB)
+            .columns(columns::cron_jobs())
+            .status()
+            .done(),
+        V1.kind("jobs", "Job")
+            .namespaced()
+            .category("all")
+            .strategy(workloads::JOB)
+            .columns(columns::jobs())
+            .selectable(["status.successful"], |v| [count(v, &["status", "succeeded"])])
+            .status()
+            .done(),
+    ]
+}

@@ -1,0 +1,45 @@
+//! networking.k8s.io/v1.
+
+use crate::controlplane::columns::network as columns;
+use crate::controlplane::strategies::network;
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: "networking.k8s.io",
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows() -> Vec<Resource> {
+    vec![
+        V1.kind("ingressclasses", "IngressClass")
+            .strategy(network::INGRESS_CLASS)
+            .columns(columns::ingress_classes())
+            .done(),
+        V1.kind("ingresses", "Ingress")
+            .namespaced()
+            .short(&["ing"])
+            .stored_at("ingress")
+            .strategy(network::INGRESS)
+            .columns(columns::ingresses())
+            .status()
+            .done(),
+        V1.kind("ipaddresses", "IPAddress")
+            .short(&["ip"])
+            .strategy(network::IP_ADDRESS)
+            .columns(columns::ip_addresses())
+            .done(),
+        V1.kind("networkpolicies", "NetworkPolicy")
+            .namespaced()
+            .short(&["netpol"])
+            .strategy(network::NETWORK_POLICY)
+            .columns(columns::network_policies())
+            .done(),
+        V1.kind("servicecidrs", "ServiceCIDR")
+            .strategy(network::SERVICE_CIDR)
+            .columns(columns::service_cidrs())
+            .status()
+            .done(),
+    ]
+}

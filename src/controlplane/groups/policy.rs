@@ -1,0 +1,25 @@
+//! policy/v1.
+
+use crate::controlplane::columns::network as columns;
+use crate::controlplane::strategies::network;
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: "policy",
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows() -> Vec<Resource> {
+    vec![
+        V1.kind("poddisruptionbudgets", "PodDisruptionBudget")
+            .namespaced()
+            .short(&["pdb"])
+            .strategy(network::POD_DISRUPTION_BUDGET)
+            .columns(columns::pod_disruption_budgets())
+            .conditional_update()
+            .status()
+            .done(),
+    ]
+}

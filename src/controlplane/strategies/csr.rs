@@ -1,0 +1,164 @@
+//! CertificateSigningRequests: whoever asks is written into the request, and only its subresources change it.
+
+use super::common::keep_all_but_status;
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{elements_mut, restore};
+use crate::controlplane::validation::csr as check;
+use crate::registry::strategy::{Context, NameRule, Strategy};
+use async_trait::async_trait;
+
+/// Behaviour of CertificateSigningRequests.
+pub struct Csr;
+
+/// Times of conditions that do not say theirs.
+fn stamp(new: &mut Value, old: &Value) {
+    let now = time::now();
+    let was = old.at(&["status", "conditions"]).items().to_vec();
+    for c in elements_mut(new, &["status", "conditions"]) {
+        if c.get("lastUpdateTime").is_null() {
+            c.set(&["lastUpdateTime"], now.as_str());
+        }
+        if !c.get("lastTransitionTime").is_null() {
+            continue;
+        }
+        let before = was
+            .iter()
+            .find(|o| o.get("type") == c.get("type") && o.get("status") == c.get("status"))
+            .map(|o| o.get("lastTransitionTime").clone())
+            .filter(|t| !t.is_null());
+        c.set(&["lastTransitionTime"], before.unwrap_or_else(|| now.as_str().into()));
+    }
+}
+
+/// Answers of approvers, which `/status` may not give.
+fn is_answer(c: &Value) -> bool {
+    matches!(c.str_at(&["type"]), "Approved" | "Denied")
+}
+
+#[async_trait]
+impl Strategy for Csr {
+    fn name_rule(&self) -> NameRule {
+        NameRule::PathSegment
+    }
+
+    async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
+        for key in ["username", "uid", "groups", "extra"] {
+            object.unset(&["spec", key]);
+        }
+        object.set(&["spec", "username"], cx.user.name.as_str());
+        if !cx.user.uid.is_empty() {
+            object.set(&["spec", "uid"], cx.user.uid.as_str());
+        }
+        let list = |all: &[String]| all.iter().map(|g| Value::from(g.as_str())).collect::<Vec<_>>();
+        if !cx.user.groups.is_empty() {
+            object.set(&["spec", "groups"], list(&cx.user.groups));
+        }
+        for (key, values) in &cx.user.extra {
+            object.set(&["spec", "extra", key], list(values));
+        }
+        Ok(())
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        object.set(&["status"], Value::object());
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        check::create(object)
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        restore(new, old, &["spec"]);
+        restore(new, old, &["status"]);
+    }
+
+    fn validate_update(&self, _new: &Value, _old: &Value) -> ErrorList {
+        ErrorList::new()
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        keep_all_but_status(new, old);
+        let count = |v: &Value| {
+            v.at(&["status", "conditions"])
+                .items()
+                .iter()
+                .filter(|c| is_answer(c))
+                .count()
+        };
+        if count(new) == count(old) {
+            let mut kept = old
+                .at(&["status", "conditions"])
+                .items()
+                .iter()
+                .filter(|c| is_answer(c))
+                .cloned();
+            for c in elements_mut(new, &["status", "conditions"]).filter(|c| is_answer(c)) {
+                if let Some(was) = kept.next() {
+                    *c = was;
+                }
+            }
+        }
+        stamp(new, old);
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value) -> ErrorList {
+        check::status(new, old)
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["spec"],
+            _ => &["spec", "status"],
+        }
+    }
+}
+
+/// Behaviour behind `approval`: conditions are taken, everything else stays.
+pub struct Approval;
+
+impl Strategy for Approval {
+    fn name_rule(&self) -> NameRule {
+        NameRule::PathSegment
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep_all_but_status(new, old);
+        restore(new, old, &["status", "certificate"]);
+        stamp(new, old);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        check::approval(new, old)
+    }
+
+    fn reset_fields(&self, _subresource: &str) -> &'static [&'static str] {
+        &["spec", "status.certificate"]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[tokio::test]
+    async fn a_request_says_who_asked() {
+        let mut v = json!({"spec": {"username": "somebody", "groups": ["x"]}});
+        Csr.begin_create(&Context::system(""), &mut v).await.unwrap();
+        assert_eq!(v.str_at(&["spec", "username"]), "system:apiserver");
+        assert_eq!(v.at(&["spec", "groups"]), &json!(["system:masters"]));
+    }
+
+    #[test]
+    fn a_transition_keeps_its_time() {
+        let old = json!({"status": {"conditions": [{"type": "Approved", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}]}});
+        let mut new = json!({"status": {"conditions": [{"type": "Approved", "status": "True"}]}});
+        stamp(&mut new, &old);
+        let c = &new.at(&["status", "conditions"]).items()[0];
+        assert_eq!(c.str_at(&["lastTransitionTime"]), "2024-01-01T00:00:00Z");
+        assert!(!c.get("lastUpdateTime").is_null());
+    }
+}

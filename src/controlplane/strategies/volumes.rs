@@ -1,0 +1,152 @@
+//! Volumes, claims, limits, quotas and the kinds of storage.k8s.io.
+
+use super::described::{Described, PLAIN, WORKLOAD};
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::controlplane::defaults::storage as defaults;
+use crate::controlplane::fields::{restore, same};
+use crate::controlplane::validation::{quota, storage, volumes as check};
+use crate::json;
+
+fn pending() -> Value {
+    json!({"phase": "Pending"})
+}
+
+/// PersistentVolumes.
+pub const PERSISTENT_VOLUME: Described = Described {
+    default: defaults::persistent_volume,
+    create: |v| v.set(&["status", "lastPhaseTransitionTime"], time::now()),
+    update_status: |new, old| {
+        let path = &["status", "lastPhaseTransitionTime"];
+        let moved = new.str_at(&["status", "phase"]) != old.str_at(&["status", "phase"]);
+        let said = new.at(path);
+        if moved && (said.is_null() || same(said, old.at(path))) {
+            new.set(path, time::now());
+        } else if !moved && said.is_null() {
+            restore(new, old, path);
+        }
+    },
+    validate: check::persistent_volume,
+    validate_update: Some(check::persistent_volume_update),
+    warn: |new, _| check::persistent_volume_warnings(new),
+    generation: &[],
+    status: Some(pending),
+    ..WORKLOAD
+};
+
+/// PersistentVolumeClaims.
+pub const PERSISTENT_VOLUME_CLAIM: Described = Described {
+    default: defaults::claim,
+    create: |v| data_sources(v, None),
+    update: |new, old| data_sources(new, Some(old)),
+    validate: check::claim,
+    validate_update: Some(check::claim_update),
+    validate_status: check::claim_status,
+    warn: |new, _| check::claim_warnings(new),
+    generation: &[],
+    status: Some(pending),
+    ..WORKLOAD
+};
+
+/// A claim says twice where its data comes from; what this server does not support is dropped unless it was there.
+fn data_sources(v: &mut Value, old: Option<&Value>) {
+    let (source, reference) = (&["spec", "dataSource"], &["spec", "dataSourceRef"]);
+    let had = |path: &[&str]| old.is_some_and(|o| !o.at(path).is_null());
+    if !v.str_at(&["spec", "dataSourceRef", "namespace"]).is_empty() && !had(reference) {
+        v.unset(reference);
+    }
+    let known = match v.str_at(&["spec", "dataSource", "apiGroup"]) {
+        "" => v.str_at(&["spec", "dataSource", "kind"]) == "PersistentVolumeClaim",
+        "snapshot.storage.k8s.io" => v.str_at(&["spec", "dataSource", "kind"]) == "VolumeSnapshot",
+        _ => false,
+    };
+    if v.at(reference).is_null() && !known && !had(source) && old.is_none() {
+        v.unset(source);
+    }
+    match (v.at(source).clone(), v.at(reference).clone()) {
+        (Value::Null, r) if !r.is_null() && r.str_at(&["namespace"]).is_empty() => v.set(source, r),
+        (s, Value::Null) if !s.is_null() => v.set(reference, s),
+        _ => {}
+    }
+}
+
+/// LimitRanges.
+pub const LIMIT_RANGE: Described = Described {
+    default: defaults::limit_range,
+    validate: quota::limit_range,
+    ..PLAIN
+};
+
+/// ResourceQuotas.
+pub const RESOURCE_QUOTA: Described = Described {
+    validate: quota::resource_quota,
+    validate_update: Some(quota::resource_quota_update),
+    validate_status: quota::resource_quota_status,
+    generation: &[],
+    ..WORKLOAD
+};
+
+/// StorageClasses.
+pub const STORAGE_CLASS: Described = Described {
+    default: defaults::storage_class,
+    validate: storage::storage_class,
+    validate_update: Some(storage::storage_class_update),
+    ..PLAIN
+};
+
+/// VolumeAttributesClasses.
+pub const VOLUME_ATTRIBUTES_CLASS: Described = Described {
+    validate: storage::attributes_class,
+    validate_update: Some(storage::attributes_class_update),
+    ..PLAIN
+};
+
+/// CSIDrivers: their generation grows, but does not start.
+pub const CSI_DRIVER: Described = Described {
+    default: defaults::csi_driver,
+    update: |new, old| super::common::bump_generation(new, old, &["spec"]),
+    validate: storage::csi_driver,
+    validate_update: Some(storage::csi_driver_update),
+    warn: storage::csi_driver_warnings,
+    ..PLAIN
+};
+
+/// CSINodes.
+pub const CSI_NODE: Described = Described {
+    validate: storage::csi_node,
+    validate_update: Some(storage::csi_node_update),
+    ..PLAIN
+};
+
+/// CSIStorageCapacities.
+pub const CSI_STORAGE_CAPACITY: Described = Described {
+    validate: storage::csi_storage_capacity,
+    validate_update: Some(storage::csi_storage_capacity_update),
+    ..PLAIN
+};
+
+/// VolumeAttachments.
+pub const VOLUME_ATTACHMENT: Described = Described {
+    validate: storage::volume_attachment,
+    validate_update: Some(storage::volume_attachment_update),
+    generation: &[],
+    status: Some(|| json!({"attached": false})),
+    status_keeps: &["labels", "annotations", "finalizers", "ownerReferences"],
+    status_resets: &["spec", "metadata"],
+    ..WORKLOAD
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_source_is_said_twice() {
+        let mut v = json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "o"}}});
+        data_sources(&mut v, None);
+        assert_eq!(v.at(&["spec", "dataSourceRef"]), v.at(&["spec", "dataSource"]));
+        let mut v = json!({"spec": {"dataSource": {"apiGroup": "x", "kind": "Y", "name": "o"}}});
+        data_sources(&mut v, None);
+        assert_eq!(v, json!({"spec": {}}));
+    }
+}

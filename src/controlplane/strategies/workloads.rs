@@ -1,0 +1,228 @@
+//! What makes pods: templates, and the controllers of core, apps and batch.
+
+use super::described::{Described, PLAIN, WORKLOAD};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use crate::controlplane::defaults::workloads::{self as defaults, TEMPLATE_GENERATION};
+use crate::controlplane::fields::{restore, same};
+use crate::controlplane::validation;
+use crate::controlplane::validation::workloads as check;
+use crate::json;
+use crate::registry::strategy::{GarbageCollection, NameRule};
+
+fn replicas() -> Value {
+    json!({"replicas": 0})
+}
+
+/// What a name that is no DNS label is told at creation.
+fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let messages = crate::apimachinery::validation::dns1123_label(new.name());
+    if old.is_some() || messages.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{}]",
+        messages.join(" ")
+    )]
+}
+
+/// PodTemplates.
+pub const POD_TEMPLATE: Described = Described {
+    default: defaults::pod_template,
+    validate: check::pod_template,
+    generation: &["template"],
+    ..PLAIN
+};
+
+/// ReplicationControllers.
+pub const REPLICATION_CONTROLLER: Described = Described {
+    default: defaults::replication_controller,
+    validate: check::replication_controller,
+    validate_status: check::replicas_status,
+    warn: name_warning,
+    status: Some(replicas),
+    dependents: GarbageCollection::Orphan,
+    ..WORKLOAD
+};
+
+/// Deployments.
+pub const DEPLOYMENT: Described = Described {
+    default: defaults::deployment,
+    update: |new, old| {
+        let annotations = |v: &Value| v.at(&["metadata", "annotations"]).clone();
+        if same(new.get("spec"), old.get("spec")) && !same(&annotations(new), &annotations(old)) {
+            let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
+            new.set_meta("generation", was + 1);
+        }
+    },
+    validate: check::deployment,
+    validate_update: Some(check::deployment_update),
+    validate_status: check::deployment_status,
+    warn: name_warning,
+    status_keeps: &["labels"],
+    status_resets: &["spec", "metadata.labels"],
+    ..WORKLOAD
+};
+
+/// ReplicaSets.
+pub const REPLICA_SET: Described = Described {
+    default: defaults::replica_set,
+    validate: check::replica_set,
+    validate_update: Some(check::replica_set_update),
+    validate_status: check::replicas_status,
+    warn: name_warning,
+    status: Some(replicas),
+    ..WORKLOAD
+};
+
+/// StatefulSets. `rollingUpdate.maxUnavailable` belongs to a feature that is off.
+pub const STATEFUL_SET: Described = Described {
+    default: defaults::stateful_set,
+    create: |v| {
+        v.unset(MAX_UNAVAILABLE);
+    },
+    update: |new, old| {
+        if old.at(MAX_UNAVAILABLE).is_null() {
+            new.unset(MAX_UNAVAILABLE);
+        }
+    },
+    validate: validation::statefulset::create,
+    validate_update: Some(validation::statefulset::update),
+    validate_status: validation::statefulset::status,
+    warn: |new, _| {
+        let limit = new.at(&["spec", "revisionHistoryLimit"]).as_i64().unwrap_or(0);
+        let text =
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
+        (limit < 0).then(|| text.to_owned()).into_iter().collect()
+    },
+    status: Some(|| json!({"replicas": 0, "availableReplicas": 0})),
+    names: NameRule::Label,
+    ..WORKLOAD
+};
+
+const MAX_UNAVAILABLE: &[&str] = &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
+
+/// DaemonSets. Their template has a generation of its own, kept in an annotation.
+pub const DAEMON_SET: Described = Described {
+    default: defaults::daemon_set,
+    create: |v| {
+        let said = template_generation(v).max(1);
+        v.set(&["metadata", "annotations", TEMPLATE_GENERATION], said.to_string());
+    },
+    update: |new, old| {
+        let changed = !same(new.at(&["spec", "template"]), old.at(&["spec", "template"]));
+        let now = template_generation(old) + i64::from(changed);
+        new.set(&["metadata", "annotations", TEMPLATE_GENERATION], now.to_string());
+    },
+    update_status: |new, old| restore(new, old, &["metadata", "annotations", TEMPLATE_GENERATION]),
+    validate: check::daemon_set,
+    validate_update: Some(check::daemon_set_update),
+    validate_status: check::daemon_set_status,
+    status: Some(
+        || json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}),
+    ),
+    ..WORKLOAD
+};
+
+fn template_generation(v: &Value) -> i64 {
+    let text = v.str_at(&["metadata", "annotations", TEMPLATE_GENERATION]);
+    text.parse().unwrap_or(0)
+}
+
+/// ControllerRevisions.
+pub const CONTROLLER_REVISION: Described = Described {
+    validate: check::controller_revision,
+    validate_update: Some(check::controller_revision_update),
+    ..PLAIN
+};
+
+/// Jobs. Deleting one leaves its pods unless the caller says otherwise.
+pub const JOB: Described = Described {
+    default: defaults::job,
+    create: generate_selector,
+    validate: validation::job::create,
+    validate_update: Some(validation::job::update),
+    validate_status: validation::job::status,
+    warn: |new, old| {
+        let mut out = name_warning(new, old);
+        out.extend(validation::job::warnings(new.get("spec"), "spec"));
+        out
+    },
+    dependents: GarbageCollection::Orphan,
+    ..WORKLOAD
+};
+
+/// CronJobs.
+pub const CRON_JOB: Described = Described {
+    default: defaults::cron_job,
+    validate: validation::cronjob::create,
+    validate_update: Some(validation::cronjob::update),
+    warn: |new, old| {
+        let mut out = name_warning(new, old);
+        let job = new.at(&["spec", "jobTemplate", "spec"]);
+        out.extend(validation::job::warnings(job, "spec.jobTemplate.spec"));
+        if old.is_some() && new.str_at(&["spec", "schedule"]).contains("TZ") {
+            out.push("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details".to_owned());
+        }
+        out
+    },
+    ..WORKLOAD
+};
+
+/// Marks the pods of a Job as its own, unless the user does.
+fn generate_selector(v: &mut Value) {
+    if v.at(&["spec", "manualSelector"]).as_bool() == Some(true) {
+        return;
+    }
+    let (name, uid) = (v.name().to_owned(), v.uid().to_owned());
+    for (key, value) in validation::job::generated_labels(&name, &uid) {
+        if v.at(&["spec", "template", "metadata", "labels", key]).is_null() {
+            v.set(&["spec", "template", "metadata", "labels", key], value);
+        }
+    }
+    let by = ["spec", "selector", "matchLabels", validation::job::CONTROLLER_UID];
+    if v.at(&by).is_null() {
+        v.set(&by, uid);
+    }
+    defaults::job_labels(v);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::strategy::Strategy;
+
+    #[test]
+    fn a_job_finds_its_pods_by_its_uid() {
+        let mut v = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {}}});
+        JOB.prepare_create(&mut v);
+        assert_eq!(
+            v.at(&["spec", "selector"]),
+            &json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}})
+        );
+        assert_eq!(v.label("job-name"), Some("j"));
+    }
+
+    #[test]
+    fn an_annotation_is_a_generation_of_a_deployment() {
+        let old = json!({"metadata": {"generation": 1}, "spec": {"replicas": 1}});
+        let mut new = old.clone();
+        new.set(&["metadata", "annotations", "a"], "b");
+        DEPLOYMENT.prepare_update(&mut new, &old);
+        assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());
+    }
+
+    #[test]
+    fn a_template_has_a_generation_of_its_own() {
+        let mut old = json!({"metadata": {}, "spec": {"template": {"spec": {}}}});
+        DAEMON_SET.default(&mut old);
+        DAEMON_SET.prepare_create(&mut old);
+        assert_eq!(old.annotation(TEMPLATE_GENERATION), Some("1"));
+        let mut new = old.clone();
+        new.set(&["spec", "template", "spec", "hostname"], "x");
+        new.unset(&["metadata", "annotations"]);
+        DAEMON_SET.prepare_update(&mut new, &old);
+        assert_eq!(new.annotation(TEMPLATE_GENERATION), Some("2"));
+        assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());
+    }
+}

@@ -1,0 +1,149 @@
+//! `scale`: the number of replicas of a workload as an object of its own, `autoscaling/v1 Scale`.
+
+use super::LateStore;
+use crate::apimachinery::field::{FieldError, FieldPath};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::selector::labels::LabelSelector;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::registry::resource::SubresourceHandler;
+use crate::registry::store::WriteOptions;
+use crate::registry::strategy::Context;
+use async_trait::async_trait;
+
+/// Serves it, over the store of the workload.
+pub(in crate::controlplane) struct Scale(pub(in crate::controlplane) LateStore);
+
+/// The workload as a Scale.
+fn scale_of(parent: &Value) -> Value {
+    let mut metadata = Value::object();
+    for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        let value = parent.at(&["metadata", key]);
+        if !value.is_null() {
+            metadata.set(&[key], value.clone());
+        }
+    }
+    let mut spec = Value::object();
+    let replicas = parent.at(&["spec", "replicas"]).as_i64().unwrap_or(0);
+    if replicas != 0 {
+        spec.set(&["replicas"], replicas);
+    }
+    let selector = parent.at(&["spec", "selector"]);
+    let plain = selector
+        .as_object()
+        .is_some_and(|m| m.values().all(|v| v.as_str().is_some()));
+    let text = if plain {
+        LabelSelector::from_map(selector).to_string()
+    } else {
+        LabelSelector::from_object(selector)
+            .map(|s| s.to_string())
+            .unwrap_or_default()
+    };
+    let mut status = Value::object();
+    status.set(&["replicas"], parent.at(&["status", "replicas"]).as_i64().unwrap_or(0));
+    if !text.is_empty() {
+        status.set(&["selector"], text);
+    }
+    let mut scale = crate::json!({"kind": "Scale", "apiVersion": "autoscaling/v1"});
+    scale.set(&["metadata"], metadata);
+    scale.set(&["spec"], spec);
+    scale.set(&["status"], status);
+    scale
+}
+
+/// The workload with the replicas of the Scale.
+fn scaled(gr: &GroupResource, live: &Value, scale: &Value) -> Result<Value> {
+    let (wanted, have) = (scale.uid(), live.uid());
+    if !wanted.is_empty() && wanted != have {
+        let gr = GroupResource::new(&gr.group, &format!("{}/scale", gr.resource));
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {have}");
+        return Err(Status::conflict(&gr, live.name(), &why));
+    }
+    let replicas = scale.at(&["spec", "replicas"]).as_i64().unwrap_or(0);
+    if replicas < 0 {
+        let path = FieldPath::new("spec").child("replicas");
+        let errors = vec![FieldError::invalid(
+            &path,
+            replicas,
+            "must be greater than or equal to 0",
+        )];
+        return Err(Status::invalid("autoscaling", "Scale", live.name(), &errors));
+    }
+    let mut new = live.clone();
+    new.set(&["spec", "replicas"], replicas);
+    match scale.resource_version() {
+        "" => new.unset_meta("resourceVersion"),
+        version => new.set_meta("resourceVersion", version),
+    }
+    Ok(new)
+}
+
+#[async_trait]
+impl SubresourceHandler for Scale {
+    async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
+        Ok(scale_of(&self.0.get()?.get_value(&cx.namespace, name).await?))
+    }
+
+    async fn create(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
+        let gr = self.0.get()?.resource().group_resource();
+        Err(Status::method_not_supported(&gr, "create"))
+    }
+
+    async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
+        let store = self.0.get()?;
+        if !object.name().is_empty() && object.name() != name {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({}) does not match the name on the URL ({name})",
+                object.name()
+            )));
+        }
+        let gr = store.resource().group_resource();
+        let options = WriteOptions {
+            subresource: "scale".to_owned(),
+            ..WriteOptions::default()
+        };
+        let mut transform = |live: Option<&Value>| match live {
+            None => Err(Status::not_found(&gr, name)),
+            Some(live) => scaled(&gr, live, &object),
+        };
+        let updated = store.update(cx, name, &mut transform, false, &options).await?;
+        Ok(scale_of(&updated.object.to_value()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn deployment() -> Value {
+        json!({"metadata": {"name": "d", "uid": "u", "resourceVersion": "5", "labels": {"x": "y"}},
+               "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "demo"}}}, "status": {"replicas": 1}})
+    }
+
+    #[test]
+    fn a_workload_shows_its_replicas_and_its_selector() {
+        assert_eq!(
+            scale_of(&deployment()),
+            json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "d", "uid": "u", "resourceVersion": "5"},
+                   "spec": {"replicas": 2}, "status": {"replicas": 1, "selector": "app=demo"}})
+        );
+        let rc = json!({"metadata": {"name": "rc"}, "spec": {"selector": {"b": "2", "a": "1"}}});
+        assert_eq!(scale_of(&rc).str_at(&["status", "selector"]), "a=1,b=2");
+    }
+
+    #[test]
+    fn a_negative_number_and_a_foreign_uid_are_refused() {
+        let gr = GroupResource::new("apps", "deployments");
+        let refused = |s: Value| scaled(&gr, &deployment(), &s).unwrap_err().message;
+        assert_eq!(
+            refused(json!({"spec": {"replicas": -1}})),
+            "Scale.autoscaling \"d\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0"
+        );
+        assert!(refused(json!({"metadata": {"uid": "other"}})).contains("deployments/scale"));
+        let new = scaled(&gr, &deployment(), &json!({"spec": {"replicas": 7}})).unwrap();
+        assert_eq!(new.at(&["spec", "replicas"]), &7i64.into());
+        assert_eq!(new.resource_version(), "");
+    }
+}

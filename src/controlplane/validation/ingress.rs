@@ -1,0 +1,289 @@
+//! Ingresses and IngressClasses.
+
+use super::common::{domain_path, required_segment};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, wildcard_dns1123_subdomain};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, optional_choice};
+
+const CLASS: &str = "kubernetes.io/ingress.class";
+
+pub(crate) fn create(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    if let (Some(annotated), Some(said)) = (v.annotation(CLASS), v.at(&["spec", "ingressClassName"]).as_str())
+        && annotated != said
+    {
+        out.push(FieldError::invalid(
+            &FieldPath::new("annotations").child(CLASS),
+            annotated,
+            "must match `ingressClassName` when both are specified",
+        ));
+    }
+    spec(&mut out, v, None);
+    out
+}
+
+pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    spec(&mut out, new, Some(old));
+    out
+}
+
+fn host(out: &mut ErrorList, host: &str, at: &FieldPath) {
+    let messages = if host.contains('*') {
+        wildcard_dns1123_subdomain(host)
+    } else {
+        dns1123_subdomain(host)
+    };
+    invalid_each(out, at, host, messages);
+}
+
+fn spec(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    let rules = spec.get("rules").items();
+    if rules.is_empty() && spec.get("defaultBackend").is_null() {
+        let why = "either `defaultBackend` or `rules` must be specified";
+        out.push(FieldError::invalid_raw(&path, "null", why));
+    }
+    if !spec.get("defaultBackend").is_null() {
+        backend(out, spec.get("defaultBackend"), &path.child("defaultBackend"));
+    }
+    for (i, rule) in rules.iter().enumerate() {
+        self::rule(out, rule, &path.child("rules").index(i));
+    }
+    let had = old.map_or(&[][..], |o| o.at(&["spec", "tls"]).items());
+    for (i, tls) in spec.get("tls").items().iter().enumerate() {
+        let at = path.child("tls").index(i);
+        for (j, h) in tls.get("hosts").items().iter().enumerate() {
+            host(out, h.as_str().unwrap_or(""), &at.child("hosts").index(j));
+        }
+        let secret = tls.str_at(&["secretName"]);
+        let tolerated = had.iter().any(|t| {
+            let was = t.str_at(&["secretName"]);
+            !was.is_empty() && !dns1123_subdomain(was).is_empty()
+        });
+        if !secret.is_empty() && !tolerated {
+            invalid_each(out, &at.child("secretName"), secret, dns1123_subdomain(secret));
+        }
+    }
+    if let Some(class) = spec.get("ingressClassName").as_str() {
+        invalid_each(out, &path.child("ingressClassName"), class, dns1123_subdomain(class));
+    }
+}
+
+fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
+    let name = rule.str_at(&["host"]);
+    if !name.is_empty() {
+        if net::parse_ip(name).is_some() {
+            let why = "must be a DNS name, not an IP address";
+            out.push(FieldError::invalid(&at.child("host"), name, why));
+        }
+        host(out, name, &at.child("host"));
+    }
+    if rule.get("http").is_null() {
+        return;
+    }
+    let (at, paths) = (at.child("http").child("paths"), rule.at(&["http", "paths"]).items());
+    if paths.is_empty() {
+        out.push(FieldError::required(&at, ""));
+    }
+    for (i, p) in paths.iter().enumerate() {
+        path(out, p, &at.index(i));
+    }
+}
+
+fn path(out: &mut ErrorList, p: &Value, at: &FieldPath) {
+    let text = p.str_at(&["path"]);
+    let absolute = "must be an absolute path";
+    let mut refuse = |why: String| out.push(FieldError::invalid(&at.child("path"), text, why));
+    match p.get("pathType").as_str() {
+        None => {
+            out.push(FieldError::required(
+                &at.child("pathType"),
+                "pathType must be specified",
+            ));
+            return;
+        }
+        Some("Exact" | "Prefix") => {
+            if !text.starts_with('/') {
+                refuse(absolute.to_owned());
+            }
+            for bad in ["//", "/./", "/../", "%2f", "%2F"] {
+                if text.contains(bad) {
+                    refuse(format!("must not contain '{bad}'"));
+                }
+            }
+            for bad in ["/..", "/."] {
+                if text.ends_with(bad) {
+                    refuse(format!("cannot end with '{bad}'"));
+                }
+            }
+        }
+        Some("ImplementationSpecific") => {
+            if !text.is_empty() && !text.starts_with('/') {
+                refuse(absolute.to_owned());
+            }
+        }
+        Some(other) => out.push(FieldError::not_supported(
+            &at.child("pathType"),
+            other,
+            &["Exact", "ImplementationSpecific", "Prefix"],
+        )),
+    }
+    backend(out, p.get("backend"), &at.child("backend"));
+}
+
+fn backend(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let (service, resource) = (v.get("service"), v.get("resource"));
+    let mut refuse = |why: &str| out.push(FieldError::invalid(at, "", why));
+    match (service.is_null(), resource.is_null()) {
+        (false, false) => refuse("cannot set both resource and service backends"),
+        (true, true) => refuse("resource or service backend is required"),
+        (true, false) => {
+            let at = at.child("resource");
+            let group = resource.str_at(&["apiGroup"]);
+            if !group.is_empty() {
+                invalid_each(out, &at.child("apiGroup"), group, dns1123_subdomain(group));
+            }
+            required_segment(out, resource, "kind", &at);
+            required_segment(out, resource, "name", &at);
+        }
+        (false, true) => service_backend(out, service, at),
+    }
+}
+
+fn service_backend(out: &mut ErrorList, service: &Value, at: &FieldPath) {
+    let name_at = at.child("service").child("name");
+    match service.str_at(&["name"]) {
+        "" => out.push(FieldError::required(&name_at, "")),
+        name => invalid_each(out, &name_at, name, dns1123_label(name)),
+    }
+    let port_at = at.child("service").child("port");
+    let (name, number) = (
+        service.str_at(&["port", "name"]),
+        service.at(&["port", "number"]).as_i64().unwrap_or(0),
+    );
+    match (name.is_empty(), number == 0) {
+        (false, false) => out.push(FieldError::invalid(at, "", "cannot set both port name & port number")),
+        (true, true) => out.push(FieldError::required(at, "port name or number is required")),
+        (false, true) => invalid_each(out, &port_at.child("name"), name, net::port_name(name)),
+        (true, false) => invalid_each(out, &port_at.child("number"), number, net::port(number)),
+    }
+}
+
+pub(crate) fn status(new: &Value, _old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let path = FieldPath::new("status").child("loadBalancer").child("ingress");
+    for (i, e) in new
+        .at(&["status", "loadBalancer", "ingress"])
+        .items()
+        .iter()
+        .enumerate()
+    {
+        let (ip, name) = (e.str_at(&["ip"]), e.str_at(&["hostname"]));
+        if !ip.is_empty() {
+            invalid_each(&mut out, &path.index(i).child("ip"), ip, net::ip_strict(ip));
+        }
+        if !name.is_empty() {
+            let at = path.index(i).child("hostname");
+            invalid_each(&mut out, &at, name, dns1123_subdomain(name));
+            if net::parse_ip(name).is_some() {
+                out.push(FieldError::invalid(&at, name, "must be a DNS name, not an IP address"));
+            }
+        }
+    }
+    out
+}
+
+pub(crate) fn class(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let path = FieldPath::new("spec");
+    let controller = v.str_at(&["spec", "controller"]);
+    if controller.len() > 250 {
+        out.push(FieldError::too_long(&path.child("controller"), 250));
+    }
+    domain_path(&mut out, controller, &path.child("controller"));
+    let (p, at) = (v.at(&["spec", "parameters"]), path.child("parameters"));
+    if p.is_null() {
+        return out;
+    }
+    if let Some(group) = p.get("apiGroup").as_str() {
+        invalid_each(&mut out, &at.child("apiGroup"), group, dns1123_subdomain(group));
+    }
+    for key in ["kind", "name"] {
+        required_segment(&mut out, p, key, &at);
+    }
+    optional_choice(&mut out, p, "scope", &at, &["Cluster", "Namespace"]);
+    let namespace = p.get("namespace").as_str();
+    match (p.str_at(&["scope"]), namespace) {
+        ("Namespace", None) => out.push(FieldError::required(
+            &at.child("namespace"),
+            "`parameters.scope` is set to 'Namespace'",
+        )),
+        ("Namespace", Some(ns)) => invalid_each(&mut out, &at.child("namespace"), ns, dns1123_label(ns)),
+        ("Cluster", Some(_)) => out.push(FieldError::forbidden(
+            &at.child("namespace"),
+            "`parameters.scope` is set to 'Cluster'",
+        )),
+        _ => {}
+    }
+    out
+}
+
+pub(crate) fn class_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = class(new);
+    let controller = ["spec", "controller"];
+    if new.at(&controller) != old.at(&controller) {
+        let at = FieldPath::new("spec").child("controller");
+        out.push(FieldError::invalid(&at, new.at(&controller).clone(), IMMUTABLE));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn paths_have_a_type_and_a_backend() {
+        let said = |p: Value| {
+            let mut v = json!({"spec": {"rules": [{"http": {}}]}});
+            let mut rule = json!({});
+            rule.set(&["http", "paths"], vec![p]);
+            v.set(&["spec", "rules"], vec![rule]);
+            aggregate(&create(&v))
+        };
+        let at = "spec.rules[0].http.paths[0]";
+        assert_eq!(
+            said(json!({"path": "/"})),
+            format!("{at}.pathType: Required value: pathType must be specified")
+        );
+        assert_eq!(
+            said(
+                json!({"path": "a", "pathType": "Exact", "backend": {"service": {"name": "s", "port": {"number": 80}}}})
+            ),
+            format!("{at}.path: Invalid value: \"a\": must be an absolute path")
+        );
+        assert_eq!(
+            said(json!({"path": "/", "pathType": "Prefix", "backend": {}})),
+            format!("{at}.backend: Invalid value: \"\": resource or service backend is required")
+        );
+    }
+
+    #[test]
+    fn a_class_keeps_its_controller() {
+        let old = json!({"spec": {"controller": "example.com/ingress"}});
+        let new = json!({"spec": {"controller": "example.com/other"}});
+        assert_eq!(
+            aggregate(&class_update(&new, &old)),
+            "spec.controller: Invalid value: \"example.com/other\": field is immutable"
+        );
+        assert_eq!(
+            aggregate(&class(&json!({"spec": {}}))),
+            "spec.controller: Required value"
+        );
+    }
+}

@@ -1,0 +1,382 @@
+//! Jobs.
+
+mod policies;
+mod status;
+
+use super::common::{domain_path, not_negative};
+use super::pod;
+use super::workloads::mismatch;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::selector::labels::LabelSelector;
+use crate::apimachinery::validation::dns1123_label;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{IMMUTABLE, label_selector, required_choice, same};
+pub(crate) use status::status;
+
+/// The label by which a Job finds its pods.
+pub(crate) const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+
+/// Labels a Job's pods have unless the user selects by hand.
+pub(crate) fn generated_labels<'a>(name: &'a str, uid: &'a str) -> [(&'static str, &'a str); 4] {
+    [
+        (CONTROLLER_UID, uid),
+        ("controller-uid", uid),
+        ("batch.kubernetes.io/job-name", name),
+        ("job-name", name),
+    ]
+}
+
+pub(crate) fn create(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    generated(&mut out, v);
+    let path = FieldPath::new("spec");
+    job(&mut out, v.get("spec"), &path);
+    pod_names(&mut out, v);
+    out
+}
+
+/// A Job's own spec with its selector.
+fn job(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    self::spec(out, spec, path);
+    let (selector, at) = (spec.get("selector"), path.child("selector"));
+    if selector.is_null() {
+        out.push(FieldError::required(&at, ""));
+    } else {
+        label_selector(out, selector, &at);
+    }
+    if let Ok(s) = LabelSelector::from_object(selector) {
+        let template = spec.get("template");
+        if selector.is_null() || !s.matches_map(template.at(&["metadata", "labels"])) {
+            mismatch(out, template, &path.child("template"));
+        }
+    }
+}
+
+/// The labels and the selector the server made.
+fn generated(out: &mut ErrorList, v: &Value) {
+    if v.at(&["spec", "manualSelector"]).as_bool() == Some(true) {
+        return;
+    }
+    let path = FieldPath::new("spec");
+    let labels = v.at(&["spec", "template", "metadata", "labels"]);
+    let at = path.child("template").child("metadata").child("labels");
+    for (key, want) in generated_labels(v.name(), v.uid()) {
+        let detail = format!("must be '{want}'");
+        match labels.get(key).as_str() {
+            None => out.push(FieldError::required(&at.key(key), detail)),
+            Some(has) if has != want => out.push(FieldError::invalid_raw(&at.key(key), show(labels), detail)),
+            Some(_) => {}
+        }
+    }
+    let selector = v.at(&["spec", "selector"]);
+    if let Ok(s) = LabelSelector::from_object(selector) {
+        let mut own = Value::object();
+        for (key, value) in generated_labels(v.name(), v.uid()) {
+            own.set(&[key], value);
+        }
+        if selector.is_null() || !s.matches_map(&own) {
+            out.push(FieldError::invalid(
+                &path.child("selector"),
+                selector.clone(),
+                "`selector` not auto-generated",
+            ));
+        }
+    }
+}
+
+/// Pods of an indexed Job are named by index, and the last name is the longest.
+fn pod_names(out: &mut ErrorList, v: &Value) {
+    let completions = v.at(&["spec", "completions"]).as_i64().unwrap_or(0);
+    if v.str_at(&["spec", "completionMode"]) != "Indexed" || completions <= 0 {
+        return;
+    }
+    let last = format!("{}-{}", v.name(), completions - 1);
+    if !dns1123_label(&last).is_empty() {
+        out.push(FieldError::invalid(
+            &FieldPath::new("metadata").child("name"),
+            v.name(),
+            format!("will not able to create pod with invalid DNS label: {last}"),
+        ));
+    }
+}
+
+const MANY: i64 = 100_000;
+
+/// What Jobs and the templates of CronJobs share.
+pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    for key in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ] {
+        not_negative(out, spec, key, path);
+    }
+    let number = |key: &str| spec.get(key).as_i64();
+    if number("maxFailedIndexes").is_some() && number("backoffLimitPerIndex").is_none() {
+        out.push(FieldError::required(
+            &path.child("backoffLimitPerIndex"),
+            "when maxFailedIndexes is specified",
+        ));
+    }
+    if let Some(who) = spec.get("managedBy").as_str() {
+        domain_path(out, who, &path.child("managedBy"));
+        if who.len() > 63 {
+            out.push(FieldError::too_long(&path.child("managedBy"), 63));
+        }
+    }
+    let mode = spec.str_at(&["completionMode"]);
+    if !mode.is_empty() && !matches!(mode, "NonIndexed" | "Indexed") {
+        out.push(FieldError::not_supported(
+            &path.child("completionMode"),
+            mode,
+            &["NonIndexed", "Indexed"],
+        ));
+    }
+    if mode == "Indexed" {
+        indexed(out, spec, path);
+    } else {
+        for key in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+            if let Some(n) = number(key) {
+                out.push(FieldError::invalid(
+                    &path.child(key),
+                    n,
+                    "requires indexed completion mode",
+                ));
+            }
+        }
+    }
+    policies::pod_failure(out, spec, path);
+    policies::success(out, spec, path);
+    policies::replacement(out, spec, path);
+    let (template, at) = (spec.get("template"), path.child("template"));
+    pod::template(out, template, &at);
+    restart_policy(out, spec, &at.child("spec"));
+}
+
+fn restart_policy(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let at = path.child("restartPolicy");
+    match spec.str_at(&["template", "spec", "restartPolicy"]) {
+        "" | "Always" => out.push(FieldError::required(&at, "valid values: \"OnFailure\", \"Never\"")),
+        "OnFailure" if !spec.get("podFailurePolicy").is_null() => out.push(FieldError::invalid(
+            &at,
+            "OnFailure",
+            "only \"Never\" is supported when podFailurePolicy is specified",
+        )),
+        "OnFailure" | "Never" => {}
+        other => out.push(FieldError::not_supported(&at, other, &["OnFailure", "Never"])),
+    }
+}
+
+fn indexed(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let number = |key: &str| spec.get(key).as_i64();
+    let mut too_big = |key: &str, n: i64, why: String| out.push(FieldError::invalid(&path.child(key), n, why));
+    let (completions, parallelism, failed) = (number("completions"), number("parallelism"), number("maxFailedIndexes"));
+    if let Some(n) = parallelism.filter(|n| *n > MANY) {
+        let why = format!("must be less than or equal to {MANY} when completion mode is Indexed");
+        too_big("parallelism", n, why);
+    }
+    if let Some(n) = failed {
+        if n > completions.unwrap_or(i64::MAX) {
+            too_big(
+                "maxFailedIndexes",
+                n,
+                "must be less than or equal to completions".to_owned(),
+            );
+        }
+        if n > MANY {
+            too_big("maxFailedIndexes", n, format!("must be less than or equal to {MANY}"));
+        }
+    }
+    let many = completions.is_some_and(|n| n > MANY) && number("backoffLimitPerIndex").is_some();
+    let why =
+        "must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index";
+    if many {
+        for (key, n) in [("maxFailedIndexes", failed), ("parallelism", parallelism)] {
+            if let Some(n) = n.filter(|n| *n > 10_000) {
+                too_big(key, n, why.to_owned());
+            }
+        }
+        if failed.is_none() {
+            out.push(FieldError::required(
+                &path.child("maxFailedIndexes"),
+                "must be specified when completions is above 100000",
+            ));
+        }
+    }
+    if completions.is_none() {
+        out.push(FieldError::required(
+            &path.child("completions"),
+            "when completion mode is Indexed",
+        ));
+    }
+}
+
+pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = create(new);
+    let (path, now, was) = (FieldPath::new("spec"), new.get("spec"), old.get("spec"));
+    completions(&mut out, now, was, &path.child("completions"));
+    let immutable = |out: &mut ErrorList, key: &str| {
+        if !same(now.get(key), was.get(key)) {
+            out.push(FieldError::invalid(&path.child(key), now.get(key).clone(), IMMUTABLE));
+        }
+    };
+    immutable(&mut out, "selector");
+    if !same(&template(now, old), &template(was, old)) {
+        out.push(FieldError::invalid(
+            &path.child("template"),
+            now.get("template").clone(),
+            IMMUTABLE,
+        ));
+    }
+    for key in [
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
+        immutable(&mut out, key);
+    }
+    out
+}
+
+/// What of a template may not change: all of it, but for a suspended Job that has no pods.
+fn template(spec: &Value, old: &Value) -> Value {
+    let mut t = spec.get("template").clone();
+    let idle = old.at(&["status", "active"]).as_i64().unwrap_or(0) == 0;
+    let started = !old.at(&["status", "startTime"]).is_null();
+    let conditions = old.at(&["status", "conditions"]).items();
+    let suspended = conditions
+        .iter()
+        .any(|c| c.str_at(&["type"]) == "Suspended" && c.str_at(&["status"]) == "True");
+    if old.at(&["spec", "suspend"]).as_bool() != Some(true) || !idle || (started && !suspended) {
+        return t;
+    }
+    for path in [
+        &["metadata", "labels"][..],
+        &["metadata", "annotations"],
+        &["spec", "nodeSelector"],
+        &["spec", "tolerations"],
+        &["spec", "affinity", "nodeAffinity"],
+        &["spec", "schedulingGates"],
+    ] {
+        t.unset(path);
+    }
+    if t.at(&["spec", "affinity"]).is_empty_value() {
+        t.unset(&["spec", "affinity"]);
+    }
+    for list in ["containers", "initContainers"] {
+        for c in crate::controlplane::fields::elements_mut(&mut t, &["spec", list]) {
+            c.unset(&["resources"]);
+        }
+    }
+    t
+}
+
+fn completions(out: &mut ErrorList, now: &Value, was: &Value, at: &FieldPath) {
+    let (new, old) = (now.get("completions"), was.get("completions"));
+    if new == old || new.is_null() && now.str_at(&["completionMode"]) == "Indexed" {
+        return;
+    }
+    if now.str_at(&["completionMode"]) != "Indexed" {
+        out.push(FieldError::invalid(at, new.clone(), IMMUTABLE));
+        return;
+    }
+    let tandem = old != now.get("parallelism") && new == now.get("parallelism") || new == now.get("parallelism");
+    if !tandem {
+        out.push(FieldError::invalid(
+            at,
+            new.clone(),
+            "can only be modified in tandem with spec.parallelism",
+        ));
+    }
+}
+
+/// What a very large Job is told.
+pub(crate) fn warnings(spec: &Value, path: &str) -> Vec<String> {
+    let number = |key: &str| spec.get(key).as_i64().unwrap_or(0);
+    let large =
+        spec.str_at(&["completionMode"]) == "Indexed" && number("completions") > MANY && number("parallelism") > 10_000;
+    let text = format!(
+        "{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+    );
+    large.then_some(text).into_iter().collect()
+}
+
+/// One of a choice that has no default.
+fn choice(out: &mut ErrorList, v: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
+    if v.str_at(&[key]).is_empty() {
+        let all = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(" ");
+        out.push(FieldError::required(&path.child(key), format!("valid values: [{all}]")));
+    } else {
+        required_choice(out, v, key, path, supported);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::controlplane::strategies::workloads::JOB;
+    use crate::json;
+    use crate::registry::strategy::Strategy;
+
+    fn valid() -> Value {
+        let mut v = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {
+            "containers": [{"name": "main", "image": "a:1"}], "restartPolicy": "Never"}}}});
+        JOB.default(&mut v);
+        JOB.prepare_create(&mut v);
+        v
+    }
+
+    #[test]
+    fn a_plain_job_is_fine() {
+        assert_eq!(aggregate(&create(&valid())), "[]");
+    }
+
+    #[test]
+    fn jobs_are_refused_in_the_recorded_words() {
+        for (path, value, want) in [
+            (
+                &["spec", "template", "spec", "restartPolicy"][..],
+                json!("Always"),
+                "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"",
+            ),
+            (&["spec", "completionMode"], json!("Indexed"), "[]"),
+            (
+                &["spec", "maxFailedIndexes"],
+                json!(1),
+                "[spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified, spec.maxFailedIndexes: Invalid value: 1: requires indexed completion mode]",
+            ),
+            (
+                &["spec", "backoffLimit"],
+                json!(-1),
+                "spec.backoffLimit: Invalid value: -1: must be greater than or equal to 0",
+            ),
+        ] {
+            let mut v = valid();
+            v.set(path, value);
+            assert_eq!(aggregate(&create(&v)), want);
+        }
+    }
+
+    #[test]
+    fn completions_and_selectors_stay() {
+        let old = valid();
+        let mut new = old.clone();
+        new.set(&["spec", "completions"], 5i64);
+        assert_eq!(
+            aggregate(&update(&new, &old)),
+            "spec.completions: Invalid value: 5: field is immutable"
+        );
+        new.set(&["spec", "completions"], 1i64);
+        new.set(&["spec", "parallelism"], 9i64);
+        new.set(&["spec", "suspend"], true);
+        assert_eq!(aggregate(&update(&new, &old)), "[]");
+    }
+}

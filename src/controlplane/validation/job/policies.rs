@@ -1,0 +1,241 @@
+//! When a Job's pods fail for good, and when it is done early.
+
+use super::choice;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::qualified_name;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::invalid_each;
+
+pub(super) fn pod_failure(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let policy = spec.get("podFailurePolicy");
+    if policy.is_null() {
+        return;
+    }
+    let at = path.child("podFailurePolicy").child("rules");
+    let rules = policy.get("rules").items();
+    if rules.len() > 20 {
+        out.push(FieldError::too_many(&at, rules.len(), 20));
+    }
+    let names: Vec<&str> = ["containers", "initContainers"]
+        .iter()
+        .flat_map(|list| spec.at(&["template", "spec", list]).items())
+        .map(|c| c.str_at(&["name"]))
+        .collect();
+    for (i, rule) in rules.iter().enumerate() {
+        self::rule(out, spec, rule, &names, &at.index(i));
+    }
+}
+
+fn rule(out: &mut ErrorList, spec: &Value, rule: &Value, names: &[&str], at: &FieldPath) {
+    choice(out, rule, "action", at, &["Count", "FailIndex", "FailJob", "Ignore"]);
+    if rule.str_at(&["action"]) == "FailIndex" && spec.get("backoffLimitPerIndex").is_null() {
+        out.push(FieldError::invalid(
+            &at.child("action"),
+            "FailIndex",
+            "requires the backoffLimitPerIndex to be set",
+        ));
+    }
+    let (codes, conditions) = (rule.get("onExitCodes"), rule.get("onPodConditions").items());
+    match (!codes.is_null(), !conditions.is_empty()) {
+        (true, true) => out.push(FieldError::invalid_raw(
+            at,
+            "\"<value omitted>\"",
+            "specifying both OnExitCodes and OnPodConditions is not supported",
+        )),
+        (false, false) => out.push(FieldError::invalid_raw(
+            at,
+            "\"<value omitted>\"",
+            "specifying one of OnExitCodes and OnPodConditions is required",
+        )),
+        _ => {}
+    }
+    if !codes.is_null() {
+        exit_codes(out, codes, names, &at.child("onExitCodes"));
+    }
+    if conditions.len() > 20 {
+        out.push(FieldError::too_many(&at.child("onPodConditions"), conditions.len(), 20));
+    }
+    for (i, c) in conditions.iter().enumerate() {
+        let at = at.child("onPodConditions").index(i);
+        let kind = c.str_at(&["type"]);
+        invalid_each(out, &at.child("type"), kind, qualified_name(kind));
+        choice(out, c, "status", &at, &["False", "True", "Unknown"]);
+    }
+}
+
+fn exit_codes(out: &mut ErrorList, v: &Value, names: &[&str], at: &FieldPath) {
+    choice(out, v, "operator", at, &["In", "NotIn"]);
+    if let Some(name) = v.get("containerName").as_str()
+        && !names.contains(&name)
+    {
+        out.push(FieldError::invalid(
+            &at.child("containerName"),
+            name,
+            "must be one of the container or initContainer names in the pod template",
+        ));
+    }
+    let (at, values) = (at.child("values"), v.get("values").items());
+    if values.is_empty() {
+        out.push(FieldError::invalid(
+            &at,
+            v.get("values").clone(),
+            "at least one value is required",
+        ));
+    } else if values.len() > 255 {
+        out.push(FieldError::too_many(&at, values.len(), 255));
+    }
+    let numbers: Vec<i64> = values.iter().filter_map(Value::as_i64).collect();
+    for (i, n) in numbers.iter().enumerate() {
+        if *n == 0 && v.str_at(&["operator"]) == "In" {
+            out.push(FieldError::invalid(
+                &at.index(i),
+                *n,
+                "must not be 0 for the In operator",
+            ));
+        }
+        if numbers[..i].contains(n) {
+            out.push(FieldError::duplicate(&at.index(i), *n));
+        }
+    }
+    if !numbers.is_sorted() {
+        out.push(FieldError::invalid(&at, v.get("values").clone(), "must be ordered"));
+    }
+}
+
+pub(super) fn replacement(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let Some(said) = spec.get("podReplacementPolicy").as_str() else {
+        return;
+    };
+    let supported: &[&str] = if spec.get("podFailurePolicy").is_null() {
+        &["Failed", "TerminatingOrFailed"]
+    } else {
+        &["Failed"]
+    };
+    if !supported.contains(&said) {
+        out.push(FieldError::not_supported(
+            &path.child("podReplacementPolicy"),
+            said,
+            supported,
+        ));
+    }
+}
+
+pub(super) fn success(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let policy = spec.get("successPolicy");
+    if policy.is_null() {
+        return;
+    }
+    let at = path.child("successPolicy");
+    if spec.str_at(&["completionMode"]) != "Indexed" {
+        out.push(FieldError::invalid(
+            &at,
+            policy.clone(),
+            "requires indexed completion mode",
+        ));
+        return;
+    }
+    let (at, rules) = (at.child("rules"), policy.get("rules").items());
+    if rules.is_empty() {
+        let why = "at least one rules must be specified when the successPolicy is specified";
+        out.push(FieldError::required(&at, why));
+    } else if rules.len() > 20 {
+        out.push(FieldError::too_many(&at, rules.len(), 20));
+    }
+    for (i, rule) in rules.iter().enumerate() {
+        success_rule(out, spec.get("completions").as_i64().unwrap_or(0), rule, &at.index(i));
+    }
+}
+
+fn success_rule(out: &mut ErrorList, completions: i64, rule: &Value, at: &FieldPath) {
+    let (count, indexes) = (
+        rule.get("succeededCount").as_i64(),
+        rule.get("succeededIndexes").as_str(),
+    );
+    if count.is_none() && indexes.is_none() {
+        let why = "at least one of succeededCount or succeededIndexes must be specified";
+        out.push(FieldError::required(at, why));
+    }
+    let mut listed = None;
+    if let Some(text) = indexes {
+        let at = at.child("succeededIndexes");
+        if text.len() > 64 * 1024 {
+            out.push(FieldError::too_long(&at, 64 * 1024));
+        }
+        match parse_indexes(text, completions) {
+            Ok(n) => listed = Some(n),
+            Err(why) => out.push(FieldError::invalid(
+                &at,
+                text,
+                format!("error parsing succeededIndexes: {why}"),
+            )),
+        }
+    }
+    let Some(count) = count else { return };
+    let at = at.child("succeededCount");
+    if count < 0 {
+        out.push(FieldError::invalid(&at, count, super::super::common::NOT_NEGATIVE));
+    }
+    if count > completions {
+        let why = format!("must be less than or equal to {completions} (the number of specified completions)");
+        out.push(FieldError::invalid(&at, count, why));
+    }
+    if let Some(n) = listed.filter(|n| count > *n) {
+        let why = format!(
+            "must be less than or equal to {n} (the number of indexes in the specified succeededIndexes field)"
+        );
+        out.push(FieldError::invalid(&at, count, why));
+    }
+}
+
+/// How many indexes a text like `1,3-5` names.
+pub(super) fn parse_indexes(text: &str, completions: i64) -> Result<i64, String> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let (mut total, mut last): (i64, Option<i64>) = (0, None);
+    for part in text.split(',') {
+        let mut ends = Vec::new();
+        let pieces: Vec<&str> = part.split('-').collect();
+        if pieces.len() > 2 {
+            return Err(format!(
+                "the fragment {part:?} violates the requirement that an index interval can have at most two parts separated by '-'"
+            ));
+        }
+        for piece in &pieces {
+            let n: i64 = piece
+                .parse()
+                .map_err(|_| format!("cannot convert string to integer for index: {piece:?}"))?;
+            if n >= completions {
+                return Err(format!("too large index: {piece:?}"));
+            }
+            if let Some(before) = last.filter(|l| *l >= n) {
+                return Err(format!("non-increasing order, previous: {before}, current: {n}"));
+            }
+            last = Some(n);
+            ends.push(n);
+        }
+        total += ends[ends.len() - 1] - ends[0] + 1;
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_rising_numbers_and_ranges() {
+        assert_eq!(parse_indexes("0,2-4", 10), Ok(4));
+        for (text, why) in [
+            (
+                "1-2-3",
+                "the fragment \"1-2-3\" violates the requirement that an index interval can have at most two parts separated by '-'",
+            ),
+            ("x", "cannot convert string to integer for index: \"x\""),
+            ("9", "too large index: \"9\""),
+            ("3,2", "non-increasing order, previous: 3, current: 2"),
+        ] {
+            assert_eq!(parse_indexes(text, 9), Err(why.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! NetworkPolicies, IPAddresses, ServiceCIDRs.
+
+use super::common::{internal, required_segment};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::validation::{dns1123_subdomain, net, path_segment_name};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, same, strings};
+
+pub(crate) fn network_policy(v: &Value, old: Option<&Value>) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    let known: Vec<&str> = old.map(cidrs).unwrap_or_default();
+    label_selector(&mut out, spec.get("podSelector"), &path.child("podSelector"));
+    for (side, peers) in [("ingress", "from"), ("egress", "to")] {
+        for (i, rule) in spec.get(side).items().iter().enumerate() {
+            let at = path.child(side).index(i);
+            for (j, p) in rule.get("ports").items().iter().enumerate() {
+                port(&mut out, p, &at.child("ports").index(j));
+            }
+            for (j, p) in rule.get(peers).items().iter().enumerate() {
+                peer(&mut out, p, &known, &at.child(peers).index(j));
+            }
+        }
+    }
+    let (at, types) = (path.child("policyTypes"), strings(spec.get("policyTypes")));
+    if types.len() > 2 {
+        let why = "may not specify more than two policyTypes";
+        out.push(FieldError::invalid(&at, spec.get("policyTypes").clone(), why));
+        return out;
+    }
+    for (i, t) in types.iter().enumerate() {
+        if !matches!(*t, "Ingress" | "Egress") {
+            out.push(FieldError::not_supported(&at.index(i), *t, &["Ingress", "Egress"]));
+        }
+    }
+    out
+}
+
+/// Blocks an old policy has: they may stay as they are.
+fn cidrs(v: &Value) -> Vec<&str> {
+    let mut all = Vec::new();
+    for (side, peers) in [("ingress", "from"), ("egress", "to")] {
+        for rule in v.at(&["spec", side]).items() {
+            for p in rule.get(peers).items() {
+                all.push(p.str_at(&["ipBlock", "cidr"]));
+                all.extend(strings(p.at(&["ipBlock", "except"])));
+            }
+        }
+    }
+    all
+}
+
+fn port(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if let Some(protocol) = v.get("protocol").as_str()
+        && !matches!(protocol, "TCP" | "UDP" | "SCTP")
+    {
+        out.push(FieldError::not_supported(
+            &at.child("protocol"),
+            protocol,
+            &["TCP", "UDP", "SCTP"],
+        ));
+    }
+    let end = v.get("endPort").as_i64();
+    let end_at = at.child("endPort");
+    match v.get("port") {
+        Value::Int(n) => {
+            invalid_each(out, &at.child("port"), *n, net::port(*n));
+            if let Some(end) = end {
+                if end < *n {
+                    out.push(FieldError::invalid(
+                        &end_at,
+                        *n,
+                        "must be greater than or equal to `port`",
+                    ));
+                }
+                invalid_each(out, &end_at, end, net::port(end));
+            }
+        }
+        Value::String(s) => {
+            if let Some(end) = end {
+                out.push(FieldError::invalid(
+                    &end_at,
+                    end,
+                    "may not be specified when `port` is non-numeric",
+                ));
+            }
+            invalid_each(out, &at.child("port"), s.as_str(), net::port_name(s));
+        }
+        _ => {
+            if let Some(end) = end {
+                let why = "may not be specified when `port` is not specified";
+                out.push(FieldError::invalid(&end_at, end, why));
+            }
+        }
+    }
+}
+
+fn peer(out: &mut ErrorList, v: &Value, known: &[&str], at: &FieldPath) {
+    let mut count = 0;
+    for key in ["podSelector", "namespaceSelector"] {
+        if !v.get(key).is_null() {
+            count += 1;
+            label_selector(out, v.get(key), &at.child(key));
+        }
+    }
+    let block = v.get("ipBlock");
+    if !block.is_null() {
+        count += 1;
+        ip_block(out, block, known, &at.child("ipBlock"));
+    }
+    if count == 0 {
+        out.push(FieldError::required(at, "must specify a peer"));
+    } else if count > 1 && !block.is_null() {
+        out.push(FieldError::forbidden(
+            at,
+            "may not specify both ipBlock and another peer",
+        ));
+    }
+}
+
+fn ip_block(out: &mut ErrorList, v: &Value, known: &[&str], at: &FieldPath) {
+    let cidr = v.str_at(&["cidr"]);
+    let check = |out: &mut ErrorList, text: &str, at: &FieldPath| {
+        if !known.contains(&text) {
+            invalid_each(out, at, text, net::cidr_strict(text));
+        }
+    };
+    if cidr.is_empty() {
+        out.push(FieldError::required(&at.child("cidr"), ""));
+        return;
+    }
+    check(out, cidr, &at.child("cidr"));
+    let Some((network, bits)) = net::parse_cidr(cidr) else {
+        return;
+    };
+    for (i, e) in strings(v.get("except")).into_iter().enumerate() {
+        let at = at.child("except").index(i);
+        check(out, e, &at);
+        if let Some((address, more)) = net::parse_cidr(e)
+            && !(more > bits && contains(network, bits, address))
+        {
+            out.push(FieldError::invalid(&at, e, "must be a strict subset of `cidr`"));
+        }
+    }
+}
+
+fn contains(network: std::net::IpAddr, bits: u8, address: std::net::IpAddr) -> bool {
+    use std::net::IpAddr::{V4, V6};
+    let shift = |all: u32| all.saturating_sub(u32::from(bits));
+    match (network, address) {
+        (V4(a), V4(b)) => a.to_bits().checked_shr(shift(32)) == b.to_bits().checked_shr(shift(32)),
+        (V6(a), V6(b)) => a.to_bits().checked_shr(shift(128)) == b.to_bits().checked_shr(shift(128)),
+        _ => false,
+    }
+}
+
+/// An address as newer fields want it: strict, and spelt the one way.
+fn canonical(text: &str) -> Vec<String> {
+    let messages = net::ip_strict(text);
+    match net::parse_ip(text) {
+        Some(ip) if messages.is_empty() && ip.to_string() != text => {
+            vec![format!("must be in canonical form (\"{ip}\")")]
+        }
+        _ => messages,
+    }
+}
+
+pub(crate) fn ip_address(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let name = v.name();
+    invalid_each(
+        &mut out,
+        &FieldPath::new("metadata").child("name"),
+        name,
+        canonical(name),
+    );
+    let (parent, at) = (v.at(&["spec", "parentRef"]), FieldPath::new("spec").child("parentRef"));
+    if parent.is_null() {
+        out.push(FieldError::required(&at, ""));
+        return out;
+    }
+    let group = parent.str_at(&["group"]);
+    if !group.is_empty() {
+        invalid_each(&mut out, &at.child("group"), group, dns1123_subdomain(group));
+    }
+    required_segment(&mut out, parent, "resource", &at);
+    required_segment(&mut out, parent, "name", &at);
+    let namespace = parent.str_at(&["namespace"]);
+    if !namespace.is_empty() {
+        invalid_each(
+            &mut out,
+            &at.child("namespace"),
+            namespace,
+            path_segment_name(namespace),
+        );
+    }
+    out
+}
+
+pub(crate) fn ip_address_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ip_address(new);
+    let parent = ["spec", "parentRef"];
+    if !same(new.at(&parent), old.at(&parent)) {
+        let at = FieldPath::new("spec").child("parentRef");
+        out.push(FieldError::invalid(&at, new.at(&parent).clone(), IMMUTABLE));
+    }
+    out
+}
+
+pub(crate) fn service_cidr(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (said, at) = (v.at(&["spec", "cidrs"]), FieldPath::new("spec").child("cidrs"));
+    let all = strings(said);
+    if all.is_empty() {
+        out.push(FieldError::required(&at, "at least one CIDR required"));
+        return out;
+    }
+    if all.len() > 2 {
+        let shown = internal(v.get("spec"), &[("CIDRs", "cidrs", "null")]);
+        out.push(FieldError::invalid_raw(&at, shown, "may only hold up to 2 values"));
+        return out;
+    }
+    for (i, text) in all.iter().enumerate() {
+        let messages = net::cidr_strict(text);
+        let fine = messages.is_empty();
+        invalid_each(&mut out, &at.index(i), *text, messages);
+        if let Some((ip, bits)) = net::parse_cidr(text).filter(|(ip, bits)| fine && format!("{ip}/{bits}") != *text) {
+            let why = format!("must be in canonical form (\"{ip}/{bits}\")");
+            out.push(FieldError::invalid(&at.index(i), *text, why));
+        }
+    }
+    let families: Vec<bool> = all
+        .iter()
+        .filter_map(|t| net::parse_cidr(t))
+        .map(|(ip, _)| ip.is_ipv4())
+        .collect();
+    if let [a, b] = families.as_slice()
+        && a == b
+    {
+        let why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+        out.push(FieldError::invalid(&at, said.clone(), why));
+    }
+    out
+}
+
+pub(crate) fn service_cidr_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (said, at) = (new.at(&["spec", "cidrs"]), FieldPath::new("spec").child("cidrs"));
+    let (now, was) = (strings(said), strings(old.at(&["spec", "cidrs"])));
+    if now.len() == was.len() {
+        for (i, text) in now.iter().enumerate() {
+            if *text != was[i] {
+                out.push(FieldError::invalid(&at.index(i), *text, IMMUTABLE));
+            }
+        }
+    } else if was.len() == 1 && now.len() == 2 {
+        if now[0] != was[0] {
+            out.push(FieldError::invalid(&at.index(0), now[0], IMMUTABLE));
+        }
+        out.extend(service_cidr(new));
+    } else {
+        out.push(FieldError::invalid(&at, said.clone(), IMMUTABLE));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn ranges_are_refused_in_the_recorded_words() {
+        for (cidrs, want) in [
+            (
+                json!(["x"]),
+                "spec.cidrs[0]: Invalid value: \"x\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+            ),
+            (json!([]), "spec.cidrs: Required value: at least one CIDR required"),
+            (
+                json!(["10.1.0.0/24", "10.2.0.0/24", "fd00::/64"]),
+                "spec.cidrs: Invalid value: {\"CIDRs\":[\"10.1.0.0/24\",\"10.2.0.0/24\",\"fd00::/64\"]}: may only hold up to 2 values",
+            ),
+            (
+                json!(["10.1.0.0/24", "10.2.0.0/24"]),
+                "spec.cidrs: Invalid value: [\"10.1.0.0/24\",\"10.2.0.0/24\"]: may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+            ),
+            (
+                json!(["10.1.0.5/24"]),
+                "spec.cidrs[0]: Invalid value: \"10.1.0.5/24\": must not have bits set beyond the prefix length",
+            ),
+        ] {
+            let mut v = json!({});
+            v.set(&["spec", "cidrs"], cidrs);
+            assert_eq!(aggregate(&service_cidr(&v)), want);
+        }
+    }
+
+    #[test]
+    fn an_exception_lies_inside() {
+        let said = |except: &str| {
+            let v = json!({"spec": {"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": [(except)]}}]}]}});
+            aggregate(&network_policy(&v, None))
+        };
+        assert_eq!(said("10.1.0.0/16"), "[]");
+        assert!(said("11.0.0.0/16").ends_with("must be a strict subset of `cidr`"));
+        assert!(said("10.0.0.0/8").ends_with("must be a strict subset of `cidr`"));
+    }
+
+    #[test]
+    fn an_address_is_its_name() {
+        let v = json!({"metadata": {"name": "192.0.2.01"}, "spec": {}});
+        assert_eq!(
+            aggregate(&ip_address(&v)),
+            "[metadata.name: Invalid value: \"192.0.2.01\": must not have leading 0s, spec.parentRef: Required value]"
+        );
+    }
+}

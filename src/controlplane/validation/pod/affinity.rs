@@ -1,0 +1,219 @@
+//! Where pods want to run: affinities and spread.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, label_value, qualified_name};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{invalid_each, label_selector, optional_choice, required_choice, strings};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+pub(super) fn affinity(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    let (node, at) = (v.get("nodeAffinity"), path.child("nodeAffinity"));
+    if !node.get(REQUIRED).is_null() {
+        node_selector(out, node.get(REQUIRED), &at.child(REQUIRED));
+    }
+    for (i, p) in node.get(PREFERRED).items().iter().enumerate() {
+        let at = at.child(PREFERRED).index(i);
+        weight(out, p, &at);
+        term(out, p.get("preference"), &at.child("preference"), false);
+    }
+    for key in ["podAffinity", "podAntiAffinity"] {
+        let (pods, at) = (v.get(key), path.child(key));
+        for (i, t) in pods.get(REQUIRED).items().iter().enumerate() {
+            pod_term(out, t, &at.child(REQUIRED).index(i));
+        }
+        for (i, p) in pods.get(PREFERRED).items().iter().enumerate() {
+            let at = at.child(PREFERRED).index(i);
+            weight(out, p, &at);
+            pod_term(out, p.get("podAffinityTerm"), &at.child("podAffinityTerm"));
+        }
+    }
+}
+
+fn weight(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let n = v.get("weight").as_i64().unwrap_or(0);
+    if !(1..=100).contains(&n) {
+        out.push(FieldError::invalid(
+            &at.child("weight"),
+            n,
+            "must be in the range 1-100",
+        ));
+    }
+}
+
+/// A `NodeSelector`.
+pub(in crate::controlplane::validation) fn node_selector(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    let (at, terms) = (path.child("nodeSelectorTerms"), v.get("nodeSelectorTerms").items());
+    if terms.is_empty() {
+        out.push(FieldError::required(&at, "must have at least one node selector term"));
+    }
+    for (i, t) in terms.iter().enumerate() {
+        term(out, t, &at.index(i), true);
+    }
+}
+
+fn term(out: &mut ErrorList, v: &Value, path: &FieldPath, values: bool) {
+    for (i, e) in v.get("matchExpressions").items().iter().enumerate() {
+        requirement(out, e, &path.child("matchExpressions").index(i), values);
+    }
+    for (i, e) in v.get("matchFields").items().iter().enumerate() {
+        let at = path.child("matchFields").index(i);
+        match e.str_at(&["operator"]) {
+            "In" | "NotIn" => {
+                if e.get("values").items().len() != 1 {
+                    let why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+                    out.push(FieldError::required(&at.child("values"), why));
+                }
+            }
+            other => out.push(FieldError::invalid(
+                &at.child("operator"),
+                other,
+                "not a valid selector operator",
+            )),
+        }
+        match e.str_at(&["key"]) {
+            "metadata.name" => {
+                for (j, name) in strings(e.get("values")).into_iter().enumerate() {
+                    invalid_each(out, &at.child("values").index(j), name, dns1123_subdomain(name));
+                }
+            }
+            other => out.push(FieldError::invalid(
+                &at.child("key"),
+                other,
+                "not a valid field selector key",
+            )),
+        }
+    }
+}
+
+fn requirement(out: &mut ErrorList, e: &Value, at: &FieldPath, check_values: bool) {
+    let values = e.get("values").items();
+    let values_at = at.child("values");
+    match e.str_at(&["operator"]) {
+        "In" | "NotIn" => {
+            if values.is_empty() {
+                let why = "must be specified when `operator` is 'In' or 'NotIn'";
+                out.push(FieldError::required(&values_at, why));
+            }
+        }
+        "Exists" | "DoesNotExist" => {
+            if !values.is_empty() {
+                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                out.push(FieldError::forbidden(&values_at, why));
+            }
+        }
+        "Gt" | "Lt" => {
+            if values.len() != 1 {
+                let why = "must be specified single value when `operator` is 'Lt' or 'Gt'";
+                out.push(FieldError::required(&values_at, why));
+            }
+        }
+        other => out.push(FieldError::invalid(
+            &at.child("operator"),
+            other,
+            "not a valid selector operator",
+        )),
+    }
+    let key = e.str_at(&["key"]);
+    invalid_each(out, &at.child("key"), key, qualified_name(key));
+    if check_values {
+        for (i, value) in strings(e.get("values")).into_iter().enumerate() {
+            invalid_each(out, &values_at.index(i), value, label_value(value));
+        }
+    }
+}
+
+fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    for key in ["labelSelector", "namespaceSelector"] {
+        label_selector(out, v.get(key), &at.child(key));
+    }
+    for name in strings(v.get("namespaces")) {
+        // Without an index, as upstream.
+        invalid_each(out, &at.child("namespace"), name, dns1123_label(name));
+    }
+    for key in ["matchLabelKeys", "mismatchLabelKeys"] {
+        let keys = v.get(key).items();
+        if !keys.is_empty() && v.get("labelSelector").is_null() {
+            let why = "must not be specified when labelSelector is not set";
+            out.push(FieldError::forbidden(&at.child(key), why));
+        }
+        for (i, k) in strings(v.get(key)).into_iter().enumerate() {
+            invalid_each(out, &at.child(key).index(i), k, qualified_name(k));
+        }
+    }
+    let other = strings(v.get("mismatchLabelKeys"));
+    for (i, k) in strings(v.get("matchLabelKeys")).into_iter().enumerate() {
+        if other.contains(&k) {
+            let why = "exists in both matchLabelKeys and mismatchLabelKeys";
+            out.push(FieldError::invalid(&at.child("matchLabelKeys").index(i), k, why));
+        }
+    }
+    topology_key(out, v, at);
+}
+
+fn topology_key(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let (key, at) = (v.str_at(&["topologyKey"]), at.child("topologyKey"));
+    if key.is_empty() {
+        out.push(FieldError::required(&at, "can not be empty"));
+    }
+    invalid_each(out, &at, key, qualified_name(key));
+}
+
+pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let path = path.child("topologySpreadConstraints");
+    let all = spec.get("topologySpreadConstraints").items();
+    for (i, c) in all.iter().enumerate() {
+        let at = path.index(i);
+        let number = |key: &str| c.get(key).as_i64();
+        let skew = number("maxSkew").unwrap_or(0);
+        if skew <= 0 {
+            out.push(FieldError::invalid(
+                &at.child("maxSkew"),
+                skew,
+                "must be greater than zero",
+            ));
+        }
+        match c.str_at(&["topologyKey"]) {
+            "" => out.push(FieldError::required(&at.child("topologyKey"), "can not be empty")),
+            key => invalid_each(out, &at.child("topologyKey"), key, qualified_name(key)),
+        }
+        required_choice(out, c, "whenUnsatisfiable", &at, &["DoNotSchedule", "ScheduleAnyway"]);
+        let pair = (c.get("topologyKey"), c.get("whenUnsatisfiable"));
+        if all[i + 1..]
+            .iter()
+            .any(|o| (o.get("topologyKey"), o.get("whenUnsatisfiable")) == pair)
+        {
+            let shown = format!(
+                "{{{}, {}}}",
+                c.str_at(&["topologyKey"]),
+                c.str_at(&["whenUnsatisfiable"])
+            );
+            let at = at.child("{topologyKey, whenUnsatisfiable}");
+            out.push(FieldError::duplicate(&at, shown.as_str()));
+        }
+        if let Some(n) = number("minDomains") {
+            let at = at.child("minDomains");
+            if n <= 0 {
+                out.push(FieldError::invalid(&at, n, "must be greater than zero"));
+            }
+            let action = c.str_at(&["whenUnsatisfiable"]);
+            if action != "DoNotSchedule" {
+                let why = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+                out.push(FieldError::invalid(&at, n, why));
+            }
+        }
+        for key in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+            optional_choice(out, c, key, &at, &["Honor", "Ignore"]);
+        }
+        label_selector(out, c.get("labelSelector"), &at.child("labelSelector"));
+        let keys = strings(c.get("matchLabelKeys"));
+        if !keys.is_empty() && c.get("labelSelector").is_null() {
+            let why = "must not be specified when labelSelector is not set";
+            out.push(FieldError::forbidden(&at.child("matchLabelKeys"), why));
+        }
+        for (j, k) in keys.into_iter().enumerate() {
+            invalid_each(out, &at.child("matchLabelKeys").index(j), k, qualified_name(k));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Where volumes appear in containers.
+
+use super::volume::Volumes;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+
+/// A path below another one.
+pub(super) fn local_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.starts_with('/') {
+        out.push(FieldError::invalid(at, text, "must be a relative path"));
+    }
+    no_backsteps(out, text, at);
+}
+
+/// No `..` among the parts of a path.
+pub(super) fn no_backsteps(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.split('/').any(|p| p == "..") {
+        out.push(FieldError::invalid(at, text, "must not contain '..'"));
+    }
+}
+
+pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: &FieldPath) {
+    let path = at.child("volumeMounts");
+    let devices = c.get("volumeDevices").items();
+    let device_paths: Vec<&str> = devices.iter().map(|d| d.str_at(&["devicePath"])).collect();
+    let device_names: Vec<&str> = devices.iter().map(|d| d.str_at(&["name"])).collect();
+    let mut paths: Vec<&str> = Vec::new();
+    for (i, m) in c.get("volumeMounts").items().iter().enumerate() {
+        let at = path.index(i);
+        let (name, mount) = (m.str_at(&["name"]), m.str_at(&["mountPath"]));
+        if name.is_empty() {
+            out.push(FieldError::required(&at.child("name"), ""));
+        }
+        if !volumes.has(name) {
+            out.push(FieldError::not_found(&at.child("name"), name));
+        }
+        if mount.is_empty() {
+            out.push(FieldError::required(&at.child("mountPath"), ""));
+        }
+        let mut refuse = |key: &str, shown: &str, why: &str| out.push(FieldError::invalid(&at.child(key), shown, why));
+        if paths.contains(&mount) {
+            refuse("mountPath", mount, "must be unique");
+        }
+        paths.push(mount);
+        if device_names.contains(&name) {
+            refuse("name", name, "must not already exist in volumeDevices");
+        }
+        if device_paths.contains(&mount) {
+            refuse("mountPath", mount, "must not already exist as a path in volumeDevices");
+        }
+        for key in ["subPath", "subPathExpr"] {
+            let text = m.str_at(&[key]);
+            if !text.is_empty() {
+                // Without an index, as upstream.
+                local_path(out, text, &path.child(key));
+            }
+        }
+        if !m.str_at(&["subPath"]).is_empty() && !m.str_at(&["subPathExpr"]).is_empty() {
+            let why = "subPathExpr and subPath are mutually exclusive";
+            let at = at.child("subPathExpr");
+            out.push(FieldError::invalid(&at, m.get("subPathExpr").clone(), why));
+        }
+        propagation(out, c, m, &path);
+    }
+    self::devices(out, c, volumes, &paths, at);
+}
+
+fn propagation(out: &mut ErrorList, c: &Value, m: &Value, path: &FieldPath) {
+    let at = path.child("mountPropagation");
+    let mode = m.get("mountPropagation").as_str();
+    match mode {
+        None | Some("HostToContainer" | "None") => {}
+        Some("Bidirectional") => {
+            if c.at(&["securityContext", "privileged"]).as_bool() != Some(true) {
+                let why = "Bidirectional mount propagation is available only to privileged containers";
+                out.push(FieldError::forbidden(&at, why));
+            }
+        }
+        Some(other) => out.push(FieldError::not_supported(
+            &at,
+            other,
+            &["Bidirectional", "HostToContainer", "None"],
+        )),
+    }
+    let at = path.child("recursiveReadOnly");
+    match m.get("recursiveReadOnly").as_str() {
+        None | Some("Disabled") => {}
+        Some("Enabled" | "IfPossible") => {
+            if m.get("readOnly").as_bool() != Some(true) {
+                out.push(FieldError::forbidden(
+                    &at,
+                    "may only be specified when readOnly is true",
+                ));
+            }
+            if !matches!(mode, None | Some("None")) {
+                let why = "may only be specified when mountPropagation is None or not specified";
+                out.push(FieldError::forbidden(&at, why));
+            }
+        }
+        Some(other) => out.push(FieldError::not_supported(
+            &at,
+            other,
+            &["Disabled", "Enabled", "IfPossible"],
+        )),
+    }
+}
+
+fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &[&str], at: &FieldPath) {
+    let (mut names, mut paths): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    for (i, d) in c.get("volumeDevices").items().iter().enumerate() {
+        let at = at.child("volumeDevices").index(i);
+        let (name, path) = (d.str_at(&["name"]), d.str_at(&["devicePath"]));
+        let mut refuse = |key: &str, shown: &str, why: &str| out.push(FieldError::invalid(&at.child(key), shown, why));
+        if names.contains(&name) {
+            refuse("name", name, "must be unique");
+        }
+        if volumes.has(name) && !volumes.is_block(name) {
+            let why = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+            refuse("name", name, why);
+        }
+        if paths.contains(&path) {
+            refuse("devicePath", path, "must be unique");
+        }
+        if path.split('/').any(|p| p == "..") {
+            refuse("devicePath", path, "can not contain backsteps ('..')");
+        }
+        if mounted.contains(&path) {
+            refuse("devicePath", path, "must not already exist as a path in volumeMounts");
+        }
+        if name.is_empty() {
+            out.push(FieldError::required(&at.child("name"), ""));
+        }
+        if !volumes.has(name) {
+            out.push(FieldError::not_found(&at.child("name"), name));
+        }
+        if path.is_empty() {
+            out.push(FieldError::required(&at.child("devicePath"), ""));
+        }
+        names.push(name);
+        paths.push(path);
+    }
+}

@@ -1,0 +1,265 @@
+//! The spec of pods and templates, in upstream's order.
+
+use super::super::common::internal;
+use super::{affinity, container, resources, security, volume};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, label_value, meta, net, qualified_name};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{invalid_each, optional_choice, required_choice, strings};
+
+/// Whose spec it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// A Pod's.
+    Pod,
+    /// A template's.
+    Template,
+}
+
+pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of) {
+    let volumes = volume::volumes(out, spec, path, of);
+    let claims = resource_claims(out, spec, path);
+    container::containers(out, spec, &volumes, &claims, path, of);
+    resources::pod_level(out, spec, path);
+    required_choice(out, spec, "restartPolicy", path, &["Always", "OnFailure", "Never"]);
+    required_choice(
+        out,
+        spec,
+        "dnsPolicy",
+        path,
+        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+    );
+    meta::validate_labels(spec.get("nodeSelector"), &path.child("nodeSelector"), out);
+    security::pod(out, spec, path);
+    affinity::affinity(out, spec.get("affinity"), &path.child("affinity"));
+    dns_config(out, spec, path);
+    for (i, g) in spec.get("readinessGates").items().iter().enumerate() {
+        let at = path.child("readinessGates").index(i).child("conditionType");
+        let kind = g.str_at(&["conditionType"]);
+        invalid_each(out, &at, kind, qualified_name(kind));
+    }
+    gates(out, spec, path);
+    affinity::spread(out, spec, path);
+    host_users(out, spec, path);
+    names(out, spec, path);
+    if let Some(n) = spec.get("activeDeadlineSeconds").as_i64()
+        && !(1..=i64::from(i32::MAX)).contains(&n)
+    {
+        let why = "must be between 1 and 2147483647, inclusive";
+        out.push(FieldError::invalid(&path.child("activeDeadlineSeconds"), n, why));
+    }
+    for key in ["hostname", "subdomain"] {
+        let text = spec.str_at(&[key]);
+        if !text.is_empty() {
+            invalid_each(out, &path.child(key), text, dns1123_label(text));
+        }
+    }
+    for (i, t) in spec.get("tolerations").items().iter().enumerate() {
+        toleration(out, t, &path.child("tolerations").index(i));
+    }
+    host_aliases(out, spec, path);
+    for key in ["priorityClassName", "runtimeClassName"] {
+        let class = spec.str_at(&[key]);
+        if !class.is_empty() {
+            invalid_each(out, &path.child(key), class, dns1123_subdomain(class));
+        }
+    }
+    optional_choice(out, spec, "preemptionPolicy", path, &["PreemptLowerPriority", "Never"]);
+    if !spec.get("overhead").is_empty_value() {
+        resources::list(out, spec.get("overhead"), &path.child("overhead"));
+    }
+    security::os(out, spec, path);
+}
+
+fn names(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    for key in ["serviceAccountName", "nodeName"] {
+        let text = spec.str_at(&[key]);
+        if !text.is_empty() {
+            invalid_each(out, &path.child(key), text, dns1123_subdomain(text));
+        }
+    }
+    if let Some(name) = spec.get("hostnameOverride").as_str() {
+        let at = path.child("hostnameOverride");
+        for (key, said) in [
+            (
+                "setHostnameAsFQDN",
+                "may not be specified when setHostnameAsFQDN is true",
+            ),
+            ("hostNetwork", "may not be specified when hostNetwork is true"),
+        ] {
+            if spec.get(key).as_bool() == Some(true) {
+                out.push(FieldError::forbidden(&at, said));
+            }
+        }
+        if name.len() > 64 {
+            out.push(FieldError::too_long(&at, 64));
+        }
+        invalid_each(out, &at, name, dns1123_subdomain(name));
+    }
+}
+
+fn gates(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, g) in spec.get("schedulingGates").items().iter().enumerate() {
+        let at = path.child("schedulingGates").index(i);
+        let name = g.str_at(&["name"]);
+        invalid_each(out, &at, name, qualified_name(name));
+        if seen.contains(&name) {
+            out.push(FieldError::duplicate(&at, name));
+        }
+        seen.push(name);
+    }
+}
+
+fn host_users(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    if spec.get("hostUsers").as_bool() != Some(false) {
+        return;
+    }
+    // Two of the names are upstream's.
+    for (key, shown) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
+        if spec.get(key).as_bool() == Some(true) {
+            out.push(FieldError::forbidden(&path.child(shown), "when `hostUsers` is false"));
+        }
+    }
+}
+
+fn host_aliases(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    for (i, a) in spec.get("hostAliases").items().iter().enumerate() {
+        let at = path.child("hostAliases").index(i);
+        let ip = a.str_at(&["ip"]);
+        invalid_each(out, &at.child("ip"), ip, net::ip_strict(ip));
+        for (j, name) in strings(a.get("hostnames")).into_iter().enumerate() {
+            invalid_each(out, &at.child("hostnames").index(j), name, dns1123_subdomain(name));
+        }
+    }
+}
+
+fn dns_config(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let (config, at) = (spec.get("dnsConfig"), path.child("dnsConfig"));
+    let none = spec.str_at(&["dnsPolicy"]) == "None";
+    if config.is_null() {
+        if none {
+            let why = "must provide `dnsConfig` when `dnsPolicy` is None";
+            out.push(FieldError::required(&at, why));
+        }
+        return;
+    }
+    let servers = strings(config.get("nameservers"));
+    let servers_at = at.child("nameservers");
+    if none && servers.is_empty() {
+        let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+        out.push(FieldError::required(&servers_at, why));
+    }
+    if servers.len() > 3 {
+        let shown = config.get("nameservers").clone();
+        out.push(FieldError::invalid(
+            &servers_at,
+            shown,
+            "must not have more than 3 nameservers",
+        ));
+    }
+    for (i, ip) in servers.iter().enumerate() {
+        invalid_each(out, &servers_at.index(i), *ip, net::ip_strict(ip));
+    }
+    let searches = strings(config.get("searches"));
+    let searches_at = at.child("searches");
+    let shown = || config.get("searches").clone();
+    if searches.len() > 32 {
+        out.push(FieldError::invalid(
+            &searches_at,
+            shown(),
+            "must not have more than 32 search paths",
+        ));
+    }
+    if searches.join(" ").len() > 2048 {
+        let why = "must not have more than 2048 characters (including spaces) in the search list";
+        out.push(FieldError::invalid(&searches_at, shown(), why));
+    }
+    for (i, s) in searches.iter().enumerate() {
+        if *s != "." {
+            let bare = s.strip_suffix('.').unwrap_or(s).replace('_', "-");
+            invalid_each(out, &searches_at.index(i), *s, dns1123_subdomain(&bare));
+        }
+    }
+    for (i, o) in config.get("options").items().iter().enumerate() {
+        if o.str_at(&["name"]).is_empty() {
+            out.push(FieldError::required(&at.child("options").index(i), "must not be empty"));
+        }
+    }
+}
+
+const CLAIM: &[(&str, &str, &str)] = &[
+    ("Name", "name", "\"\""),
+    ("ResourceClaimName", "resourceClaimName", "null"),
+    ("ResourceClaimTemplateName", "resourceClaimTemplateName", "null"),
+];
+
+fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for (i, c) in spec.get("resourceClaims").items().iter().enumerate() {
+        let at = path.child("resourceClaims").index(i);
+        let name = c.str_at(&["name"]);
+        if name.is_empty() {
+            out.push(FieldError::required(&at.child("name"), ""));
+        } else if names.contains(&name) {
+            out.push(FieldError::duplicate(&at.child("name"), name));
+        } else {
+            invalid_each(out, &at.child("name"), name, dns1123_label(name));
+            names.push(name);
+        }
+        let said = ["resourceClaimName", "resourceClaimTemplateName"];
+        let why = match said.iter().filter(|k| !c.get(k).is_null()).count() {
+            0 => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            1 => continue,
+            _ => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+        };
+        out.push(FieldError::invalid_raw(&at, internal(c, CLAIM), why));
+    }
+    names
+}
+
+pub(super) fn toleration(out: &mut ErrorList, t: &Value, at: &FieldPath) {
+    let (key, operator, value, effect) = (
+        t.str_at(&["key"]),
+        t.str_at(&["operator"]),
+        t.str_at(&["value"]),
+        t.str_at(&["effect"]),
+    );
+    if !key.is_empty() {
+        invalid_each(out, &at.child("key"), key, qualified_name(key));
+    } else if operator != "Exists" {
+        let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        out.push(FieldError::invalid(&at.child("operator"), operator, why));
+    }
+    if !t.get("tolerationSeconds").is_null() && effect != "NoExecute" {
+        let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+        out.push(FieldError::invalid(&at.child("effect"), effect, why));
+    }
+    match operator {
+        "" | "Equal" => {
+            let messages = label_value(value);
+            if !messages.is_empty() {
+                // A bad value is reported at the operator, as upstream.
+                out.push(FieldError::invalid(&at.child("operator"), value, messages.join(";")));
+            }
+        }
+        "Exists" if !value.is_empty() => {
+            let why = "value must be empty when `operator` is 'Exists'";
+            out.push(FieldError::invalid(&at.child("operator"), value, why));
+        }
+        "Exists" => {}
+        other => out.push(FieldError::not_supported(
+            &at.child("operator"),
+            other,
+            &["Equal", "Exists"],
+        )),
+    }
+    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    if !effect.is_empty() && !effects.contains(&effect) {
+        out.push(FieldError::not_supported(&at.child("effect"), effect, &effects));
+    }
+}

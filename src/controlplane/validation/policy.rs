@@ -1,0 +1,66 @@
+//! PodDisruptionBudgets.
+
+use super::common::{amount, at_most_all, internal, not_negative};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::validate_conditions;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{label_selector, optional_choice};
+
+const SPEC: &[(&str, &str, &str)] = &[
+    ("MinAvailable", "minAvailable", "null"),
+    ("Selector", "selector", "null"),
+    ("MaxUnavailable", "maxUnavailable", "null"),
+    ("UnhealthyPodEvictionPolicy", "unhealthyPodEvictionPolicy", "null"),
+];
+
+pub(crate) fn budget(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    if !spec.get("minAvailable").is_null() && !spec.get("maxUnavailable").is_null() {
+        let why = "minAvailable and maxUnavailable cannot be both set";
+        out.push(FieldError::invalid_raw(&path, internal(spec, SPEC), why));
+    }
+    for key in ["minAvailable", "maxUnavailable"] {
+        amount(&mut out, spec.get(key), &path.child(key));
+        at_most_all(&mut out, spec.get(key), &path.child(key));
+    }
+    label_selector(&mut out, spec.get("selector"), &path.child("selector"));
+    optional_choice(
+        &mut out,
+        spec,
+        "unhealthyPodEvictionPolicy",
+        &path,
+        &["AlwaysAllow", "IfHealthyBudget"],
+    );
+    out
+}
+
+pub(crate) fn budget_status(new: &Value, _old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (status, path) = (new.get("status"), FieldPath::new("status"));
+    validate_conditions(status.get("conditions"), &path.child("conditions"), &mut out);
+    for key in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        not_negative(&mut out, status, key, &path);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn budgets_are_refused_in_the_recorded_words() {
+        let v = json!({"spec": {"minAvailable": 1, "maxUnavailable": 1, "selector": {"matchLabels": {"app": "demo"}}}});
+        assert_eq!(
+            aggregate(&budget(&v)),
+            "spec: Invalid value: {\"MinAvailable\":1,\"Selector\":{\"matchLabels\":{\"app\":\"demo\"}},\"MaxUnavailable\":1,\"UnhealthyPodEvictionPolicy\":null}: minAvailable and maxUnavailable cannot be both set"
+        );
+        assert_eq!(
+            aggregate(&budget(&json!({"spec": {"minAvailable": "101%"}}))),
+            "spec.minAvailable: Invalid value: \"101%\": must not be greater than 100%"
+        );
+    }
+}

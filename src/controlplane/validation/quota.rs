@@ -1,0 +1,429 @@
+//! LimitRanges and ResourceQuotas.
+
+use super::common::{NOT_NEGATIVE, is_negative, is_whole, quantity};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::quantity::Quantity;
+use crate::apimachinery::validation::qualified_name;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, same, strings};
+
+fn entries(v: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    v.as_object().into_iter().flat_map(|m| m.iter())
+}
+
+fn is_container_resource(name: &str) -> bool {
+    matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
+}
+
+/// May a limit of it be more than a request?
+fn is_overcommitted(name: &str) -> bool {
+    !name.starts_with("hugepages-") && (!name.contains('/') || name.contains("kubernetes.io/"))
+}
+
+pub(crate) fn limit_range(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let path = FieldPath::new("spec").child("limits");
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, item) in v.at(&["spec", "limits"]).items().iter().enumerate() {
+        let at = path.index(i);
+        let kind = item.str_at(&["type"]);
+        invalid_each(&mut out, &at.child("type"), kind, qualified_name(kind));
+        let standard = matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim");
+        if qualified_name(kind).is_empty() && !kind.contains('/') && !standard {
+            let why = "must be a standard limit type or fully qualified";
+            out.push(FieldError::invalid(&at.child("type"), kind, why));
+        }
+        if seen.contains(&kind) {
+            out.push(FieldError::duplicate(&at.child("type"), kind));
+        }
+        seen.push(kind);
+        limit(&mut out, item, kind, &at);
+    }
+    out
+}
+
+const PARTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
+
+fn limit(out: &mut ErrorList, item: &Value, kind: &str, at: &FieldPath) {
+    for part in ["max", "min"] {
+        names(out, item, part, kind, at);
+    }
+    if kind == "Pod" {
+        for part in ["default", "defaultRequest"] {
+            if !item.get(part).is_empty_value() {
+                out.push(FieldError::forbidden(
+                    &at.child(part),
+                    "may not be specified when `type` is 'Pod'",
+                ));
+            }
+        }
+    } else {
+        for part in ["default", "defaultRequest"] {
+            names(out, item, part, kind, at);
+        }
+    }
+    if kind == "PersistentVolumeClaim"
+        && item.at(&["min", "storage"]).is_null()
+        && item.at(&["max", "storage"]).is_null()
+    {
+        out.push(FieldError::required(
+            &at.child("limits"),
+            "either minimum or maximum storage value is required, but neither was provided",
+        ));
+    }
+    names(out, item, "maxLimitRequestRatio", kind, at);
+    let mut all: Vec<&str> = PARTS
+        .iter()
+        .flat_map(|p| entries(item.get(p)).map(|(k, _)| k))
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    for k in all {
+        compare(out, item, k, kind, at);
+    }
+}
+
+fn names(out: &mut ErrorList, item: &Value, part: &str, kind: &str, at: &FieldPath) {
+    for (name, _) in entries(item.get(part)) {
+        let at = at.child(part).key(name);
+        if matches!(kind, "Pod" | "Container") {
+            container_name(out, name, &at);
+        } else {
+            invalid_each(out, &at, name, qualified_name(name));
+        }
+    }
+}
+
+/// The rule of names in containers: standard ones, or qualified ones.
+pub(super) fn container_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
+    let messages = qualified_name(name);
+    if !messages.is_empty() {
+        invalid_each(out, at, name, messages);
+        return;
+    }
+    if name.contains('/') || is_container_resource(name) {
+        return;
+    }
+    if !is_quota_resource(name) {
+        let why = "must be a standard resource type or fully qualified";
+        out.push(FieldError::invalid_raw(at, quote(name), why));
+    }
+    let why = "must be a standard resource for containers";
+    out.push(FieldError::invalid_raw(at, quote(name), why));
+}
+
+fn compare(out: &mut ErrorList, item: &Value, k: &str, kind: &str, at: &FieldPath) {
+    let get = |part: &str| {
+        let v = item.at(&[part, k]);
+        quantity(v).map(|q| (q, v.clone()))
+    };
+    let (max, min, default, request) = (get("max"), get("min"), get("default"), get("defaultRequest"));
+    let mut refuse = |part: &str, shown: &Value, why: String| {
+        out.push(FieldError::invalid(&at.child(part).key(k), shown.clone(), why));
+    };
+    let pair = |a: &Option<(Quantity, Value)>, b: &Option<(Quantity, Value)>| match (a, b) {
+        (Some((a, x)), Some((b, y))) if a > b => Some((a.to_string(), b.to_string(), x.clone(), y.clone())),
+        _ => None,
+    };
+    if let Some((a, b, x, _)) = pair(&min, &max) {
+        refuse("min", &x, format!("min value {a} is greater than max value {b}"));
+    }
+    if kind != "Pod" {
+        if let Some((a, b, _, y)) = pair(&min, &request) {
+            let why = format!("min value {a} is greater than default request value {b}");
+            refuse("defaultRequest", &y, why);
+        }
+        if let Some((a, b, x, _)) = pair(&request, &max) {
+            let why = format!("default request value {a} is greater than max value {b}");
+            refuse("defaultRequest", &x, why);
+        }
+        if let Some((a, b, x, _)) = pair(&request, &default) {
+            let why = format!("default request value {a} is greater than default limit value {b}");
+            refuse("defaultRequest", &x, why);
+        }
+        if let Some((a, b, x, _)) = pair(&min, &default) {
+            refuse(
+                "default",
+                &x,
+                format!("min value {a} is greater than default value {b}"),
+            );
+        }
+        if let Some((a, b, _, y)) = pair(&default, &max) {
+            refuse(
+                "default",
+                &y,
+                format!("default value {a} is greater than max value {b}"),
+            );
+        }
+    }
+    if let Some((ratio, shown)) = get("maxLimitRequestRatio") {
+        if ratio.milli_value() < 1000 {
+            refuse("maxLimitRequestRatio", &shown, format!("ratio {ratio} is less than 1"));
+        }
+        if let (Some((max, _)), Some((min, _))) = (&max, &min)
+            && min.milli_value() > 0
+        {
+            let most = max.milli_value() as f64 / min.milli_value() as f64;
+            if ratio.milli_value() as f64 / 1000.0 > most {
+                let why = format!("ratio {ratio} is greater than max/min = {most:.6}");
+                refuse("maxLimitRequestRatio", &shown, why);
+            }
+        }
+    }
+    if kind == "Container"
+        && !is_overcommitted(k)
+        && let (Some((d, _)), Some((r, shown))) = (&default, &request)
+        && d != r
+    {
+        let why = format!("default value {d} must equal to defaultRequest value {r} in {k}");
+        refuse("defaultRequest", shown, why);
+    }
+}
+
+const COUNTED: &[&str] = &[
+    "pods",
+    "services",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+fn is_quota_resource(name: &str) -> bool {
+    COUNTED.contains(&name)
+        || matches!(
+            name,
+            "cpu"
+                | "memory"
+                | "ephemeral-storage"
+                | "requests.cpu"
+                | "requests.memory"
+                | "requests.storage"
+                | "requests.ephemeral-storage"
+                | "limits.cpu"
+                | "limits.memory"
+                | "limits.ephemeral-storage"
+        )
+        || name.starts_with("hugepages-")
+        || name.starts_with("requests.hugepages-")
+        || name.starts_with("count/")
+}
+
+/// Names and amounts of a list of quota resources.
+fn amounts(out: &mut ErrorList, list: &Value, path: &FieldPath) {
+    for (name, q) in entries(list) {
+        let at = path.key(name);
+        let messages = qualified_name(name);
+        if !messages.is_empty() {
+            invalid_each(out, &at, name, messages);
+        } else if !name.contains('/') && !is_quota_resource(name) {
+            for why in [
+                "must be a standard resource type or fully qualified",
+                "must be a standard resource for quota",
+            ] {
+                out.push(FieldError::invalid(&at, name, why));
+            }
+        }
+        let Some(n) = quantity(q) else { continue };
+        if is_negative(n) {
+            out.push(FieldError::invalid(&at, q.clone(), NOT_NEGATIVE));
+        }
+        if (COUNTED.contains(&name) || name.starts_with("count/")) && !is_whole(n) {
+            out.push(FieldError::invalid(&at, q.clone(), "must be an integer"));
+        }
+    }
+}
+
+const SCOPES: &[&str] = &[
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
+    "VolumeAttributesClass",
+];
+
+/// Does the scope say anything about the resource?
+fn applies(scope: &str, resource: &str) -> bool {
+    match scope {
+        "BestEffort" => resource == "pods" || resource == "count/pods",
+        "VolumeAttributesClass" => matches!(
+            resource,
+            "persistentvolumeclaims" | "requests.storage" | "count/persistentvolumeclaims"
+        ),
+        _ => {
+            matches!(resource, "pods" | "count/pods" | "cpu" | "memory" | "ephemeral-storage")
+                || resource.starts_with("requests.") && resource != "requests.storage"
+                || resource.starts_with("limits.")
+                || resource.starts_with("hugepages-")
+        }
+    }
+}
+
+fn conflict(scopes: &[&str]) -> bool {
+    [("Terminating", "NotTerminating"), ("BestEffort", "NotBestEffort")]
+        .iter()
+        .any(|(a, b)| scopes.contains(a) && scopes.contains(b))
+}
+
+pub(crate) fn resource_quota(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    amounts(&mut out, spec.get("hard"), &path.child("hard"));
+    let resources: Vec<&str> = entries(spec.get("hard")).map(|(k, _)| k).collect();
+    let (scopes, at) = (strings(spec.get("scopes")), path.child("scopes"));
+    let mut refuse = |at: &FieldPath, why: &str| out.push(FieldError::invalid(at, spec.get("scopes").clone(), why));
+    for scope in &scopes {
+        if !SCOPES.contains(scope) {
+            refuse(&at, "unsupported scope");
+        } else if resources.iter().any(|r| !applies(scope, r)) {
+            refuse(&at, "unsupported scope applied to resource");
+        }
+    }
+    if conflict(&scopes) {
+        refuse(&at, "conflicting scopes");
+    }
+    selector(
+        &mut out,
+        spec,
+        &resources,
+        &path.child("scopeSelector").child("matchExpressions"),
+    );
+    out
+}
+
+fn selector(out: &mut ErrorList, spec: &Value, resources: &[&str], at: &FieldPath) {
+    let expressions = spec.at(&["scopeSelector", "matchExpressions"]).items();
+    let mut scopes = Vec::new();
+    for e in expressions {
+        let (scope, operator) = (e.str_at(&["scopeName"]), e.str_at(&["operator"]));
+        scopes.push(scope);
+        if !SCOPES.contains(&scope) {
+            out.push(FieldError::invalid(&at.child("scopeName"), scope, "unsupported scope"));
+        }
+        if SCOPES.contains(&scope) && resources.iter().any(|r| !applies(scope, r)) {
+            let shown = crate::apimachinery::field::show(spec.get("scopeSelector"));
+            out.push(FieldError::invalid_raw(
+                at,
+                shown,
+                "unsupported scope applied to resource",
+            ));
+        }
+        if !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && operator != "Exists" {
+            out.push(FieldError::invalid(&at.child("operator"), operator, "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"));
+        }
+        let values = e.get("values");
+        match operator {
+            "In" | "NotIn" if values.items().is_empty() => out.push(FieldError::required(
+                &at.child("values"),
+                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+            )),
+            "In" | "NotIn" => {}
+            "Exists" | "DoesNotExist" if !values.items().is_empty() => out.push(FieldError::invalid(
+                &at.child("values"),
+                values.clone(),
+                "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
+            )),
+            "Exists" | "DoesNotExist" => {}
+            other => out.push(FieldError::invalid(
+                &at.child("operator"),
+                other,
+                "not a valid selector operator",
+            )),
+        }
+    }
+    if conflict(&scopes) {
+        out.push(FieldError::invalid(
+            at,
+            spec.get("scopes").clone(),
+            "conflicting scopes",
+        ));
+    }
+}
+
+pub(crate) fn resource_quota_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = resource_quota(new);
+    let scopes = ["spec", "scopes"];
+    if !same(new.at(&scopes), old.at(&scopes)) {
+        let at = FieldPath::new("spec").child("scopes");
+        out.push(FieldError::invalid(&at, new.at(&scopes).clone(), IMMUTABLE));
+    }
+    out
+}
+
+pub(crate) fn resource_quota_status(new: &Value, _old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let path = FieldPath::new("status");
+    for key in ["hard", "used"] {
+        amounts(&mut out, new.at(&["status", key]), &path.child(key));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn ranges_are_refused_in_the_recorded_words() {
+        for (item, want) in [
+            (
+                json!({"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}),
+                "[spec.limits[0].min[cpu]: Invalid value: \"2\": min value 2 is greater than max value 1, spec.limits[0].defaultRequest[cpu]: Invalid value: \"1\": min value 2 is greater than default request value 1, spec.limits[0].default[cpu]: Invalid value: \"2\": min value 2 is greater than default value 1]",
+            ),
+            (
+                json!({"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "1"}}),
+                "[spec.limits[0].defaultRequest[cpu]: Invalid value: \"2\": default request value 2 is greater than max value 1, spec.limits[0].default[cpu]: Invalid value: \"1\": default value 2 is greater than max value 1]",
+            ),
+            (
+                json!({"type": "Container", "maxLimitRequestRatio": {"cpu": "500m"}}),
+                "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"500m\": ratio 500m is less than 1",
+            ),
+            (
+                json!({"type": "PersistentVolumeClaim"}),
+                "spec.limits[0].limits: Required value: either minimum or maximum storage value is required, but neither was provided",
+            ),
+        ] {
+            let mut v = json!({});
+            v.set(&["spec", "limits"], vec![item]);
+            crate::controlplane::defaults::storage::limit_range(&mut v);
+            assert_eq!(aggregate(&limit_range(&v)), want);
+        }
+    }
+
+    #[test]
+    fn quotas_are_refused_in_the_recorded_words() {
+        for (spec, want) in [
+            (
+                json!({"hard": {"pods": "5", "bogus": "1"}}),
+                "[spec.hard[bogus]: Invalid value: \"bogus\": must be a standard resource type or fully qualified, spec.hard[bogus]: Invalid value: \"bogus\": must be a standard resource for quota]",
+            ),
+            (
+                json!({"hard": {"pods": "500m"}}),
+                "spec.hard[pods]: Invalid value: \"500m\": must be an integer",
+            ),
+            (
+                json!({"hard": {"pods": "5"}, "scopes": ["Terminating", "NotTerminating"]}),
+                "spec.scopes: Invalid value: [\"Terminating\",\"NotTerminating\"]: conflicting scopes",
+            ),
+            (
+                json!({"hard": {"pods": "5", "configmaps": "1"}, "scopes": ["BestEffort"]}),
+                "spec.scopes: Invalid value: [\"BestEffort\"]: unsupported scope applied to resource",
+            ),
+            (
+                json!({"hard": {"pods": "5"}, "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]}}),
+                "spec.scopeSelector.matchExpressions.values: Required value: must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+            ),
+        ] {
+            let mut v = json!({});
+            v.set(&["spec"], spec);
+            assert_eq!(aggregate(&resource_quota(&v)), want);
+        }
+    }
+}

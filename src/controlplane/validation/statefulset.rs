@@ -1,0 +1,243 @@
+//! StatefulSets.
+
+use super::common::{internal, not_negative};
+use super::workloads::{STRATEGY, always, at_most, collisions, finds, mismatch, required_selector};
+use super::{pod, volumes};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::dns1123_label;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{invalid_each, same};
+
+pub(crate) fn create(v: &Value) -> ErrorList {
+    let mut out = spec(v);
+    let path = FieldPath::new("spec");
+    let claims = v.at(&["spec", "volumeClaimTemplates"]).items();
+    for (i, c) in claims.iter().enumerate() {
+        let at = path.child("volumeClaimTemplates").index(i).child("spec");
+        volumes::claim_spec(&mut out, c.get("spec"), &at);
+    }
+    let service = v.str_at(&["spec", "serviceName"]);
+    if !service.is_empty() {
+        invalid_each(&mut out, &path.child("serviceName"), service, dns1123_label(service));
+    }
+    out
+}
+
+fn spec(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    match spec.str_at(&["podManagementPolicy"]) {
+        "" => out.push(FieldError::required(&path.child("podManagementPolicy"), "")),
+        "OrderedReady" | "Parallel" => {}
+        other => out.push(FieldError::invalid(
+            &path.child("podManagementPolicy"),
+            other,
+            "must be 'OrderedReady' or 'Parallel'",
+        )),
+    }
+    strategy(&mut out, spec.get("updateStrategy"), &path.child("updateStrategy"));
+    let retention = path.child("persistentVolumeClaimRetentionPolicy");
+    for key in ["whenDeleted", "whenScaled"] {
+        let policy = spec.str_at(&["persistentVolumeClaimRetentionPolicy", key]);
+        if !matches!(policy, "" | "Retain" | "Delete") {
+            out.push(FieldError::not_supported(
+                &retention.child(key),
+                policy,
+                &["Retain", "Delete"],
+            ));
+        }
+    }
+    for key in ["replicas", "minReadySeconds"] {
+        not_negative(&mut out, spec, key, &path);
+    }
+    not_negative(&mut out, spec.get("ordinals"), "start", &path.child("ordinals"));
+    if let Some(selector) = required_selector(&mut out, spec, &path, "statefulset", "") {
+        let (template, at) = (spec.get("template"), path.child("template"));
+        if !finds(&selector, spec.get("selector"), template) {
+            mismatch(&mut out, template, &at);
+        }
+        pod::template(&mut out, &with_claims(spec), &at);
+    }
+    always(&mut out, spec.get("template"), &path.child("template"), "StatefulSet");
+    out
+}
+
+/// The template with a volume for each claim: mounts may name either.
+fn with_claims(spec: &Value) -> Value {
+    let mut template = spec.get("template").clone();
+    for key in ["hostname", "subdomain"] {
+        template.unset(&["spec", key]);
+    }
+    let names: Vec<&str> = spec
+        .get("volumeClaimTemplates")
+        .items()
+        .iter()
+        .map(|c| c.str_at(&["metadata", "name"]))
+        .collect();
+    if names.is_empty() {
+        return template;
+    }
+    let mut all: Vec<Value> = template
+        .at(&["spec", "volumes"])
+        .items()
+        .iter()
+        .filter(|v| !names.contains(&v.str_at(&["name"])))
+        .cloned()
+        .collect();
+    for name in names {
+        let claim = crate::json!({"claimName": (name)});
+        let mut v = crate::json!({"name": (name)});
+        v.set(&["persistentVolumeClaim"], claim);
+        all.push(v);
+    }
+    template.set(&["spec", "volumes"], all);
+    template
+}
+
+fn strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    let (rolling, at) = (v.get("rollingUpdate"), path.child("rollingUpdate"));
+    match v.str_at(&["type"]) {
+        "" => out.push(FieldError::required(path, "")),
+        "OnDelete" => {
+            if !rolling.is_null() {
+                let shown = internal(
+                    rolling,
+                    &[
+                        ("Partition", "partition", "0"),
+                        ("MaxUnavailable", "maxUnavailable", "null"),
+                    ],
+                );
+                let why = "only allowed for updateStrategy 'RollingUpdate'";
+                out.push(FieldError::invalid_raw(&at, shown, why));
+            }
+        }
+        "RollingUpdate" => not_negative(out, rolling, "partition", &at),
+        _ => out.push(FieldError::invalid_raw(
+            path,
+            internal(v, STRATEGY),
+            "must be 'RollingUpdate' or 'OnDelete'",
+        )),
+    }
+}
+
+/// What an update may change.
+const MUTABLE: [&str; 7] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+];
+
+pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = spec(new);
+    let rest = |v: &Value| {
+        let mut spec = v.get("spec").clone();
+        for key in MUTABLE {
+            spec.unset(&[key]);
+        }
+        spec
+    };
+    if !same(&rest(new), &rest(old)) {
+        out.push(FieldError::forbidden(
+            &FieldPath::new("spec"),
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        ));
+    }
+    out
+}
+
+pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (status, path) = (new.get("status"), FieldPath::new("status"));
+    let parts = [
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+    ];
+    not_negative(&mut out, status, "replicas", &path);
+    for key in parts.iter().chain(&["observedGeneration", "collisionCount"]) {
+        not_negative(&mut out, status, key, &path);
+    }
+    at_most(
+        &mut out,
+        status,
+        &parts,
+        "replicas",
+        "cannot be greater than status.replicas",
+    );
+    at_most(
+        &mut out,
+        status,
+        &["availableReplicas"],
+        "readyReplicas",
+        "cannot be greater than status.readyReplicas",
+    );
+    collisions(&mut out, new, old);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    fn valid() -> Value {
+        let mut v = json!({"metadata": {"name": "v"}, "spec": {"selector": {"matchLabels": {"app": "demo"}}, "serviceName": "db",
+            "template": {"metadata": {"labels": {"app": "demo"}}, "spec": {"containers": [
+                {"name": "main", "image": "a:1", "volumeMounts": [{"name": "data", "mountPath": "/d"}]}]}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}}]}});
+        crate::controlplane::defaults::workloads::stateful_set(&mut v);
+        v
+    }
+
+    #[test]
+    fn a_mount_may_name_a_claim() {
+        assert_eq!(aggregate(&create(&valid())), "[]");
+    }
+
+    #[test]
+    fn stateful_sets_are_refused_in_the_recorded_words() {
+        for (path, value, want) in [
+            (
+                &["spec", "updateStrategy"][..],
+                json!({"type": "X"}),
+                "spec.updateStrategy: Invalid value: {\"Type\":\"X\",\"RollingUpdate\":null}: must be 'RollingUpdate' or 'OnDelete'",
+            ),
+            (
+                &["spec", "updateStrategy"],
+                json!({"type": "OnDelete", "rollingUpdate": {"partition": 1}}),
+                "spec.updateStrategy.rollingUpdate: Invalid value: {\"Partition\":1,\"MaxUnavailable\":null}: only allowed for updateStrategy 'RollingUpdate'",
+            ),
+            (
+                &["spec", "podManagementPolicy"],
+                json!("X"),
+                "spec.podManagementPolicy: Invalid value: \"X\": must be 'OrderedReady' or 'Parallel'",
+            ),
+            (
+                &["spec", "ordinals", "start"],
+                json!(-1),
+                "spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0",
+            ),
+        ] {
+            let mut v = valid();
+            v.set(path, value);
+            assert_eq!(aggregate(&create(&v)), want);
+        }
+    }
+
+    #[test]
+    fn only_named_fields_may_change() {
+        let old = valid();
+        let mut new = old.clone();
+        new.set(&["spec", "replicas"], 3i64);
+        assert_eq!(aggregate(&update(&new, &old)), "[]");
+        new.set(&["spec", "serviceName"], "x");
+        assert!(aggregate(&update(&new, &old)).starts_with("spec: Forbidden: updates to statefulset spec"));
+    }
+}

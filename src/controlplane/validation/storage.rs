@@ -1,0 +1,388 @@
+//! Kinds of storage.k8s.io.
+
+use super::common::{NOT_NEGATIVE, internal, is_negative, not_negative, quantity};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, required_choice, same};
+
+fn root() -> FieldPath {
+    FieldPath::default()
+}
+
+fn immutable(out: &mut ErrorList, new: &Value, old: &Value, path: &[&str], at: &FieldPath) {
+    if !same(new.at(path), old.at(path)) {
+        out.push(FieldError::invalid(at, new.at(path).clone(), IMMUTABLE));
+    }
+}
+
+/// A driver: a qualified name, whatever its case.
+fn provisioner(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.is_empty() {
+        out.push(FieldError::required(at, ""));
+    } else {
+        invalid_each(out, at, text, qualified_name(&text.to_lowercase()));
+    }
+}
+
+/// A CSI driver's name: a short subdomain.
+pub(super) fn driver(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.is_empty() {
+        out.push(FieldError::required(at, ""));
+        return;
+    }
+    if text.len() > 63 {
+        out.push(FieldError::too_long(at, 63));
+    }
+    invalid_each(out, at, text, dns1123_subdomain(&text.to_lowercase()));
+}
+
+fn parameters(out: &mut ErrorList, v: &Value, may_be_empty: bool) {
+    let at = FieldPath::new("parameters");
+    let map = v.get("parameters").as_object();
+    if map.is_none_or(|m| m.is_empty()) {
+        if !may_be_empty {
+            out.push(FieldError::required(&at, "must contain at least one key/value pair"));
+        }
+        return;
+    }
+    let mut size = 0;
+    for (k, value) in map.into_iter().flat_map(|m| m.iter()) {
+        if k.is_empty() {
+            out.push(FieldError::invalid(&at, "", "field can not be empty."));
+        }
+        size += k.len() + value.as_str().map_or(0, str::len);
+    }
+    if map.is_some_and(|m| m.len() > 512) {
+        out.push(FieldError::too_long(&at, 512));
+    }
+    if size > 256 * 1024 {
+        out.push(FieldError::too_long(&at, 256 * 1024));
+    }
+}
+
+pub(crate) fn storage_class(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    provisioner(&mut out, v.str_at(&["provisioner"]), &FieldPath::new("provisioner"));
+    parameters(&mut out, v, true);
+    super::volumes::reclaim_policy(&mut out, v);
+    required_choice(
+        &mut out,
+        v,
+        "volumeBindingMode",
+        &root(),
+        &["Immediate", "WaitForFirstConsumer"],
+    );
+    let at = FieldPath::new("allowedTopologies");
+    let terms = v.get("allowedTopologies").items();
+    for (i, term) in terms.iter().enumerate() {
+        if terms[..i].contains(term) {
+            out.push(FieldError::duplicate(&at.index(i).child("matchLabelExpressions"), ""));
+        }
+    }
+    out
+}
+
+pub(crate) fn storage_class_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = storage_class(new);
+    for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        immutable(&mut out, new, old, &[key], &FieldPath::new(key));
+    }
+    out
+}
+
+pub(crate) fn attributes_class(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    provisioner(&mut out, v.str_at(&["driverName"]), &FieldPath::new("driverName"));
+    parameters(&mut out, v, false);
+    out
+}
+
+pub(crate) fn attributes_class_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = attributes_class(new);
+    for key in ["driverName", "parameters"] {
+        if !same(new.get(key), old.get(key)) {
+            let why = format!("updates to {key} are forbidden.");
+            out.push(FieldError::forbidden(&FieldPath::new(key), why));
+        }
+    }
+    out
+}
+
+pub(crate) fn csi_driver(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    for key in ["attachRequired", "podInfoOnMount", "storageCapacity"] {
+        if spec.get(key).is_null() {
+            out.push(FieldError::required(&path.child(key), ""));
+        }
+    }
+    required_choice(
+        &mut out,
+        spec,
+        "fsGroupPolicy",
+        &path,
+        &["File", "None", "ReadWriteOnceWithFSType"],
+    );
+    let mut audiences = Vec::new();
+    let at = path.child("tokenRequests");
+    for (i, t) in spec.get("tokenRequests").items().iter().enumerate() {
+        let (at, audience) = (at.index(i), t.str_at(&["audience"]));
+        if audiences.contains(&audience) {
+            out.push(FieldError::duplicate(&at.child("audience"), audience));
+        }
+        audiences.push(audience);
+        let at = at.child("expirationSeconds");
+        match t.get("expirationSeconds").as_i64() {
+            Some(n) if n < 600 => {
+                out.push(FieldError::invalid(
+                    &at,
+                    n,
+                    "may not specify a duration less than 10 minutes",
+                ));
+            }
+            Some(n) if n > 1 << 32 => {
+                let why = "may not specify a duration larger than 2^32 seconds";
+                out.push(FieldError::invalid(&at, n, why));
+            }
+            _ => {}
+        }
+    }
+    let at = path.child("volumeLifecycleModes");
+    for mode in spec.get("volumeLifecycleModes").items() {
+        let mode = mode.as_str().unwrap_or("");
+        if !matches!(mode, "Persistent" | "Ephemeral") {
+            out.push(FieldError::not_supported(&at, mode, &["Persistent", "Ephemeral"]));
+        }
+    }
+    if let Some(n) = spec
+        .get("nodeAllocatableUpdatePeriodSeconds")
+        .as_i64()
+        .filter(|n| *n < 10)
+    {
+        let at = path.child("nodeAllocatableUpdatePeriodSeconds");
+        out.push(FieldError::invalid(
+            &at,
+            n,
+            "must be greater than or equal to 10 seconds",
+        ));
+    }
+    if spec.get("serviceAccountTokenInSecrets").as_bool() == Some(true) && audiences.is_empty() {
+        let at = path.child("serviceAccountTokenInSecrets");
+        let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+        out.push(FieldError::invalid(&at, true, why));
+    }
+    out
+}
+
+pub(crate) fn csi_driver_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = csi_driver(new);
+    let path = FieldPath::new("spec");
+    // The name is upstream's, with its slip.
+    immutable(
+        &mut out,
+        new,
+        old,
+        &["spec", "attachRequired"],
+        &path.child("attachedRequired"),
+    );
+    let modes = "volumeLifecycleModes";
+    immutable(&mut out, new, old, &["spec", modes], &path.child(modes));
+    out
+}
+
+pub(crate) fn csi_driver_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let requests = new.at(&["spec", "tokenRequests"]);
+    let told = old.is_some_and(|o| same(o.at(&["spec", "tokenRequests"]), requests));
+    let unsaid = new.at(&["spec", "serviceAccountTokenInSecrets"]).is_null();
+    let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+    (!requests.is_empty_value() && unsaid && !told)
+        .then(|| text.to_owned())
+        .into_iter()
+        .collect()
+}
+
+pub(crate) fn csi_node(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let path = FieldPath::new("spec").child("drivers");
+    let mut names = Vec::new();
+    for (i, d) in v.at(&["spec", "drivers"]).items().iter().enumerate() {
+        let (at, name) = (path.index(i), d.str_at(&["name"]));
+        driver(&mut out, name, &at.child("name"));
+        match d.str_at(&["nodeID"]) {
+            "" => out.push(FieldError::required(&at.child("nodeID"), "")),
+            id if id.len() > 256 => {
+                out.push(FieldError::invalid(
+                    &at.child("nodeID"),
+                    id,
+                    "must be 256 characters or less",
+                ));
+            }
+            _ => {}
+        }
+        not_negative(&mut out, d.get("allocatable"), "count", &at.child("allocatable"));
+        if names.contains(&name) {
+            out.push(FieldError::duplicate(&at.child("name"), name));
+        }
+        names.push(name);
+        let mut keys = Vec::new();
+        for key in d.get("topologyKeys").items() {
+            let key = key.as_str().unwrap_or("");
+            if key.is_empty() {
+                out.push(FieldError::required(&at, ""));
+            } else {
+                invalid_each(&mut out, &at, key, qualified_name(key));
+            }
+            if keys.contains(&key) {
+                out.push(FieldError::duplicate(&at, key));
+            }
+            keys.push(key);
+        }
+    }
+    out
+}
+
+const DRIVER: &[(&str, &str, &str)] = &[
+    ("Name", "name", "\"\""),
+    ("NodeID", "nodeID", "\"\""),
+    ("TopologyKeys", "topologyKeys", "null"),
+    ("Allocatable", "allocatable", "null"),
+];
+
+pub(crate) fn csi_node_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = csi_node(new);
+    let bare = |d: &Value| {
+        let mut d = d.clone();
+        d.unset(&["allocatable"]);
+        d
+    };
+    for d in new.at(&["spec", "drivers"]).items() {
+        let all = old.at(&["spec", "drivers"]).items();
+        let was = all.iter().find(|o| o.str_at(&["name"]) == d.str_at(&["name"]));
+        if was.is_some_and(|was| !same(&bare(was), &bare(d))) {
+            let at = FieldPath::new("spec").child("drivers");
+            out.push(FieldError::invalid_raw(&at, internal(d, DRIVER), IMMUTABLE));
+        }
+    }
+    out
+}
+
+pub(crate) fn csi_storage_capacity(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    label_selector(&mut out, v.get("nodeTopology"), &FieldPath::new("nodeTopology"));
+    let class = v.str_at(&["storageClassName"]);
+    invalid_each(
+        &mut out,
+        &FieldPath::new("storageClassName"),
+        class,
+        dns1123_subdomain(class),
+    );
+    for key in ["capacity", "maximumVolumeSize"] {
+        if quantity(v.get(key)).is_some_and(is_negative) {
+            out.push(FieldError::invalid(
+                &FieldPath::new(key),
+                v.get(key).clone(),
+                NOT_NEGATIVE,
+            ));
+        }
+    }
+    out
+}
+
+pub(crate) fn csi_storage_capacity_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = csi_storage_capacity(new);
+    for key in ["nodeTopology", "storageClassName"] {
+        immutable(&mut out, new, old, &[key], &FieldPath::new(key));
+    }
+    out
+}
+
+pub(crate) fn volume_attachment(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    driver(&mut out, spec.str_at(&["attacher"]), &path.child("attacher"));
+    let (source, at) = (spec.get("source"), path.child("source"));
+    let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    match (source.get("inlineVolumeSpec"), source.get("persistentVolumeName")) {
+        (Value::Null, Value::Null) => out.push(FieldError::required(&at, why)),
+        (Value::Null, name) if name.as_str() == Some("") => out.push(FieldError::required(
+            &at.child("persistentVolumeName"),
+            "must specify non empty persistentVolumeName",
+        )),
+        (inline, name) if !inline.is_null() && !name.is_null() => out.push(FieldError::forbidden(&at, why)),
+        _ => {}
+    }
+    let node = spec.str_at(&["nodeName"]);
+    invalid_each(&mut out, &path.child("nodeName"), node, dns1123_subdomain(node));
+    out
+}
+
+pub(crate) fn volume_attachment_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = volume_attachment(new);
+    if !same(new.get("spec"), old.get("spec")) {
+        let spec = new.get("spec");
+        let source = internal(
+            spec.get("source"),
+            &[
+                ("PersistentVolumeName", "persistentVolumeName", "null"),
+                ("InlineVolumeSpec", "inlineVolumeSpec", "null"),
+            ],
+        );
+        let quoted = |key: &str| crate::apimachinery::field::quote(spec.str_at(&[key]));
+        let shown = format!(
+            "{{\"Attacher\":{},\"Source\":{source},\"NodeName\":{}}}",
+            quoted("attacher"),
+            quoted("nodeName")
+        );
+        out.push(FieldError::invalid_raw(&FieldPath::new("spec"), shown, IMMUTABLE));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn storage_kinds_are_refused_in_the_recorded_words() {
+        let cases: [(fn(&Value) -> ErrorList, Value, &str); 4] = [
+            (
+                attributes_class,
+                json!({"driverName": "", "parameters": {"a": "b"}}),
+                "driverName: Required value",
+            ),
+            (
+                attributes_class,
+                json!({"driverName": "d.example.com"}),
+                "parameters: Required value: must contain at least one key/value pair",
+            ),
+            (
+                csi_node,
+                json!({"spec": {"drivers": [{"name": "a.b", "nodeID": "x"}, {"name": "a.b", "nodeID": ""}]}}),
+                "[spec.drivers[1].nodeID: Required value, spec.drivers[1].name: Duplicate value: \"a.b\"]",
+            ),
+            (
+                volume_attachment,
+                json!({"spec": {"attacher": "d.example.com", "nodeName": "n", "source": {}}}),
+                "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
+            ),
+        ];
+        for (check, v, want) in cases {
+            assert_eq!(aggregate(&check(&v)), want);
+        }
+    }
+
+    #[test]
+    fn an_attachment_stays() {
+        let old =
+            json!({"spec": {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "pv1"}}});
+        let mut new = old.clone();
+        new.set(&["spec", "nodeName"], "other");
+        assert_eq!(
+            aggregate(&volume_attachment_update(&new, &old)),
+            "spec: Invalid value: {\"Attacher\":\"d.example.com\",\"Source\":{\"PersistentVolumeName\":\"pv1\",\"InlineVolumeSpec\":null},\"NodeName\":\"other\"}: field is immutable"
+        );
+    }
+}

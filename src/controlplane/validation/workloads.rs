@@ -1,0 +1,401 @@
+//! PodTemplates, ReplicationControllers, Deployments, ReplicaSets, DaemonSets, ControllerRevisions.
+
+use super::common::{amount, at_most_all, internal, is_nothing, not_negative, not_supported_raw};
+use super::pod;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
+use crate::apimachinery::selector::labels::LabelSelector;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{IMMUTABLE, label_selector, same};
+
+/// A strategy the way upstream prints it.
+pub(super) const STRATEGY: &[(&str, &str, &str)] =
+    &[("Type", "type", "\"\""), ("RollingUpdate", "rollingUpdate", "null")];
+
+pub(crate) fn pod_template(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    pod::template(&mut out, v.get("template"), &FieldPath::new("template"));
+    out
+}
+
+pub(super) fn mismatch(out: &mut ErrorList, template: &Value, at: &FieldPath) {
+    out.push(FieldError::invalid_raw(
+        &at.child("metadata").child("labels"),
+        match template.at(&["metadata", "labels"]) {
+            v if v.is_empty_value() => "null".to_owned(),
+            v => show(v),
+        },
+        "`selector` does not match template `labels`",
+    ));
+}
+
+/// Restart policy and deadline of templates whose pods always come back.
+pub(super) fn always(out: &mut ErrorList, template: &Value, at: &FieldPath, kind: &str) {
+    let spec = at.child("spec");
+    let policy = template.str_at(&["spec", "restartPolicy"]);
+    if policy != "Always" && !policy.is_empty() {
+        out.push(FieldError::not_supported(
+            &spec.child("restartPolicy"),
+            policy,
+            &["Always"],
+        ));
+    }
+    if !template.at(&["spec", "activeDeadlineSeconds"]).is_null() {
+        out.push(FieldError::forbidden(
+            &spec.child("activeDeadlineSeconds"),
+            format!("activeDeadlineSeconds in {kind} is not Supported"),
+        ));
+    }
+}
+
+/// A selector that must be there and must select something; `None` where it cannot be read.
+pub(super) fn required_selector(
+    out: &mut ErrorList,
+    spec: &Value,
+    path: &FieldPath,
+    kind: &str,
+    unreadable: &str,
+) -> Option<LabelSelector> {
+    let (at, selector) = (path.child("selector"), spec.get("selector"));
+    if selector.is_null() {
+        out.push(FieldError::required(&at, ""));
+    } else {
+        label_selector(out, selector, &at);
+        if selector.get("matchLabels").is_empty_value() && selector.get("matchExpressions").is_empty_value() {
+            let why = format!("empty selector is invalid for {kind}");
+            out.push(FieldError::invalid(&at, selector.clone(), why));
+        }
+    }
+    match LabelSelector::from_object(selector) {
+        Ok(s) => Some(s),
+        Err(_) => {
+            out.push(FieldError::invalid(&at, selector.clone(), unreadable));
+            None
+        }
+    }
+}
+
+/// Does the selector find the template's pods? One that selects all is judged elsewhere.
+pub(super) fn finds(selector: &LabelSelector, said: &Value, template: &Value) -> bool {
+    if said.is_null() {
+        return false;
+    }
+    selector.is_everything() || selector.matches_map(template.at(&["metadata", "labels"]))
+}
+
+/// The template of Deployments and ReplicaSets.
+fn replica_template(out: &mut ErrorList, spec: &Value, path: &FieldPath, selector: &LabelSelector) {
+    let (template, at) = (spec.get("template"), path.child("template"));
+    if !finds(selector, spec.get("selector"), template) {
+        mismatch(out, template, &at);
+    }
+    pod::template(out, template, &at);
+    always(out, template, &at, "ReplicaSet");
+}
+
+pub(crate) fn replication_controller(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    not_negative(&mut out, spec, "minReadySeconds", &path);
+    let selector = LabelSelector::from_map(spec.get("selector"));
+    if spec.get("selector").is_empty_value() {
+        out.push(FieldError::required(&path.child("selector"), ""));
+    }
+    not_negative(&mut out, spec, "replicas", &path);
+    let (template, at) = (spec.get("template"), path.child("template"));
+    if template.is_null() {
+        out.push(FieldError::required(&at, ""));
+        return out;
+    }
+    if !selector.is_everything() && !selector.matches_map(template.at(&["metadata", "labels"])) {
+        mismatch(&mut out, template, &at);
+    }
+    pod::template(&mut out, template, &at);
+    always(&mut out, template, &at, "ReplicationController");
+    out
+}
+
+pub(crate) fn deployment(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    not_negative(&mut out, spec, "replicas", &path);
+    if let Some(selector) = required_selector(&mut out, spec, &path, "deployment", "invalid label selector") {
+        replica_template(&mut out, spec, &path, &selector);
+    }
+    deployment_strategy(&mut out, spec.get("strategy"), &path.child("strategy"));
+    for key in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
+        not_negative(&mut out, spec, key, &path);
+    }
+    let number = |key: &str| spec.get(key).as_i64();
+    if let Some(deadline) = number("progressDeadlineSeconds")
+        && deadline <= number("minReadySeconds").unwrap_or(0)
+    {
+        out.push(FieldError::invalid(
+            &path.child("progressDeadlineSeconds"),
+            deadline,
+            "must be greater than minReadySeconds",
+        ));
+    }
+    out
+}
+
+fn deployment_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    let (rolling, at) = (v.get("rollingUpdate"), path.child("rollingUpdate"));
+    match v.str_at(&["type"]) {
+        "Recreate" => {
+            if !rolling.is_null() {
+                let why = "may not be specified when strategy `type` is 'Recreate'";
+                out.push(FieldError::forbidden(&at, why));
+            }
+        }
+        "RollingUpdate" if rolling.is_null() => {
+            out.push(FieldError::required(&at, "this should be defaulted and never be nil"));
+        }
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
+            let at_unavailable = at.child("maxUnavailable");
+            amount(out, unavailable, &at_unavailable);
+            amount(out, surge, &at.child("maxSurge"));
+            if is_nothing(unavailable) && is_nothing(surge) {
+                let why = "may not be 0 when `maxSurge` is 0";
+                out.push(FieldError::invalid(&at_unavailable, unavailable.clone(), why));
+            }
+            at_most_all(out, unavailable, &at_unavailable);
+        }
+        _ => out.push(not_supported_raw(
+            path,
+            internal(v, STRATEGY),
+            &["Recreate", "RollingUpdate"],
+        )),
+    }
+}
+
+/// A selector may not change.
+fn same_selector(out: &mut ErrorList, new: &Value, old: &Value) {
+    let path = ["spec", "selector"];
+    if !same(new.at(&path), old.at(&path)) {
+        let at = FieldPath::new("spec").child("selector");
+        out.push(FieldError::invalid(&at, new.at(&path).clone(), IMMUTABLE));
+    }
+}
+
+pub(crate) fn deployment_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = deployment(new);
+    same_selector(&mut out, new, old);
+    out
+}
+
+pub(crate) fn replica_set(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    for key in ["replicas", "minReadySeconds"] {
+        not_negative(&mut out, spec, key, &path);
+    }
+    // The word is upstream's.
+    if let Some(selector) = required_selector(&mut out, spec, &path, "deployment", "invalid label selector") {
+        replica_template(&mut out, spec, &path, &selector);
+    }
+    out
+}
+
+pub(crate) fn replica_set_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = replica_set(new);
+    same_selector(&mut out, new, old);
+    out
+}
+
+/// Counts that are part of another.
+pub(super) fn at_most(out: &mut ErrorList, status: &Value, keys: &[&str], of: &str, text: &str) {
+    let count = |key: &str| status.get(key).as_i64().unwrap_or(0);
+    for key in keys {
+        if count(key) > count(of) {
+            let at = FieldPath::new("status").child(key);
+            out.push(FieldError::invalid(&at, count(key), text));
+        }
+    }
+}
+
+/// A count of collisions only grows.
+pub(super) fn collisions(out: &mut ErrorList, new: &Value, old: &Value) {
+    let count = |v: &Value| v.at(&["status", "collisionCount"]).as_i64();
+    if let (Some(now), Some(was)) = (count(new), count(old))
+        && now < was
+    {
+        let at = FieldPath::new("status").child("collisionCount");
+        out.push(FieldError::invalid(&at, now, "cannot be decremented"));
+    }
+}
+
+pub(crate) fn replicas_status(new: &Value, _old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (status, path) = (new.get("status"), FieldPath::new("status"));
+    for key in [
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "terminatingReplicas",
+    ] {
+        not_negative(&mut out, status, key, &path);
+    }
+    let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+    at_most(
+        &mut out,
+        status,
+        &parts,
+        "replicas",
+        "cannot be greater than status.replicas",
+    );
+    at_most(
+        &mut out,
+        status,
+        &["availableReplicas"],
+        "readyReplicas",
+        "cannot be greater than readyReplicas",
+    );
+    out
+}
+
+pub(crate) fn deployment_status(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (status, path) = (new.get("status"), FieldPath::new("status"));
+    for key in [
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    ] {
+        not_negative(&mut out, status, key, &path);
+    }
+    let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
+    at_most(
+        &mut out,
+        status,
+        &parts,
+        "replicas",
+        "cannot be greater than status.replicas",
+    );
+    at_most(
+        &mut out,
+        status,
+        &["availableReplicas"],
+        "readyReplicas",
+        "cannot be greater than readyReplicas",
+    );
+    collisions(&mut out, new, old);
+    out
+}
+
+pub(crate) fn daemon_set(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    let (said, at) = (spec.get("selector"), path.child("selector"));
+    label_selector(&mut out, said, &at);
+    let (template, template_at) = (spec.get("template"), path.child("template"));
+    if let Ok(selector) = LabelSelector::from_object(said)
+        && !finds(&selector, said, template)
+    {
+        mismatch(&mut out, template, &template_at);
+    }
+    if !said.is_null() && said.get("matchLabels").is_empty_value() && said.get("matchExpressions").is_empty_value() {
+        out.push(FieldError::invalid(
+            &at,
+            said.clone(),
+            "empty selector is invalid for daemonset",
+        ));
+    }
+    pod::template(&mut out, template, &template_at);
+    always(&mut out, template, &template_at, "DaemonSet");
+    for key in ["minReadySeconds", "revisionHistoryLimit"] {
+        not_negative(&mut out, spec, key, &path);
+    }
+    daemon_strategy(&mut out, spec.get("updateStrategy"), &path.child("updateStrategy"));
+    out
+}
+
+fn daemon_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    match v.str_at(&["type"]) {
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            let (rolling, at) = (v.get("rollingUpdate"), path.child("rollingUpdate"));
+            let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
+            amount(out, unavailable, &at.child("maxUnavailable"));
+            at_most_all(out, unavailable, &at.child("maxUnavailable"));
+            amount(out, surge, &at.child("maxSurge"));
+            at_most_all(out, surge, &at.child("maxSurge"));
+            match (is_nothing(unavailable), is_nothing(surge)) {
+                (false, false) => out.push(FieldError::invalid(
+                    &at.child("maxSurge"),
+                    surge.clone(),
+                    "may not be set when maxUnavailable is non-zero",
+                )),
+                (true, true) => out.push(FieldError::required(
+                    &at.child("maxUnavailable"),
+                    "cannot be 0 when maxSurge is 0",
+                )),
+                _ => {}
+            }
+        }
+        _ => out.push(not_supported_raw(
+            path,
+            internal(v, STRATEGY),
+            &["RollingUpdate", "OnDelete"],
+        )),
+    }
+}
+
+pub(crate) fn daemon_set_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    same_selector(&mut out, new, old);
+    out.extend(daemon_set(new));
+    out
+}
+
+pub(crate) fn daemon_set_status(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (status, path) = (new.get("status"), FieldPath::new("status"));
+    for key in [
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "observedGeneration",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+        "collisionCount",
+    ] {
+        not_negative(&mut out, status, key, &path);
+    }
+    collisions(&mut out, new, old);
+    out
+}
+
+pub(crate) fn controller_revision(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let at = FieldPath::new("data");
+    match v.get("data") {
+        Value::Null => out.push(FieldError::required(&at, "data is mandatory")),
+        Value::Object(_) => {}
+        _ => out.push(FieldError::required(&at, "data must be a valid JSON object")),
+    }
+    not_negative(&mut out, v, "revision", &FieldPath::default());
+    out
+}
+
+pub(crate) fn controller_revision_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    not_negative(&mut out, new, "revision", &FieldPath::default());
+    if new.get("data") != old.get("data") {
+        let at = FieldPath::new("data");
+        out.push(FieldError::invalid(&at, new.get("data").clone(), IMMUTABLE));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

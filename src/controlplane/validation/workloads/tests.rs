@@ -1,0 +1,94 @@
+use super::*;
+use crate::apimachinery::field::aggregate;
+use crate::controlplane::defaults::workloads as defaults;
+use crate::json;
+
+const MISMATCH: &str =
+    "spec.template.metadata.labels: Invalid value: {\"app\":\"demo\"}: `selector` does not match template `labels`";
+
+/// A valid workload with `changes` made to its spec.
+fn with(default: fn(&mut Value), changes: &[(&[&str], Value)]) -> Value {
+    let mut v = json!({"metadata": {"name": "v"}, "spec": {"selector": {"matchLabels": {"app": "demo"}},
+        "template": {"metadata": {"labels": {"app": "demo"}}, "spec": {"containers": [{"name": "main", "image": "a:1"}]}}}});
+    for (path, value) in changes {
+        let mut at = vec!["spec"];
+        at.extend(*path);
+        v.set(&at, value.clone());
+    }
+    default(&mut v);
+    v
+}
+
+#[test]
+fn deployments_are_refused_in_the_recorded_words() {
+    let said = |changes: &[(&[&str], Value)]| aggregate(&deployment(&with(defaults::deployment, changes)));
+    let cases: Vec<(Vec<(&[&str], Value)>, String)> = vec![
+        (vec![], "[]".into()),
+        (vec![(&["selector", "matchLabels", "app"], json!("other"))], MISMATCH.into()),
+        (vec![(&["selector"], Value::Null)], format!("[spec.selector: Required value, {MISMATCH}]")),
+        (vec![(&["selector"], json!({}))], "spec.selector: Invalid value: {}: empty selector is invalid for deployment".into()),
+        (vec![(&["template", "spec", "restartPolicy"], json!("Never"))],
+         "spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\"".into()),
+        (vec![(&["template", "spec", "activeDeadlineSeconds"], json!(5))],
+         "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicaSet is not Supported".into()),
+        (vec![(&["strategy", "type"], json!("X"))],
+         "spec.strategy: Unsupported value: {\"Type\":\"X\",\"RollingUpdate\":null}: supported values: \"Recreate\", \"RollingUpdate\"".into()),
+        (vec![(&["strategy", "rollingUpdate"], json!({"maxSurge": 0, "maxUnavailable": 0}))],
+         "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0".into()),
+        (vec![(&["minReadySeconds"], json!(700))],
+         "spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds".into()),
+        (vec![(&["replicas"], json!(-1))], "spec.replicas: Invalid value: -1: must be greater than or equal to 0".into()),
+    ];
+    for (changes, want) in cases {
+        assert_eq!(said(&changes), want);
+    }
+}
+
+#[test]
+fn an_unreadable_selector_stops_at_itself() {
+    let mut v = with(defaults::deployment, &[]);
+    v.set(
+        &["spec", "selector", "matchExpressions"],
+        json!([{"key": "a", "operator": "Is"}]),
+    );
+    let said = aggregate(&deployment(&v));
+    assert!(said.starts_with("[spec.selector.matchExpressions[0].operator: Invalid value: \"Is\": not a valid selector operator, spec.selector: Invalid value: {"), "{said}");
+    assert!(said.ends_with("invalid label selector]"), "{said}");
+}
+
+#[test]
+fn daemon_sets_are_refused_in_the_recorded_words() {
+    let said = |changes: &[(&[&str], Value)]| aggregate(&daemon_set(&with(defaults::daemon_set, changes)));
+    assert_eq!(said(&[(&["selector"], Value::Null)]), MISMATCH);
+    assert_eq!(
+        said(&[(
+            &["updateStrategy", "rollingUpdate"],
+            json!({"maxSurge": 1, "maxUnavailable": 1})
+        )]),
+        "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero"
+    );
+    assert_eq!(
+        said(&[(
+            &["updateStrategy", "rollingUpdate"],
+            json!({"maxSurge": 0, "maxUnavailable": 0})
+        )]),
+        "spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"
+    );
+}
+
+#[test]
+fn a_revision_holds_an_object_that_stays() {
+    let v = json!({"revision": 1, "data": {"a": 1}});
+    assert_eq!(aggregate(&controller_revision(&v)), "[]");
+    assert_eq!(
+        aggregate(&controller_revision(&json!({"revision": -1, "data": null}))),
+        "[data: Required value: data is mandatory, revision: Invalid value: -1: must be greater than or equal to 0]"
+    );
+    assert_eq!(
+        aggregate(&controller_revision_update(
+            &json!({"revision": 2, "data": {"a": 2}}),
+            &v
+        )),
+        "data: Invalid value: {\"a\":2}: field is immutable"
+    );
+}
