@@ -72,13 +72,13 @@ impl Downloader {
         });
         let me = d.clone();
         informer.subscribe(move |change| match change.new {
-            None => me.what.remove(&change.key.into()),
             Some(new) if new.service.is_some() => {
                 let name: Str = change.key.into();
                 me.queue.forget(&name);
                 me.queue.add(name);
             }
-            Some(_) => {}
+            // Gone, or served in this process now.
+            _ => me.what.remove(&change.key.into()),
         });
         d
     }
