@@ -204,3 +204,38 @@ fn write_kubeconfig(
     };
     pki::write_kubeconfig(path, &kubeconfig).map_err(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{self, Command};
+    use std::ffi::OsString;
+
+    fn completed(args: &[&str]) -> CompletedOptions {
+        let args = ["torana", "serve"].iter().chain(args).map(OsString::from);
+        match cli::parse(args) {
+            Ok(Command::Serve(options)) => options.complete().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_is_prepared_from_nothing_but_a_directory() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = format!("--data-dir={}", tmp.path().join("data").display());
+        let options = completed(&["--secure-port=0", "--bind-address=127.0.0.1", &dir]);
+        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let port = Port::prepare(&options, &provider).unwrap();
+        let text = std::fs::read_to_string(&port.kubeconfig).unwrap();
+        let server = format!("server: https://{}\n", port.local_addr());
+        assert!(text.contains(&server), "{text}");
+        assert_eq!(port.client_ca.current().roots.len(), 1);
+
+        let taken = format!("--secure-port={}", port.local_addr().port());
+        let options = completed(&[&taken, "--bind-address=127.0.0.1", &dir]);
+        let Err(text) = Port::prepare(&options, &provider) else {
+            panic!("bound twice")
+        };
+        assert!(text.contains("taken") && text.contains("--secure-port"), "{text}");
+    }
+}

@@ -243,25 +243,3 @@ fn help_and_version_are_printed() {
     assert!(printed(&["version", "-o", "json"]).contains("\"kubernetesVersion\":\"v1.36.2\""));
     assert!(printed(&["version"]).starts_with("Torana v"));
 }
-
-#[tokio::test]
-async fn a_port_is_prepared_from_nothing_but_a_directory() {
-    let tmp = tempfile::tempdir().unwrap();
-    let dir = format!("--data-dir={}", tmp.path().join("data").display());
-    let options = serve(&["--secure-port=0", "--bind-address=127.0.0.1", &dir])
-        .complete()
-        .unwrap();
-    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let port = Port::prepare(&options, &provider).unwrap();
-    let text = std::fs::read_to_string(&port.kubeconfig).unwrap();
-    let server = format!("server: https://{}\n", port.local_addr());
-    assert!(text.contains(&server), "{text}");
-    assert_eq!(port.client_ca.current().roots.len(), 1);
-
-    let taken = format!("--secure-port={}", port.local_addr().port());
-    let options = serve(&[&taken, "--bind-address=127.0.0.1", &dir]).complete().unwrap();
-    let Err(text) = Port::prepare(&options, &provider) else {
-        panic!("bound twice")
-    };
-    assert!(text.contains("taken") && text.contains("--secure-port"), "{text}");
-}
