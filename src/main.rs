@@ -26,6 +26,10 @@ fn main() -> ExitCode {
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
         return fail(FAILED, &"another TLS provider is installed already");
     }
+    let seeding = match seed() {
+        Ok(seeding) => seeding,
+        Err(error) => return fail(FAILED, &format_args!("cannot start a thread: {error}")),
+    };
     let options = match options.complete() {
         Ok(options) => options,
         Err(error) => return fail(USAGE, &error),
@@ -38,13 +42,13 @@ fn main() -> ExitCode {
     for warning in &options.warnings {
         tracing::warn!("{warning}");
     }
-    match run(options) {
+    match run(options, seeding) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(FAILED, &error),
     }
 }
 
-fn run(options: CompletedOptions) -> Result<(), String> {
+fn run(options: CompletedOptions, seeding: Seeding) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         // Deep objects are walked recursively.
@@ -52,7 +56,20 @@ fn run(options: CompletedOptions) -> Result<(), String> {
         .thread_name("torana")
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;
-    runtime.block_on(torana::app::run(options))
+    let end = runtime.block_on(torana::app::run(options));
+    // Over long ago: whoever needed a random number has waited for it.
+    let _ = seeding.join();
+    end
+}
+
+type Seeding = std::thread::JoinHandle<Result<(), aws_lc_rs::error::Unspecified>>;
+
+/// The first random number costs some 30 ms, in which the provider measures the processor's jitter. They go by on a
+/// thread of their own while flags are read and the store is opened.
+fn seed() -> std::io::Result<Seeding> {
+    std::thread::Builder::new()
+        .name("seed".to_owned())
+        .spawn(|| aws_lc_rs::rand::fill(&mut [0; 1]))
 }
 
 /// Soft up to hard: every connection is a file, and many systems start programs at 1024. Go does the same.

@@ -221,6 +221,7 @@ impl UnprotectedHandler for PathRecorderMux {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Response;
     use proptest::prelude::*;
 
     fn named(name: &'static str) -> DynHandler {

@@ -29,6 +29,8 @@ class Gateway(unittest.TestCase):
     def setUpClass(cls):
         cls.dir = tempfile.TemporaryDirectory()
         cls.processes = []
+        # Runs also where this method fails half-way.
+        cls.addClassCleanup(cls.stop)
         data = os.path.join(cls.dir.name, "data")
         kubeconfig = os.path.join(data, "admin.kubeconfig")
         cls.spawn([TORANA, "serve", "--secure-port=0", "--bind-address=127.0.0.1", f"--data-dir={data}"], "torana.log")
@@ -54,7 +56,7 @@ class Gateway(unittest.TestCase):
             cls.processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
 
     @classmethod
-    def tearDownClass(cls):
+    def stop(cls):
         for p in reversed(cls.processes):
             p.terminate()
             try:
