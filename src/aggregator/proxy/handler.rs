@@ -135,6 +135,17 @@ impl ProxyHandler {
             return answers::error(StatusCode::BAD_REQUEST, "invalid request path");
         };
         head.headers.remove(header::HOST);
+        // Before anything is added: a client may name any header in `Connection`, and what it names goes.
+        match &client_side {
+            Some(_) => headers::keep_identity_end_to_end(&mut head.headers),
+            None => {
+                let trailers = headers::wants_trailers(&head.headers);
+                headers::strip_hop_by_hop(&mut head.headers);
+                if trailers {
+                    head.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+                }
+            }
+        }
         // What is added below, in one growth of the table.
         head.headers.reserve(10 + user.groups.len() + user.extra.len());
         if let Err(headers::InvalidValue(name)) = headers::set_identity(&mut head.headers, user) {
@@ -155,11 +166,6 @@ impl ProxyHandler {
             return upgrade::tunnel(transport, authority, out, client, &self.shared.tasks).await;
         }
 
-        let trailers = headers::wants_trailers(&out.headers);
-        headers::strip_hop_by_hop(&mut out.headers);
-        if trailers {
-            out.headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        }
         if let Ok(host) = HeaderValue::from_str(authority) {
             headers::forwarded_target(&mut out.headers, host, out.target.path());
         }

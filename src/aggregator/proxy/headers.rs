@@ -135,6 +135,34 @@ pub fn wants_trailers(headers: &HeaderMap) -> bool {
     })
 }
 
+/// For upgrades, whose `Connection` travels on: takes headers that we state out of it, so that no backend drops them as
+/// belonging to the connection.
+pub fn keep_identity_end_to_end(headers: &mut HeaderMap) {
+    let ours = |name: &str| {
+        let name = name.trim().to_ascii_lowercase();
+        name.starts_with("x-remote-") || name.starts_with("x-forwarded-") || name == "audit-id"
+    };
+    let lines: Vec<&str> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .collect();
+    if !lines.iter().flat_map(|l| l.split(',')).any(ours) {
+        return;
+    }
+    let kept: Vec<&str> = lines
+        .iter()
+        .flat_map(|l| l.split(','))
+        .map(str::trim)
+        .filter(|n| !ours(n))
+        .collect();
+    let kept = HeaderValue::from_str(&kept.join(", "));
+    headers.remove(header::CONNECTION);
+    if let Ok(kept) = kept {
+        headers.insert(header::CONNECTION, kept);
+    }
+}
+
 /// True where the client asks to change the protocol: any `Connection` value that contains "upgrade".
 pub fn wants_upgrade(headers: &HeaderMap) -> bool {
     headers
@@ -218,6 +246,19 @@ mod tests {
 
     fn all<'a>(h: &'a HeaderMap, name: &str) -> Vec<&'a str> {
         h.get_all(name).iter().map(|v| v.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn an_upgrade_cannot_name_our_headers_as_its_connections() {
+        let mut h = map(&[
+            ("Connection", "Upgrade, X-Remote-User"),
+            ("Connection", "audit-id,keep-alive"),
+        ]);
+        keep_identity_end_to_end(&mut h);
+        assert_eq!(all(&h, "connection"), ["Upgrade, keep-alive"]);
+        let mut plain = map(&[("Connection", "Upgrade")]);
+        keep_identity_end_to_end(&mut plain);
+        assert_eq!(all(&plain, "connection"), ["Upgrade"]);
     }
 
     #[test]
