@@ -24,21 +24,6 @@ pub fn redirect_refused() -> Response {
     r
 }
 
-/// The deadline passed before the backend answered. A Status without kind and apiVersion under a text label: the bytes
-/// that upstream's timeout filter (`apiserver/pkg/server/filters/timeout.go`) sends.
-pub fn timed_out() -> Response {
-    let mut r = Response::new(Body::from(
-        "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the allotted \
-         timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n",
-    ));
-    *r.status_mut() = StatusCode::GATEWAY_TIMEOUT;
-    r.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    r
-}
-
 fn plain(status: StatusCode, text: impl Into<Body>) -> Response {
     let mut r = Response::new(text.into());
     *r.status_mut() = status;

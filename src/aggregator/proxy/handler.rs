@@ -8,8 +8,8 @@ use super::{headers, upgrade, url};
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::resolver::ServiceResolver;
 use crate::request::{
-    Answering, AuditId, Authorized, Body, Deadline, FromBackend, Request, RequestInfo, Response, Uncounted,
-    UnprotectedHandler, UserInfo,
+    Answering, AuditId, Authorized, Body, FromBackend, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
+    UserInfo,
 };
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
@@ -171,25 +171,19 @@ impl ProxyHandler {
         }
         let unpack = headers::ask_for_gzip(&out.method, &mut out.headers);
 
-        let request_end = head.extensions.get::<Deadline>().map(|d| Instant::from_std(d.0));
-        let discovery_end = is_discovery(info, out.target.path()).then(|| Instant::now() + DISCOVERY_LIMIT);
+        // The request's own deadline is the chain's (`server/filters/timeout`): it drops this future, or the body, which
+        // cancels the request at the backend.
+        let end = is_discovery(info, out.target.path()).then(|| Instant::now() + DISCOVERY_LIMIT);
         let sending = transport.send(authority, out);
-        let sent = match (request_end, discovery_end) {
-            (None, None) => sending.await,
-            (request_end, discovery_end) => {
-                let end = [request_end, discovery_end].into_iter().flatten().min();
-                match tokio::time::timeout_at(end.unwrap_or_else(Instant::now), sending).await {
-                    Ok(sent) => sent,
-                    Err(_) if end == request_end => return answers::timed_out(),
-                    Err(_) => Err(SendError::Exchange("context deadline exceeded".into())),
-                }
-            }
+        let sent = match end {
+            None => sending.await,
+            Some(end) => match tokio::time::timeout_at(end, sending).await {
+                Ok(sent) => sent,
+                Err(_) => Err(SendError::Exchange("context deadline exceeded".into())),
+            },
         };
         match sent {
-            Ok(answer) => {
-                let end = [request_end, discovery_end].into_iter().flatten().min();
-                self.answer(authority, answer, unpack, end)
-            }
+            Ok(answer) => self.answer(authority, answer, unpack, end),
             Err(why) => unreachable_backend(&why.to_string()),
         }
     }

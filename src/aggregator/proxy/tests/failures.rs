@@ -4,11 +4,10 @@ use super::{H1, H2, head};
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
 use crate::aggregator::testing::*;
-use crate::request::{Deadline, UnprotectedHandler};
+use crate::request::UnprotectedHandler;
 use http_body_util::BodyExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
@@ -115,22 +114,6 @@ async fn a_redirect_is_refused() {
         "the backend attempted to redirect this request, which is not permitted"
     );
     assert_eq!(p.serve(get("/bare"), alice()).await.status(), 302);
-}
-
-#[tokio::test]
-async fn a_hung_backend_costs_no_more_than_the_deadline() {
-    let pki = Pki::new(&["ext.ns.svc"], H2);
-    let backend = Backend::http(&pki, 100, |_| std::future::pending()).await;
-    let mut r = get("/apis/g/v1/x");
-    r.extensions_mut()
-        .insert(Deadline(Instant::now() + Duration::from_millis(60)));
-    let a = proxy(&backend.authority, &pki.ca_pem).serve(r, alice()).await;
-    assert_eq!(a.status(), 504);
-    assert_eq!(
-        text(a).await,
-        "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the allotted \
-         timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n"
-    );
 }
 
 #[tokio::test]
