@@ -219,3 +219,65 @@ async fn a_client_that_leaves_cancels_its_request_at_the_backend() {
         assert_eq!(told.recv().await, Some("gone"));
     }
 }
+
+#[tokio::test]
+async fn a_client_that_leaves_while_it_sends_cancels_its_request_at_the_backend() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let backend = Backend::http(&pki, 100, move |r| {
+        let tell = tell.clone();
+        async move {
+            let mut body = r.into_body();
+            while let Some(Ok(frame)) = body.frame().await {
+                tell.send(frame.into_data().ok()).unwrap();
+            }
+            tell.send(None).unwrap();
+            std::future::pending::<()>().await;
+            answer(200, "")
+        }
+    })
+    .await;
+    let (up, rx) = mpsc::channel(1);
+    let r = http::Request::post("/x").body(streaming(rx)).unwrap();
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    let client = tokio::spawn(async move { p.serve(r, alice()).await });
+    up.send("one").await.unwrap();
+    assert_eq!(told.recv().await.unwrap().unwrap(), "one");
+    client.abort();
+    assert_eq!(told.recv().await, Some(None));
+}
+
+#[tokio::test]
+async fn a_body_larger_than_the_backends_windows_arrives_whole() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |r| async move {
+        let length = r.headers().get("content-length").cloned();
+        let body = r.into_body().collect().await.unwrap().to_bytes();
+        answer(
+            200,
+            format!("{length:?} {} {}", body.len(), body.iter().all(|b| *b == b'x')),
+        )
+    })
+    .await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    for size in [10, 5 << 20] {
+        let r = http::Request::post("/x").body(Body::full(vec![b'x'; size])).unwrap();
+        let wanted = format!("Some(\"{size}\") {size} true");
+        assert_eq!(text(p.serve(r, alice()).await).await, wanted);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_at_a_cold_backend_of_few_streams_is_all_served() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 2, |_| async { answer(200, "ok") }).await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    let mut all = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let p = p.clone();
+        all.spawn(async move { text(p.serve(get("/x"), alice()).await).await });
+    }
+    while let Some(t) = all.join_next().await {
+        assert_eq!(t.unwrap(), "ok");
+    }
+}

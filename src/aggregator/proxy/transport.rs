@@ -7,6 +7,8 @@
 
 mod body;
 mod host;
+mod http2;
+mod upload;
 
 pub use body::BackendBody;
 
@@ -175,39 +177,53 @@ impl Failure {
         self.refused || (self.stale && idempotent)
     }
 
-    fn of(mut e: hyper::client::conn::TrySendError<Request<Body>>, reused: bool) -> Self {
+    fn http1(mut e: hyper::client::conn::TrySendError<Request<Body>>, reused: bool) -> Self {
         let unsent = e.take_message().map(|r| {
-            let (mut head, body) = r.into_parts();
-            head.headers.remove(header::HOST);
-            Outgoing {
-                method: head.method,
-                target: head
-                    .uri
-                    .into_parts()
-                    .path_and_query
-                    .unwrap_or_else(|| PathAndQuery::from_static("/")),
-                headers: head.headers,
-                body,
-            }
+            let (head, body) = r.into_parts();
+            Outgoing::again(head, body)
         });
         let error = e.into_error();
-        let text = error_text(&error, reused);
-        // hyper does not re-export h2's error type; its text for REFUSED_STREAM is the only trace of it. A stream that
-        // ends with a GOAWAY without an error lay behind the last one that the backend looks at.
-        let refused = text.contains("refused stream") || text.starts_with(GOAWAY);
-        let stale = reused
-            && (error.is_incomplete_message() || error.is_canceled() || error.is_closed() || root_io(&error).is_some());
         Self {
             unsent,
-            refused,
-            stale,
-            text,
+            refused: false,
+            stale: reused
+                && (error.is_incomplete_message()
+                    || error.is_canceled()
+                    || error.is_closed()
+                    || root_io(&error).is_some()),
+            text: error_text(&error, reused),
+        }
+    }
+
+    fn http2(e: http2::Failed, reused: bool) -> Self {
+        Self {
+            unsent: e.unsent.map(|(r, body)| Outgoing::again(r.into_parts().0, body)),
+            refused: e.refused,
+            stale: reused && e.error.is_io(),
+            text: http2::error_text(&e.error),
+        }
+    }
+}
+
+impl Outgoing {
+    /// A request that came back.
+    fn again(mut head: http::request::Parts, body: Body) -> Self {
+        head.headers.remove(header::HOST);
+        Self {
+            method: head.method,
+            target: head
+                .uri
+                .into_parts()
+                .path_and_query
+                .unwrap_or_else(|| PathAndQuery::from_static("/")),
+            headers: head.headers,
+            body,
         }
     }
 }
 
 async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Response<BackendBody>, Failure> {
-    let mut request = Request::new(out.body);
+    let mut request = Request::new(());
     *request.method_mut() = out.method;
     *request.headers_mut() = out.headers;
     let mut uri = http::uri::Parts::default();
@@ -217,26 +233,22 @@ async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Respo
             uri.scheme = Some(http::uri::Scheme::HTTPS);
             uri.authority = Some(host.authority.clone());
             *request.uri_mut() = Uri::from_parts(uri).expect("scheme, authority and path make a URI");
-            let reused = stream.reused();
-            match stream.sender().try_send_request(request).await {
-                Ok(answer) => {
-                    stream.answered();
-                    Ok(answer.map(|b| BackendBody::http2(b, stream)))
-                }
+            match stream.exchange(request, out.body, &host.tasks).await {
+                Ok((answer, upload)) => Ok(answer.map(|b| BackendBody::http2(b, stream, upload))),
                 Err(e) => {
-                    if e.error().is_closed() || e.error().is_canceled() || e.message().is_some() {
+                    if e.unsent.is_some() {
                         host.forget(&stream);
                     }
-                    Err(Failure::of(e, reused))
+                    Err(Failure::http2(e, stream.reused()))
                 }
             }
         }
         Lease::Http1 { mut sender, reused } => {
             *request.uri_mut() = Uri::from_parts(uri).expect("a path makes a URI");
             request.headers_mut().insert(header::HOST, host.value.clone());
-            match sender.try_send_request(request).await {
+            match sender.try_send_request(request.map(|()| out.body)).await {
                 Ok(answer) => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host)))),
-                Err(e) => Err(Failure::of(e, reused)),
+                Err(e) => Err(Failure::http1(e, reused)),
             }
         }
     }
@@ -276,9 +288,6 @@ pub(super) fn error_text(e: &hyper::Error, reused: bool) -> String {
     while let Some(c) = cause {
         text = c.to_string();
         cause = c.source();
-    }
-    if text == "connection error received: not a result of an error" {
-        return format!("{GOAWAY}; ErrCode=NO_ERROR");
     }
     text
 }

@@ -227,3 +227,52 @@ async fn a_backend_that_goes_away_gracefully_costs_no_request() {
         assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
     }
 }
+
+#[tokio::test]
+async fn a_get_that_was_refused_unprocessed_is_sent_again() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = raw_backend(&pki, |stream| async move {
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let mut seen = 0;
+        while let Some(Ok((_, mut respond))) = connection.accept().await {
+            seen += 1;
+            if seen % 2 == 1 {
+                respond.send_reset(h2::Reason::REFUSED_STREAM);
+            } else {
+                let mut body = respond.send_response(http::Response::new(()), false).unwrap();
+                body.send_data("ok".into(), true).unwrap();
+            }
+        }
+    })
+    .await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    for _ in 0..3 {
+        assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
+    }
+}
+
+#[tokio::test]
+async fn a_backend_that_answers_no_ping_is_given_up() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let backend = raw_backend(&pki, move |stream| {
+        let tell = tell.clone();
+        async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            let taken = connection.accept().await;
+            tell.send(()).unwrap();
+            // The connection stays open, and nobody reads it any more.
+            std::future::pending::<()>().await;
+            drop(taken);
+        }
+    })
+    .await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    let client = tokio::spawn(async move { text(p.serve(get("/x"), alice()).await).await });
+    told.recv().await.unwrap();
+    tokio::time::pause();
+    assert_eq!(
+        client.await.unwrap(),
+        "error trying to reach service: read: broken pipe\n"
+    );
+}

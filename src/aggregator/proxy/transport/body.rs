@@ -1,10 +1,13 @@
 //! A backend's body as it streams through: it holds its connection, and gives it back at the end.
 
 use super::super::dial::system_error;
-use super::host::{Host, Stream};
+use super::host::Host;
+use super::http2::{Received, Stream};
+use super::upload::Upload;
 use crate::request::Body;
 use crate::request::body::BoxError;
 use bytes::Bytes;
+use http_body::Body as _;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -16,36 +19,41 @@ use tokio::time::{Instant, Sleep};
 
 /// A body from a backend. Dropped before its end, it cancels the request at the backend.
 pub struct BackendBody {
-    incoming: Incoming,
+    source: Source,
     hold: Hold,
     deadline: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
+enum Source {
+    Http2(Received),
+    Http1(Incoming),
+}
+
 #[allow(clippy::large_enum_variant, reason = "the body is boxed once, whole")]
 enum Hold {
-    Http2(#[allow(dead_code, reason = "held for its drop")] Stream),
+    Http2(#[allow(dead_code, reason = "held for its drop")] Stream, Option<Upload>),
     Http1(http1::SendRequest<Body>, Weak<Host>),
     Released,
 }
 
 impl BackendBody {
-    pub(super) fn http2(incoming: Incoming, stream: Stream) -> Self {
-        Self::new(incoming, Hold::Http2(stream))
+    pub(super) fn http2(received: Received, stream: Stream, upload: Option<Upload>) -> Self {
+        Self::new(Source::Http2(received), Hold::Http2(stream, upload))
     }
 
     pub(super) fn http1(incoming: Incoming, sender: http1::SendRequest<Body>, host: Weak<Host>) -> Self {
-        Self::new(incoming, Hold::Http1(sender, host))
+        Self::new(Source::Http1(incoming), Hold::Http1(sender, host))
     }
 
-    fn new(incoming: Incoming, hold: Hold) -> Self {
+    fn new(source: Source, hold: Hold) -> Self {
         let mut body = Self {
-            incoming,
+            source,
             hold,
             deadline: None,
             alarm: None,
         };
-        if http_body::Body::is_end_stream(&body.incoming) {
+        if body.source.is_end_stream() {
             body.release();
         }
         body
@@ -67,10 +75,30 @@ impl BackendBody {
     }
 
     fn release(&mut self) {
-        if let Hold::Http1(sender, host) = std::mem::replace(&mut self.hold, Hold::Released)
-            && let Some(host) = host.upgrade()
-        {
-            host.give_back(sender);
+        match std::mem::replace(&mut self.hold, Hold::Released) {
+            Hold::Http1(sender, host) => {
+                if let Some(host) = host.upgrade() {
+                    host.give_back(sender);
+                }
+            }
+            Hold::Http2(_, Some(upload)) => upload.let_go(),
+            Hold::Http2(_, None) | Hold::Released => {}
+        }
+    }
+}
+
+impl Source {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self {
+            Self::Http2(received) => received.poll_frame(cx).map_err(Into::into),
+            Self::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http2(received) => received.is_end_stream(),
+            Self::Http1(incoming) => incoming.is_end_stream(),
         }
     }
 }
@@ -81,9 +109,9 @@ impl http_body::Body for BackendBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
-        match Pin::new(&mut this.incoming).poll_frame(cx) {
+        match this.source.poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                if http_body::Body::is_end_stream(&this.incoming) {
+                if this.source.is_end_stream() {
                     this.release();
                 }
                 Poll::Ready(Some(Ok(frame)))
@@ -95,7 +123,7 @@ impl http_body::Body for BackendBody {
             Poll::Ready(Some(Err(e))) => {
                 this.hold = Hold::Released;
                 tracing::debug!("a backend's body broke off: {e}");
-                Poll::Ready(Some(Err(e.into())))
+                Poll::Ready(Some(Err(e)))
             }
             Poll::Pending => {
                 let Some(deadline) = this.deadline else {
@@ -115,10 +143,13 @@ impl http_body::Body for BackendBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.source.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match &self.source {
+            Source::Http2(received) => received.size_hint(),
+            Source::Http1(incoming) => incoming.size_hint(),
+        }
     }
 }

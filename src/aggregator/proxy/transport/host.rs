@@ -2,59 +2,45 @@
 
 use super::super::dial::{DialError, Dialed, Offer, dial};
 use super::super::tls::ClientTls;
+use super::http2::{self, Heartbeat, Http2, Stream};
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use http::HeaderValue;
 use http::uri::Authority;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-const IDLE_CHECK: Duration = Duration::from_secs(30);
+/// How often a connection's task looks after idle ones; every other time, it asks the backend whether it is there.
+const CHECK: Duration = Duration::from_secs(15);
 const MOST_IDLE: usize = 25;
-const PING_AFTER: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
-const HEADER_LIST: u32 = 1 << 20;
+/// Streams on a first connection, until the backend says how many it allows.
+const FIRST_STREAMS: usize = 100;
 
 /// Connections to one address, under one TLS configuration.
 pub(super) struct Host {
     pub(super) authority: Authority,
     pub(super) value: HeaderValue,
     tls: Arc<ClientTls>,
-    tasks: TaskGroup,
+    pub(super) tasks: TaskGroup,
     state: Mutex<State>,
-    /// Streams that the backend allowed on its last connection: what a new one gets until its settings arrive.
-    expected_streams: AtomicUsize,
 }
 
-#[derive(Default)]
 struct State {
+    /// Streams that the backend allowed when last looked at: what a new connection gets until its settings arrive.
+    expected_streams: usize,
     http2: Vec<Arc<Http2>>,
     idle: Vec<Idle>,
     /// The backend chose HTTP/1.1 last time: connections cannot be shared, so everybody dials alone.
     alone: bool,
     /// The dial that everybody waits for.
     dialing: Option<watch::Receiver<Option<Result<(), DialError>>>>,
-}
-
-struct Http2 {
-    sender: http2::SendRequest<Body>,
-    streams: AtomicUsize,
-    /// What the backend allows, as of the last time the connection was looked at.
-    most_streams: AtomicUsize,
-    used: AtomicBool,
-    /// Tells the connection's task to look at what the backend allows: hyper does not wake it for settings.
-    look: Arc<Notify>,
-    last_end: Mutex<Instant>,
 }
 
 struct Idle {
@@ -71,12 +57,6 @@ pub(super) enum Lease {
     },
 }
 
-/// One stream's place on an HTTP/2 connection.
-pub(super) struct Stream {
-    connection: Arc<Http2>,
-    reused: bool,
-}
-
 // === impl Host ===
 
 impl Host {
@@ -86,8 +66,13 @@ impl Host {
             value,
             tls,
             tasks,
-            state: Mutex::default(),
-            expected_streams: AtomicUsize::new(100),
+            state: Mutex::new(State {
+                expected_streams: FIRST_STREAMS,
+                http2: Vec::new(),
+                idle: Vec::new(),
+                alone: false,
+                dialing: None,
+            }),
         }
     }
 
@@ -163,71 +148,42 @@ impl Host {
     /// Starts the HTTP side of a new connection: an HTTP/2 one joins the pool, an HTTP/1.1 one is the caller's.
     async fn adopt(self: &Arc<Self>, dialed: Dialed) -> Result<Option<http1::SendRequest<Body>>, DialError> {
         let host = Arc::downgrade(self);
-        let io = TokioIo::new(dialed.io);
-        let failed = |e: hyper::Error| DialError(super::error_text(&e, false));
         if !dialed.http2 {
             let (sender, connection) = http1::Builder::new()
                 .title_case_headers(true)
-                .handshake(io)
+                .handshake(TokioIo::new(dialed.io))
                 .await
-                .map_err(failed)?;
+                .map_err(|e| DialError(super::error_text(&e, false)))?;
             self.lock().alone = true;
-            self.drive(connection, host, None, Arc::default());
+            self.drive(connection, host, None);
             return Ok(Some(sender));
         }
-        let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PING_AFTER)
-            .keep_alive_timeout(PING_TIMEOUT)
-            .keep_alive_while_idle(true)
-            .initial_max_send_streams(self.expected_streams.load(Ordering::Relaxed))
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(HEADER_LIST)
-            .handshake(io)
+        let expected = self.lock().expected_streams;
+        let (shared, heartbeat, connection) = http2::connect(dialed.io, expected)
             .await
-            .map_err(failed)?;
-        let look = Arc::new(Notify::new());
-        let shared = Arc::new(Http2 {
-            sender,
-            streams: AtomicUsize::new(0),
-            most_streams: AtomicUsize::new(connection.current_max_send_streams()),
-            used: AtomicBool::new(false),
-            look: look.clone(),
-            last_end: Mutex::new(Instant::now()),
-        });
+            .map_err(|e| DialError(http2::error_text(&e)))?;
+        let shared = Arc::new(shared);
         let mine = Arc::downgrade(&shared);
         {
             let mut s = self.lock();
             s.alone = false;
             s.http2.push(shared);
         }
-        let (told, here) = (mine.clone(), host.clone());
-        let watched = std::future::poll_fn(move |cx| {
-            let polled = Pin::new(&mut connection).poll(cx);
-            let allowed = connection.current_max_send_streams();
-            if let Some(told) = told.upgrade()
-                && told.most_streams.swap(allowed, Ordering::Relaxed) != allowed
-                && let Some(here) = here.upgrade()
-            {
-                here.expected_streams.store(allowed, Ordering::Relaxed);
-            }
-            polled
-        });
-        self.drive(watched, host, Some(mine), look);
+        self.drive(connection, host, Some((mine, heartbeat)));
         Ok(None)
     }
 
-    /// The task of a connection: drives it, and looks after idle ones now and then.
-    fn drive<C>(&self, connection: C, host: Weak<Self>, http2: Option<Weak<Http2>>, look: Arc<Notify>)
+    /// The task of a connection: drives it, and looks after it and idle ones now and then.
+    fn drive<C, E>(&self, connection: C, host: Weak<Self>, mut http2: Option<(Weak<Http2>, Heartbeat)>)
     where
-        C: Future<Output = hyper::Result<()>> + Send + 'static,
+        C: Future<Output = Result<(), E>> + Send + 'static,
+        E: fmt::Display + Send,
     {
         let stop = self.tasks.stop_signal().clone();
         let authority = self.authority.clone();
         self.tasks.spawn("backend connection", async move {
             tokio::pin!(connection);
-            let mut check = tokio::time::interval_at(Instant::now() + IDLE_CHECK, IDLE_CHECK);
+            let mut check = tokio::time::interval_at(Instant::now() + CHECK, CHECK);
             loop {
                 // The connection first: what the backend said last is still read when we are stopping.
                 tokio::select! {
@@ -239,14 +195,18 @@ impl Host {
                         break;
                     }
                     () = stop.wait() => break,
-                    () = look.notified() => {}
-                    _ = check.tick() => match host.upgrade() {
-                        Some(host) => host.lock().prune(Instant::now()),
-                        None => check.reset_after(IDLE_TIMEOUT),
-                    },
+                    _ = check.tick() => {
+                        if let Some((_, heartbeat)) = &mut http2 && !heartbeat.beat() {
+                            tracing::debug!(%authority, "backend connection ended: no answer to a ping");
+                            break;
+                        }
+                        if let Some(host) = host.upgrade() {
+                            host.lock().prune(Instant::now());
+                        }
+                    }
                 }
             }
-            if let (Some(host), Some(http2)) = (host.upgrade(), http2) {
+            if let (Some(host), Some((http2, _))) = (host.upgrade(), http2) {
                 host.lock()
                     .http2
                     .retain(|c| !std::ptr::eq(Arc::as_ptr(c), http2.as_ptr()));
@@ -270,7 +230,7 @@ impl Host {
 
     /// Takes an HTTP/2 connection out of the pool.
     pub(super) fn forget(&self, stream: &Stream) {
-        self.lock().http2.retain(|c| !Arc::ptr_eq(c, &stream.connection));
+        self.lock().http2.retain(|c| !stream.is_on(c));
     }
 
     pub(super) fn close_idle(&self) {
@@ -281,7 +241,7 @@ impl Host {
 
     pub(super) fn is_idle(&self) -> bool {
         let s = self.lock();
-        s.dialing.is_none() && s.http2.iter().all(|c| c.streams.load(Ordering::Relaxed) == 0)
+        s.dialing.is_none() && s.http2.iter().all(|c| c.streams() == 0)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -294,16 +254,15 @@ impl Host {
 impl State {
     /// A stream on the least busy connection that has one left.
     fn free_stream(&mut self) -> Option<Stream> {
-        self.http2.retain(|c| !c.sender.is_closed());
-        let connection = self.http2.iter().min_by_key(|c| c.streams.load(Ordering::Relaxed))?;
-        if connection.streams.load(Ordering::Relaxed) >= connection.most_streams.load(Ordering::Relaxed) {
-            return None;
+        loop {
+            let (at, connection) = self.http2.iter().enumerate().min_by_key(|(_, c)| c.streams())?;
+            let Some(most) = connection.most_streams() else {
+                self.http2.swap_remove(at);
+                continue;
+            };
+            self.expected_streams = most;
+            return (connection.streams() < most).then(|| connection.stream());
         }
-        connection.streams.fetch_add(1, Ordering::Relaxed);
-        Some(Stream {
-            connection: connection.clone(),
-            reused: connection.used.swap(true, Ordering::Relaxed),
-        })
     }
 
     /// The most recently used idle connection.
@@ -319,40 +278,7 @@ impl State {
     fn prune(&mut self, now: Instant) {
         self.idle
             .retain(|i| !i.sender.is_closed() && now.saturating_duration_since(i.since) < IDLE_TIMEOUT);
-        self.http2.retain(|c| {
-            let last = *c.last_end.lock().expect("no code panics while holding this lock");
-            c.streams.load(Ordering::Relaxed) > 0 || now.saturating_duration_since(last) < IDLE_TIMEOUT
-        });
-    }
-}
-
-// === impl Stream ===
-
-impl Stream {
-    pub(super) fn sender(&self) -> http2::SendRequest<Body> {
-        self.connection.sender.clone()
-    }
-
-    pub(super) fn reused(&self) -> bool {
-        self.reused
-    }
-
-    /// The head of the first answer is there, and so are the backend's settings.
-    pub(super) fn answered(&self) {
-        if !self.reused {
-            self.connection.look.notify_one();
-        }
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if self.connection.streams.fetch_sub(1, Ordering::Relaxed) == 1 {
-            *self
-                .connection
-                .last_end
-                .lock()
-                .expect("no code panics while holding this lock") = Instant::now();
-        }
+        self.http2
+            .retain(|c| c.idle_for(now).is_none_or(|idle| idle < IDLE_TIMEOUT));
     }
 }

@@ -1,0 +1,298 @@
+//! HTTP/2 towards backends: streams straight on the connection, without a task or a channel per request.
+
+use super::super::dial;
+use super::GOAWAY;
+use super::upload::{self, Upload};
+use crate::request::Body;
+use crate::tasks::TaskGroup;
+use bytes::Bytes;
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
+use http::{HeaderMap, Method, Request, Response, header};
+use http_body::{Body as _, Frame, SizeHint};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_rustls::client::TlsStream;
+
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+const HEADER_LIST: u32 = 1 << 20;
+
+/// A connection that requests share.
+pub(super) struct Http2 {
+    sender: Mutex<SendRequest<Bytes>>,
+    streams: AtomicUsize,
+    used: AtomicBool,
+    last_end: Mutex<Instant>,
+}
+
+/// One stream's place on a connection.
+pub(super) struct Stream {
+    connection: Arc<Http2>,
+    reused: bool,
+}
+
+/// Asks the backend now and then whether it is still there.
+pub(super) struct Heartbeat {
+    pings: Option<PingPong>,
+    awaiting: bool,
+}
+
+/// Why there is no answer.
+pub(super) struct Failed {
+    pub(super) error: h2::Error,
+    /// The request, where nothing of it was sent.
+    pub(super) unsent: Option<(Request<()>, Body)>,
+    /// The backend never looked at it.
+    pub(super) refused: bool,
+}
+
+/// The bytes of an answer, as they arrive.
+pub(super) struct Received {
+    stream: RecvStream,
+    /// Bytes to come, where that is known.
+    left: Option<u64>,
+    data_ended: bool,
+}
+
+/// Starts HTTP/2 on a connection whose backend is taken to allow `expected` streams until it says otherwise.
+pub(super) async fn connect(
+    io: TlsStream<tokio::net::TcpStream>,
+    expected: usize,
+) -> Result<(Http2, Heartbeat, Connection<TlsStream<tokio::net::TcpStream>, Bytes>), h2::Error> {
+    let (sender, mut connection) = Builder::new()
+        .enable_push(false)
+        .initial_max_send_streams(expected)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(HEADER_LIST)
+        .handshake(io)
+        .await?;
+    let heartbeat = Heartbeat {
+        pings: connection.ping_pong(),
+        awaiting: false,
+    };
+    let http2 = Http2 {
+        sender: Mutex::new(sender),
+        streams: AtomicUsize::new(0),
+        used: AtomicBool::new(false),
+        last_end: Mutex::new(Instant::now()),
+    };
+    Ok((http2, heartbeat, connection))
+}
+
+/// A failure in Go's words, as far as they are the same thing.
+pub(super) fn error_text(e: &h2::Error) -> String {
+    if let Some(io) = e.get_io() {
+        return dial::system_error("read", io);
+    }
+    if e.is_go_away() && e.is_remote() && e.reason() == Some(Reason::NO_ERROR) {
+        return format!("{GOAWAY}; ErrCode=NO_ERROR");
+    }
+    e.to_string()
+}
+
+// === impl Http2 ===
+
+impl Http2 {
+    /// Streams in use.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Streams that the backend allows; none where no request can be sent any more.
+    pub(super) fn most_streams(&self) -> Option<usize> {
+        let mut sender = self.sender();
+        match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Err(_)) => None,
+            _ => Some(sender.current_max_send_streams()),
+        }
+    }
+
+    /// A place for one more stream.
+    pub(super) fn stream(self: &Arc<Self>) -> Stream {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        Stream {
+            connection: self.clone(),
+            reused: self.used.swap(true, Ordering::Relaxed),
+        }
+    }
+
+    /// Without a stream for that long.
+    pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
+        let last = *self.last_end.lock().expect("no code panics while holding this lock");
+        (self.streams() == 0).then(|| now.saturating_duration_since(last))
+    }
+
+    fn sender(&self) -> MutexGuard<'_, SendRequest<Bytes>> {
+        self.sender.lock().expect("no code panics while holding this lock")
+    }
+
+    /// Opens a stream, or gives the request back where the connection takes no more.
+    fn open(
+        &self,
+        request: Request<()>,
+        ends: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), (h2::Error, Option<Box<Request<()>>>)> {
+        let mut sender = self.sender();
+        match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(e)) => return Err((e, Some(Box::new(request)))),
+            // The last stream waits until the backend allows it; a fresh handle lets this one queue behind it.
+            Poll::Pending => {
+                let fresh = sender.clone();
+                *sender = fresh;
+            }
+        }
+        sender.send_request(request, ends).map_err(|e| (e, None))
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    pub(super) fn is_on(&self, connection: &Arc<Http2>) -> bool {
+        Arc::ptr_eq(&self.connection, connection)
+    }
+
+    pub(super) fn reused(&self) -> bool {
+        self.reused
+    }
+
+    /// Sends a request and waits for the head of its answer. What of the body cannot be sent at once goes up in a task
+    /// of `tasks`, while the answer comes down. When dropped, the stream is reset.
+    pub(super) async fn exchange(
+        &self,
+        mut request: Request<()>,
+        body: Body,
+        tasks: &TaskGroup,
+    ) -> Result<(Response<Received>, Option<Upload>), Failed> {
+        let ends = body.is_end_stream();
+        announce_length(&mut request, &body);
+        let (answer, sending) = match self.connection.open(request, ends) {
+            Ok(opened) => opened,
+            Err((error, unsent)) => {
+                return Err(Failed {
+                    refused: error.is_io() || error.is_go_away(),
+                    unsent: unsent.map(|r| (*r, body)),
+                    error,
+                });
+            }
+        };
+        let upload = if ends {
+            drop(sending);
+            None
+        } else {
+            upload::start(body, sending, tasks).await
+        };
+        match answer.await {
+            Ok(answer) => {
+                let length = content_length(answer.headers());
+                Ok((answer.map(|stream| Received::new(stream, length)), upload))
+            }
+            Err(error) => Err(Failed {
+                // The peer's GOAWAY only ends streams behind the last one that it looks at.
+                refused: error.reason() == Some(Reason::REFUSED_STREAM) || (error.is_go_away() && error.is_remote()),
+                unsent: None,
+                error,
+            }),
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.connection.streams.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *self
+                .connection
+                .last_end
+                .lock()
+                .expect("no code panics while holding this lock") = Instant::now();
+        }
+    }
+}
+
+fn announce_length(request: &mut Request<()>, body: &Body) {
+    let bare = matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::DELETE | Method::CONNECT
+    );
+    if let Some(length) = body.size_hint().exact()
+        && (length != 0 || !bare)
+    {
+        request
+            .headers_mut()
+            .entry(header::CONTENT_LENGTH)
+            .or_insert_with(|| length.into());
+    }
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+// === impl Heartbeat ===
+
+impl Heartbeat {
+    /// To be called at even intervals: every other call asks, those between see whether an answer came. False where none
+    /// did.
+    pub(super) fn beat(&mut self) -> bool {
+        let Some(pings) = &mut self.pings else { return true };
+        if std::mem::take(&mut self.awaiting) {
+            let pong = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
+            return matches!(pong, Poll::Ready(Ok(_)));
+        }
+        self.awaiting = pings.send_ping(Ping::opaque()).is_ok();
+        true
+    }
+}
+
+// === impl Received ===
+
+impl Received {
+    fn new(stream: RecvStream, length: Option<u64>) -> Self {
+        let left = length.or_else(|| stream.is_end_stream().then_some(0));
+        Self {
+            stream,
+            left,
+            data_ended: false,
+        }
+    }
+
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        if !self.data_ended {
+            match ready!(self.stream.poll_data(cx)) {
+                Some(Ok(data)) => {
+                    let released = self.stream.flow_control().release_capacity(data.len());
+                    if let Err(e) = released {
+                        tracing::debug!("a backend's stream ended with data unread: {e}");
+                    }
+                    self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Some(Err(e)) => return Poll::Ready(early_end(e)),
+                None => self.data_ended = true,
+            }
+        }
+        Poll::Ready(match ready!(self.stream.poll_trailers(cx)) {
+            Ok(trailers) => trailers.map(|t| Ok(Frame::trailers(t))),
+            Err(e) => early_end(e),
+        })
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.left.map(SizeHint::with_exact).unwrap_or_default()
+    }
+}
+
+/// A reset without an error says that the answer is whole though the request was not read to its end (RFC 9113, 8.1).
+fn early_end(e: h2::Error) -> Option<Result<Frame<Bytes>, h2::Error>> {
+    (e.reason() != Some(Reason::NO_ERROR)).then_some(Err(e))
+}

@@ -1,0 +1,113 @@
+//! Request bodies on their way up an HTTP/2 stream, while the answer may already come down.
+
+use crate::request::Body;
+use crate::tasks::TaskGroup;
+use bytes::Bytes;
+use h2::{Reason, SendStream};
+use http_body::Body as _;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::sync::oneshot;
+
+/// What ties an upload in a task of its own to its exchange: dropped, it cancels the stream.
+pub(super) struct Upload(oneshot::Sender<()>);
+
+/// A request's body on its way up.
+struct Pump {
+    body: Body,
+    stream: SendStream<Bytes>,
+    /// A chunk that waits for the backend's window.
+    chunk: Bytes,
+}
+
+/// Sends what can be sent at once; a task sends the rest.
+pub(super) async fn start(body: Body, stream: SendStream<Bytes>, tasks: &TaskGroup) -> Option<Upload> {
+    let mut pump = Pump {
+        body,
+        stream,
+        chunk: Bytes::new(),
+    };
+    if poll_fn(|cx| Poll::Ready(pump.poll(cx).is_ready())).await {
+        return None;
+    }
+    let (exchange, mut over) = oneshot::channel();
+    // Not started when we are stopping: the pump, dropped, leaves a stream that ends with its connection.
+    tasks.spawn("upload to a backend", async move {
+        let mut tied = true;
+        poll_fn(|cx| {
+            if tied && let Poll::Ready(over) = Pin::new(&mut over).poll(cx) {
+                tied = false;
+                if over.is_err() {
+                    pump.stream.send_reset(Reason::CANCEL);
+                    return Poll::Ready(());
+                }
+            }
+            pump.poll(cx)
+        })
+        .await;
+    });
+    Some(Upload(exchange))
+}
+
+// === impl Upload ===
+
+impl Upload {
+    /// The answer is whole: what is left of the request may still go up.
+    pub(super) fn let_go(self) {
+        // The upload may have ended before.
+        let _ = self.0.send(());
+    }
+}
+
+// === impl Pump ===
+
+impl Pump {
+    /// Ready when there is nothing more to send: all is sent, or the stream or the body failed.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            // Asked each time, so that a reset wakes this task whatever it waits for.
+            if self.stream.poll_reset(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            while !self.chunk.is_empty() {
+                if self.stream.capacity() == 0 {
+                    self.stream.reserve_capacity(self.chunk.len());
+                    match ready!(self.stream.poll_capacity(cx)) {
+                        Some(Ok(_)) => continue,
+                        Some(Err(_)) | None => return Poll::Ready(()),
+                    }
+                }
+                let some = self.stream.capacity().min(self.chunk.len());
+                let piece = self.chunk.split_to(some);
+                let last = self.chunk.is_empty() && self.body.is_end_stream();
+                if self.stream.send_data(piece, last).is_err() || last {
+                    return Poll::Ready(());
+                }
+            }
+            let done = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => {
+                        self.stream.reserve_capacity(data.len());
+                        self.chunk = data;
+                        continue;
+                    }
+                    Err(frame) => match frame.into_trailers() {
+                        Ok(trailers) => self.stream.send_trailers(trailers),
+                        Err(_) => continue,
+                    },
+                },
+                None => self.stream.send_data(Bytes::new(), true),
+                Some(Err(e)) => {
+                    tracing::debug!("a client's body broke off: {e}");
+                    self.stream.send_reset(Reason::CANCEL);
+                    Ok(())
+                }
+            };
+            if let Err(e) = done {
+                tracing::debug!("a request's end could not be sent: {e}");
+            }
+            return Poll::Ready(());
+        }
+    }
+}
