@@ -49,7 +49,11 @@ fn main() -> ExitCode {
 }
 
 fn run(options: CompletedOptions, seeding: Seeding) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = reactor_threads() {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder
         .enable_all()
         // Deep objects are walked recursively.
         .thread_stack_size(8 << 20)
@@ -70,6 +74,17 @@ fn seed() -> std::io::Result<Seeding> {
     std::thread::Builder::new()
         .name("seed".to_owned())
         .spawn(|| aws_lc_rs::rand::fill(&mut [0; 1]))
+}
+
+/// One less than there are cores, and at least one: the committer of the store, blocking work and the kernel's network
+/// stack have the other. Handing a request between threads costs about a seventh of a proxied GET (docs/BENCHMARKS.md).
+/// `None`: the operator said so himself, in tokio's own `TOKIO_WORKER_THREADS`.
+fn reactor_threads() -> Option<usize> {
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_some() {
+        return None;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Some(cores.saturating_sub(1).max(1))
 }
 
 /// Soft up to hard: every connection is a file, and many systems start programs at 1024. Go does the same.
