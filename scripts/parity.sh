@@ -30,4 +30,12 @@ if [ $# -gt 0 ] && [ "$1" != --write ]; then
 	exit 0
 fi
 "$kit/parity" "${args[@]}"  >target/parity.txt 2>&1 || true
-python3 scripts/parity_ledger.py "${1:-check}" target/parity.txt docs/wire/parity.txt
+again=()
+if [ $# -eq 0 ] && fallen=$(python3 scripts/parity_ledger.py fallen target/parity.txt docs/wire/parity.txt) && [ -n "$fallen" ]; then
+	echo "once more, one case at a time: $fallen"
+	only=()
+	for a in $fallen; do only+=(--only "$a/*"); done
+	"$kit/parity" "${args[@]}" --jobs 1 --patience 15 "${only[@]}" >target/parity-again.txt 2>&1 || true
+	again=(target/parity-again.txt)
+fi
+python3 scripts/parity_ledger.py "${1:-check}" target/parity.txt docs/wire/parity.txt "${again[@]}"
