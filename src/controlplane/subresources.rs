@@ -6,8 +6,13 @@ pub(super) mod cleanup;
 pub(super) mod finalize;
 pub(super) mod scale;
 
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::restore;
 use crate::registry::Store;
+use crate::registry::store::WriteOptions;
+use crate::registry::strategy::Context;
 use std::sync::{Arc, OnceLock};
 
 /// A store that is filled in once it is built: rows need handlers, handlers need stores, stores need rows.
@@ -25,5 +30,35 @@ impl LateStore {
         self.0
             .get()
             .ok_or_else(|| Status::service_unavailable("the server is still starting"))
+    }
+
+    /// Replaces the object through this store's strategy; managed fields stay as they are.
+    ///
+    /// # Errors
+    /// Any Status.
+    pub(super) async fn replace(&self, cx: &Context, name: &str, object: Value, subresource: &str) -> Result<Value> {
+        let store = self.get()?;
+        if object.name() != name {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({}) does not match the name on the URL ({name})",
+                object.name()
+            )));
+        }
+        let options = WriteOptions {
+            subresource: subresource.to_owned(),
+            uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
+            ..WriteOptions::default()
+        };
+        let gr = store.resource().group_resource();
+        let mut transform = |live: Option<&Value>| match live {
+            None => Err(Status::not_found(&gr, name)),
+            Some(live) => {
+                let mut new = object.clone();
+                restore(&mut new, live, &["metadata", "managedFields"]);
+                Ok(new)
+            }
+        };
+        let updated = store.update(cx, name, &mut transform, false, &options).await?;
+        Ok(updated.object.to_value())
     }
 }

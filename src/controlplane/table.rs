@@ -4,12 +4,12 @@ use super::schema::BuiltinSchema;
 use crate::api;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::{Str, Value};
+use crate::endpoints::discovery::resources;
 use crate::registry::resource::{
     Answer, Backing, Columns, Connect, Resource, SelectableFields, Subresource, SubresourceBehaviour,
     SubresourceHandler, Verbs,
 };
 use crate::registry::strategy::{Plain, Strategy};
-use base64::Engine as _;
 use std::sync::Arc;
 
 /// The prefix of all keys in the store, as upstream's `--etcd-prefix` default.
@@ -204,11 +204,7 @@ impl Row {
 
 /// Discovery's `storageVersionHash`: eight bytes of the SHA-256 of `group/version/Kind`, the core group being empty.
 pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> Str {
-    let text = format!("{group}/{version}/{kind}");
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
-    base64::engine::general_purpose::STANDARD
-        .encode(&digest.as_ref()[..8])
-        .into()
+    resources::storage_version_hash(group, version, kind).into()
 }
 
 #[cfg(test)]

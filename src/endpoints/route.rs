@@ -1,10 +1,11 @@
 //! Paths below a group version: which resource, which part of it, and whether there is such a path at all.
 
-use super::options::query::unescape;
 use crate::registry::resource::Resource;
 use crate::registry::{Store, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::RequestInfo;
+use crate::request::info::decode_path;
 use http::Method;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A resource and its store.
@@ -68,7 +69,7 @@ impl Route {
 pub(crate) fn find(resources: &[Served], raw: &str) -> Result<Route, NoRoute> {
     let mut segments = Vec::new();
     for segment in raw.trim_start_matches('/').split('/') {
-        match unescape(segment, false) {
+        match decode_path(segment).map(Cow::into_owned) {
             Some(s) if !s.contains('/') => segments.push(s),
             _ => return Err(NoRoute::Path),
         }

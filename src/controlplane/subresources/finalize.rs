@@ -2,13 +2,11 @@
 
 use super::LateStore;
 use crate::apimachinery::field::ErrorList;
-use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::restore;
 use crate::controlplane::strategies::namespace::{self, Namespace};
 use crate::registry::resource::SubresourceHandler;
-use crate::registry::store::WriteOptions;
 use crate::registry::strategy::{Context, NameRule, Strategy};
 use async_trait::async_trait;
 
@@ -57,28 +55,6 @@ impl SubresourceHandler for Finalize {
     }
 
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
-        let store = self.0.get()?;
-        if object.name() != name {
-            return Err(Status::bad_request(format!(
-                "the name of the object ({}) does not match the name on the URL ({name})",
-                object.name()
-            )));
-        }
-        let options = WriteOptions {
-            subresource: "finalize".to_owned(),
-            uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
-            ..WriteOptions::default()
-        };
-        let gr = store.resource().group_resource();
-        let mut transform = |live: Option<&Value>| match live {
-            None => Err(Status::not_found(&gr, name)),
-            Some(live) => {
-                let mut new = object.clone();
-                restore(&mut new, live, &["metadata", "managedFields"]);
-                Ok(new)
-            }
-        };
-        let updated = store.update(cx, name, &mut transform, false, &options).await?;
-        Ok(updated.object.to_value())
+        self.0.replace(cx, name, object, "finalize").await
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::status::{Result, Status};
+use crate::request::info::pairs;
+use std::borrow::Cow;
 
 /// The pairs, in order.
 #[derive(Clone, Debug, Default)]
@@ -10,15 +12,8 @@ pub struct Query(Vec<(String, String)>);
 impl Query {
     /// Reads a raw query.
     pub fn parse(raw: &str) -> Self {
-        let pairs = raw.split('&').filter(|p| !p.is_empty() && !p.contains(';'));
-        Self(
-            pairs
-                .filter_map(|p| {
-                    let (k, v) = p.split_once('=').unwrap_or((p, ""));
-                    Some((unescape(k, true)?, unescape(v, true)?))
-                })
-                .collect(),
-        )
+        let owned = |(k, v): (Cow<'_, str>, Cow<'_, str>)| (k.into_owned(), v.into_owned());
+        Self(pairs(raw).map(owned).collect())
     }
 
     /// The query of a request.
@@ -65,21 +60,6 @@ impl Query {
             .map(Some)
             .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", quote(v))))
     }
-}
-
-/// Undoes percent escapes; `None` for a bad one. Bytes that are no UTF-8 are replaced.
-pub fn unescape(text: &str, plus_is_space: bool) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    let hex = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
-    while let Some(b) = bytes.next() {
-        match b {
-            b'%' => out.push(hex(bytes.next()?)? << 4 | hex(bytes.next()?)?),
-            b'+' if plus_is_space => out.push(b' '),
-            b => out.push(b),
-        }
-    }
-    Some(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
 #[cfg(test)]
