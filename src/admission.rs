@@ -4,11 +4,13 @@
 
 pub mod attributes;
 pub mod chain;
+pub mod cluster;
 pub mod plugins;
 pub mod timed;
 
 pub use attributes::{Attributes, Operation};
 pub use chain::Chain;
+pub use cluster::Cluster;
 pub use timed::{Phases, Timed};
 
 use crate::apimachinery::status::Result;

@@ -1,6 +1,7 @@
 //! The composition root: extensions → core → aggregator, one chain in front, one port. The only file that may name every
 //! room.
 
+mod admission;
 mod authentication;
 mod flows;
 mod hooks;

@@ -28,6 +28,7 @@ use crate::registry::store::Store;
 use crate::storage::Storage;
 use allocators::{IpRange, PortRange};
 use reviews::Judges;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use strategies::service::{EndpointsCleanup, Service};
@@ -217,6 +218,21 @@ impl ControlPlane {
     /// Where the table has no such row: callers name rows, they do not look for them ([`find`](Self::find) does).
     pub fn store(&self, group: &str, plural: &str) -> &Arc<Store> {
         &self.served(group, plural).1
+    }
+
+    /// Every storage by group and plural, for admission plugins.
+    pub fn storages(&self) -> HashMap<(String, String), Arc<dyn Storage>> {
+        let groups = self.groups.iter().chain([&self.apiregistration]);
+        groups
+            .flat_map(|g| &g.resources)
+            .filter(|(row, _)| matches!(row.backing, Backing::Stored { .. }))
+            .map(|(row, store)| {
+                (
+                    (row.gvr.group.to_string(), row.gvr.resource.to_string()),
+                    store.storage().clone(),
+                )
+            })
+            .collect()
     }
 
     /// The address the server's own Service has: the first of the default range.

@@ -1,8 +1,7 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
 use super::measured::Measured;
-use crate::admission::plugins::{NamespaceLifecycle, StorageProtection};
-use crate::admission::{self, Admission, Phases, Timed};
+use crate::admission::Cluster;
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
 use crate::apimachinery::gvk::GroupVersion;
@@ -27,9 +26,6 @@ use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Key prefix of namespaces: admission reads them before their row's store exists.
-const NAMESPACES: &str = "/registry/namespaces/";
-
 /// The core server's stores.
 ///
 /// # Errors
@@ -40,24 +36,13 @@ pub async fn control_plane(
     judges: Judges,
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
-    let namespaces = engine.resource(ResourceConfig {
-        prefix: NAMESPACES.to_owned(),
-        fields: None,
-    });
-    let lifecycle = Timed::new(
-        "NamespaceLifecycle",
-        Phases::Mutating,
-        NamespaceLifecycle::new(namespaces),
+    let cluster = Cluster::default();
+    let needs = super::admission::Needs {
+        cluster: cluster.clone(),
+        authorizer: judges.authorizer.clone(),
         telemetry,
-    );
-    let protection = Timed::new(
-        "StorageObjectInUseProtection",
-        Phases::Mutating,
-        StorageProtection,
-        telemetry,
-    );
-    let admission: Arc<dyn Admission> =
-        Arc::new(admission::Chain::new(vec![Arc::new(lifecycle), Arc::new(protection)]));
+    };
+    let admission = super::admission::chain(&options.admission, &needs);
     let (store, metrics) = (engine.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let prefix = match &row.backing {
@@ -86,6 +71,7 @@ pub async fn control_plane(
         .adopt()
         .await
         .map_err(|e| format!("--data-dir: reading the stored services: {e}"))?;
+    cluster.fill(plane.storages());
     Ok(plane)
 }
 

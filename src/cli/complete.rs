@@ -1,8 +1,8 @@
 //! Options → [`CompletedOptions`]: files are read and judged, flags are held against each other, gaps are filled.
 
 use super::options::{
-    AggregatorOptions, AuthenticationOptions, AuthorizationMode, AuthorizationOptions, GenericOptions, LoggingOptions,
-    NetworkOptions, Options, ServingOptions, StorageOptions,
+    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationMode, AuthorizationOptions,
+    GenericOptions, LoggingOptions, NetworkOptions, Options, ServingOptions, StorageOptions,
 };
 use super::value::{UsageError, Values};
 use crate::pki::PkiOptions;
@@ -29,6 +29,8 @@ pub struct CompletedOptions {
     pub authentication: AuthenticationOptions,
     /// What they may do.
     pub authorization: AuthorizationOptions,
+    /// Which admission plugins are on.
+    pub admission: AdmissionOptions,
     /// Limits and lifecycle.
     pub generic: GenericOptions,
     /// Backends.
@@ -138,6 +140,7 @@ impl Options {
             serving,
             mut authentication,
             authorization,
+            admission,
             generic,
             aggregator,
             storage,
@@ -226,6 +229,7 @@ impl Options {
             serving,
             authentication,
             authorization,
+            admission,
             generic,
             aggregator,
             storage,

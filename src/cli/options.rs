@@ -1,5 +1,6 @@
 //! The flags that are honoured, by group, as typed values. Reading them looks at no file.
 
+mod admission;
 mod aggregator;
 mod authentication;
 mod authorization;
@@ -9,6 +10,7 @@ mod network;
 mod serving;
 mod storage;
 
+pub use admission::AdmissionOptions;
 pub use aggregator::AggregatorOptions;
 pub use authentication::{AuthenticationOptions, RequestHeaderOptions, ServiceAccountOptions};
 pub use authorization::{AuthorizationMode, AuthorizationOptions};
@@ -31,6 +33,8 @@ pub struct Options {
     pub authentication: AuthenticationOptions,
     /// What they may do.
     pub authorization: AuthorizationOptions,
+    /// Which admission plugins are on.
+    pub admission: AdmissionOptions,
     /// Limits and lifecycle.
     pub generic: GenericOptions,
     /// Backends.
@@ -67,6 +71,7 @@ impl Options {
             serving: ServingOptions::read(&values)?,
             authentication: AuthenticationOptions::read(&values)?,
             authorization: AuthorizationOptions::read(&values)?,
+            admission: AdmissionOptions::read(&values)?,
             generic: GenericOptions::read(&values)?,
             aggregator: AggregatorOptions::read(&values)?,
             storage: StorageOptions::read(&values)?,

@@ -1,27 +1,26 @@
 //! Keeps objects out of namespaces that do not exist or are going, and the system namespaces in place.
 //! As upstream's `plugin/namespace/lifecycle`, except that the namespace is always read live: reads are from memory.
 
-use crate::admission::{Admission, Attributes, Operation};
+use crate::admission::{Admission, Attributes, Cluster, Operation};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Cause, Result, Status};
 use crate::apimachinery::value::Value;
-use crate::storage::{MinRevision, Storage};
+use crate::storage::MinRevision;
 use async_trait::async_trait;
-use std::sync::Arc;
 
 /// Namespaces nobody may delete.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// The plugin.
 pub struct NamespaceLifecycle {
-    namespaces: Arc<dyn Storage>,
+    cluster: Cluster,
 }
 
 impl NamespaceLifecycle {
-    /// Reads namespaces from the storage of the `namespaces` resource.
-    pub fn new(namespaces: Arc<dyn Storage>) -> Self {
-        Self { namespaces }
+    /// Reads namespaces there.
+    pub fn new(cluster: Cluster) -> Self {
+        Self { cluster }
     }
 }
 
@@ -50,7 +49,11 @@ impl Admission for NamespaceLifecycle {
             return Ok(());
         }
         let name = attributes.namespace.as_str();
-        let got = self.namespaces.get(name, MinRevision::Latest).await;
+        let got = self
+            .cluster
+            .storage("", "namespaces")?
+            .get(name, MinRevision::Latest)
+            .await;
         let Some(entry) = got.map_err(Status::internal)? else {
             return Err(Status::not_found(&namespaces(), name));
         };

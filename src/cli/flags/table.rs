@@ -185,10 +185,10 @@ flags! {
         "egress-selector-config-file" Text "" refused("connections would leave past the proxy it names") "Egress selector configuration";
     }
     Admission {
-        "admission-control" List "" ignored("the built-in set of admission checks is fixed in this release") "Deprecated";
+        "admission-control" List "" honoured "Deprecated: exactly these plugins";
         "admission-control-config-file" Text "" ignored("admission plugins take no configuration in this release") "Admission configuration";
-        "disable-admission-plugins" List "" ignored("the built-in set of admission checks is fixed in this release") "Plugins to leave out";
-        "enable-admission-plugins" List "" ignored("the built-in set of admission checks is fixed in this release") "Plugins to add";
+        "disable-admission-plugins" List "" honoured "Plugins to leave out";
+        "enable-admission-plugins" List "" honoured "Plugins to add";
     }
     Metrics {
         "allow-metric-labels" List "" ignored(METRICS) "Allowed label values";

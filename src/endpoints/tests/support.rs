@@ -123,7 +123,12 @@ pub async fn serve() -> Served {
         fields: None,
     };
     let namespaces = engine.resource(config("namespaces"));
-    let lifecycle: Arc<dyn Admission> = Arc::new(NamespaceLifecycle::new(namespaces.clone()));
+    let lifecycle: Arc<dyn Admission> = Arc::new(NamespaceLifecycle::new({
+        let cluster = crate::admission::Cluster::default();
+        let key = (String::new(), "namespaces".to_owned());
+        cluster.fill([(key, namespaces.clone())].into());
+        cluster
+    }));
     let mut ns = row("namespaces", "Namespace", "namespace", false, Arc::new(Namespaces));
     ns.subresources.push(Subresource {
         name: "status",

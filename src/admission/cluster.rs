@@ -1,0 +1,67 @@
+//! The other resources a plugin looks at: upstream's informers and listers, here reads from memory.
+
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::storage::{ListOptions, MinRevision, Predicate, Storage, VersionMatch};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+/// Storages by group and plural.
+pub type Storages = HashMap<(String, String), Arc<dyn Storage>>;
+
+/// Reads of what else is stored. Plugins are made before the stores they look at (stores have the chain), so it is
+/// filled once, when all of them exist. Clones share.
+#[derive(Clone, Default)]
+pub struct Cluster(Arc<OnceLock<Storages>>);
+
+impl Cluster {
+    /// Tells the plugins where everything is. Later calls change nothing.
+    pub fn fill(&self, storages: Storages) {
+        let _ = self.0.set(storages);
+    }
+
+    /// The storage of a resource.
+    ///
+    /// # Errors
+    /// 500: no such resource is served, or nothing is yet.
+    pub fn storage(&self, group: &str, resource: &str) -> Result<&Arc<dyn Storage>> {
+        let key = (group.to_owned(), resource.to_owned());
+        let found = self.0.get().and_then(|all| all.get(&key));
+        found.ok_or_else(|| Status::internal(format!("admission: no storage for {resource}.{group}")))
+    }
+
+    /// One object as it is now; `namespace` is empty for cluster scope.
+    ///
+    /// # Errors
+    /// 500: the store does not answer.
+    pub async fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>> {
+        let key = match namespace {
+            "" => name.to_owned(),
+            namespace => format!("{namespace}/{name}"),
+        };
+        let got = self.storage(group, resource)?.get(&key, MinRevision::Latest).await;
+        Ok(got.map_err(Status::internal)?.map(|entry| entry.decode()))
+    }
+
+    /// All objects of a namespace, or of the whole resource where it is empty, in key order.
+    ///
+    /// # Errors
+    /// 500: the store does not answer.
+    pub async fn list(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Value>> {
+        let prefix = match namespace {
+            "" => String::new(),
+            namespace => format!("{namespace}/"),
+        };
+        let options = ListOptions {
+            prefix,
+            single: false,
+            version: VersionMatch::NotOlderThan(MinRevision::Latest),
+            predicate: Predicate::default(),
+            limit: 0,
+            token: None,
+        };
+        let listing = self.storage(group, resource)?.list(options).await;
+        let entries = listing.map_err(Status::internal)?.entries;
+        Ok(entries.iter().map(|entry| entry.decode()).collect())
+    }
+}

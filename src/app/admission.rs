@@ -1,0 +1,43 @@
+//! `--enable-admission-plugins` and `--disable-admission-plugins` → the admission chain, in upstream's order.
+
+use crate::admission::plugins::{NamespaceLifecycle, StorageProtection};
+use crate::admission::{self, Admission, Cluster, Phases, Timed};
+use crate::authz::Authorizer;
+use crate::cli::options::AdmissionOptions;
+use crate::telemetry::Telemetry;
+use std::sync::Arc;
+
+/// What plugins are made from.
+pub struct Needs<'a> {
+    /// Reads of other resources; filled when all stores exist.
+    pub cluster: Cluster,
+    /// Asked by plugins that check a further permission.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// Counts and times.
+    pub telemetry: &'a Telemetry,
+}
+
+/// The plugins that are on, in the order of [`AdmissionOptions::on`].
+pub fn chain(options: &AdmissionOptions, needs: &Needs<'_>) -> Arc<dyn Admission> {
+    let plugins = options.on().filter_map(|name| plugin(name, needs)).collect();
+    Arc::new(admission::Chain::new(plugins))
+}
+
+/// `None`: a plugin that is accepted by name and has nothing to do here (its feature is off in v1.36).
+fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
+    use Phases::Mutating;
+    fn timed(
+        name: &'static str,
+        phases: Phases,
+        plugin: impl Admission,
+        telemetry: &Telemetry,
+    ) -> Option<Arc<dyn Admission>> {
+        Some(Arc::new(Timed::new(name, phases, plugin, telemetry)))
+    }
+    let (cluster, telemetry) = (|| needs.cluster.clone(), needs.telemetry);
+    match name {
+        "NamespaceLifecycle" => timed(name, Mutating, NamespaceLifecycle::new(cluster()), telemetry),
+        "StorageObjectInUseProtection" => timed(name, Mutating, StorageProtection, telemetry),
+        _ => None,
+    }
+}

@@ -1,0 +1,123 @@
+//! Which admission plugins are on.
+
+use super::{UsageError, Values};
+
+/// Every plugin of v1.36 in call order, and whether it is on where nothing is said.
+const ALL: &[(&str, bool)] = &[
+    ("AlwaysAdmit", false),
+    ("NamespaceAutoProvision", false),
+    ("NamespaceLifecycle", true),
+    ("NamespaceExists", false),
+    ("LimitPodHardAntiAffinityTopology", false),
+    ("LimitRanger", true),
+    ("ServiceAccount", true),
+    ("NodeRestriction", false),
+    ("TaintNodesByCondition", true),
+    ("AlwaysPullImages", false),
+    ("ImagePolicyWebhook", false),
+    ("PodSecurity", true),
+    ("PodNodeSelector", false),
+    ("Priority", true),
+    ("DefaultTolerationSeconds", true),
+    ("PodTolerationRestriction", false),
+    ("EventRateLimit", false),
+    ("ExtendedResourceToleration", false),
+    ("DefaultStorageClass", true),
+    ("StorageObjectInUseProtection", true),
+    ("PodGroupProtection", true),
+    ("OwnerReferencesPermissionEnforcement", false),
+    ("PersistentVolumeClaimResize", true),
+    ("RuntimeClass", true),
+    ("CertificateApproval", true),
+    ("CertificateSigning", true),
+    ("ClusterTrustBundleAttest", true),
+    ("CertificateSubjectRestriction", true),
+    ("DefaultIngressClass", true),
+    ("DenyServiceExternalIPs", false),
+    ("PodTopologyLabels", true),
+    ("PodGroupWorkloadExists", true),
+    ("NodeDeclaredFeatureValidator", true),
+    ("JobValidation", true),
+    ("PodResizeValidator", true),
+    ("MutatingAdmissionPolicy", true),
+    ("MutatingAdmissionWebhook", true),
+    ("ValidatingAdmissionPolicy", true),
+    ("ValidatingAdmissionWebhook", true),
+    ("ResourceQuota", true),
+    ("AlwaysDeny", false),
+];
+
+/// Plugins of upstream that are off by default and that this release does not have: asking for one is refused, since
+/// what it would have kept out would get in.
+const ABSENT: &[&str] = &[
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "LimitPodHardAntiAffinityTopology",
+    "ImagePolicyWebhook",
+    "PodNodeSelector",
+    "PodTolerationRestriction",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "OwnerReferencesPermissionEnforcement",
+    "DenyServiceExternalIPs",
+    "AlwaysPullImages",
+    "AlwaysDeny",
+    "NodeRestriction",
+];
+
+/// `--enable-admission-plugins`, `--disable-admission-plugins` and the older `--admission-control`.
+#[derive(Clone, Debug)]
+pub struct AdmissionOptions {
+    on: Vec<&'static str>,
+}
+
+fn known(flag: &str, names: &[String]) -> Result<(), UsageError> {
+    match names.iter().find(|n| !ALL.iter().any(|(known, _)| known == n)) {
+        None => Ok(()),
+        Some(name) => Err(UsageError::new(format!("{flag} plugin {name:?} is unknown"))),
+    }
+}
+
+impl AdmissionOptions {
+    /// The plugins that are on, in call order.
+    pub fn on(&self) -> impl Iterator<Item = &'static str> {
+        self.on.iter().copied()
+    }
+
+    pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
+        let [enabled, disabled, control] = [
+            "enable-admission-plugins",
+            "disable-admission-plugins",
+            "admission-control",
+        ]
+        .map(|flag| values.list(flag));
+        if !control.is_empty() && !(enabled.is_empty() && disabled.is_empty()) {
+            return Err(UsageError::new(
+                "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive",
+            ));
+        }
+        known("admission-control", &control)?;
+        known("enable-admission-plugins", &enabled)?;
+        known("disable-admission-plugins", &disabled)?;
+        let both: Vec<&str> = enabled.iter().filter(|n| disabled.contains(n)).map(|n| &**n).collect();
+        if !both.is_empty() {
+            return Err(UsageError::new(format!(
+                "[{}] in enable-admission-plugins and disable-admission-plugins overlapped",
+                both.join(" ")
+            )));
+        }
+        let has = |list: &[String], name: &str| list.iter().any(|n| n == name);
+        let is_on = |&&(name, default): &&(&'static str, bool)| match control.is_empty() {
+            false => has(&control, name),
+            true => has(&enabled, name) || default && !has(&disabled, name),
+        };
+        let on: Vec<&'static str> = ALL.iter().filter(is_on).map(|(name, _)| *name).collect();
+        if let Some(absent) = on.iter().find(|n| ABSENT.contains(n)) {
+            return Err(UsageError::new(format!(
+                "--enable-admission-plugins: {absent} is refused: this release does not have it, and what it keeps out \
+                 would get in"
+            )));
+        }
+        Ok(Self { on })
+    }
+}
