@@ -127,7 +127,7 @@ impl ConvertingWatch {
                     previous: None,
                     deleted: t == EventType::Deleted,
                     frames: [const { OnceLock::new() }; 3],
-                    protobuf_frames: OnceLock::new(),
+                    binary_frames: OnceLock::new(),
                 };
                 WatchItem::Change(t, Arc::new(event))
             }
