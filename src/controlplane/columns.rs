@@ -2,6 +2,7 @@
 
 pub(super) mod cells;
 pub(super) mod core;
+pub(super) mod devices;
 pub(super) mod network;
 pub(super) mod others;
 pub(super) mod pods;
