@@ -95,7 +95,7 @@ pub fn build(
 ) -> std::result::Result<ControlPlane, BuildError> {
     let numbers = Arc::new(service_numbers(&config)?);
     let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
-    let approval = LateStore::default();
+    let (approval, namespaces) = (LateStore::default(), LateStore::default());
     let scales: [(&str, &str, LateStore); 4] = [
         ("", "replicationcontrollers", LateStore::default()),
         ("apps", "deployments", LateStore::default()),
@@ -165,7 +165,9 @@ pub fn build(
             subresources::approval::ApprovalHandler(approval.clone()),
         ))),
         serve(groups::networking::rows()),
+        serve(groups::node::rows()),
         serve(groups::policy::rows()),
+        serve(groups::resource::rows(&namespaces, &config.judges.authorizer)),
         serve(groups::storage::rows()),
     ];
     let plane = ControlPlane {
@@ -191,6 +193,7 @@ pub fn build(
     for (group, plural, late) in &scales {
         late.fill(plane.store(group, plural).clone());
     }
+    namespaces.fill(plane.store("", "namespaces").clone());
     endpoints.fill(plane.store("", "endpoints").clone());
     // Nobody else holds this cell yet.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));

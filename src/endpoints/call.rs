@@ -37,6 +37,12 @@ impl Call {
             namespace: route.namespace.clone(),
             warnings: parts.extensions.get::<Warnings>().cloned().unwrap_or_default(),
             dry_run: false,
+            verb: match parts.method {
+                http::Method::POST => "create",
+                http::Method::PATCH => "patch",
+                http::Method::DELETE => "delete",
+                _ => "update",
+            },
         };
         if let Some(text) = route.served.0.strategy.deprecation() {
             cx.warnings.add(text);
