@@ -1,6 +1,6 @@
 //! `--enable-admission-plugins` and `--disable-admission-plugins` → the admission chain, in upstream's order.
 
-use crate::admission::plugins::{NamespaceLifecycle, StorageProtection};
+use crate::admission::plugins::*;
 use crate::admission::{self, Admission, Cluster, Phases, Timed};
 use crate::authz::Authorizer;
 use crate::cli::options::AdmissionOptions;
@@ -25,7 +25,7 @@ pub fn chain(options: &AdmissionOptions, needs: &Needs<'_>) -> Arc<dyn Admission
 
 /// `None`: a plugin that is accepted by name and has nothing to do here (its feature is off in v1.36).
 fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
-    use Phases::Mutating;
+    use Phases::{Both, Mutating};
     fn timed(
         name: &'static str,
         phases: Phases,
@@ -37,6 +37,11 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
     let (cluster, telemetry) = (|| needs.cluster.clone(), needs.telemetry);
     match name {
         "NamespaceLifecycle" => timed(name, Mutating, NamespaceLifecycle::new(cluster()), telemetry),
+        "ServiceAccount" => timed(name, Both, ServiceAccount::new(cluster()), telemetry),
+        "TaintNodesByCondition" => timed(name, Mutating, TaintNodesByCondition, telemetry),
+        "Priority" => timed(name, Both, Priority::new(cluster()), telemetry),
+        "DefaultTolerationSeconds" => timed(name, Mutating, DefaultTolerationSeconds::new(300, 300), telemetry),
+        "RuntimeClass" => timed(name, Both, RuntimeClass::new(cluster()), telemetry),
         "StorageObjectInUseProtection" => timed(name, Mutating, StorageProtection, telemetry),
         _ => None,
     }
