@@ -43,8 +43,16 @@ impl Cluster {
         Ok(got.map_err(Status::internal)?.map(|entry| entry.decode()))
     }
 
+    /// The storage of a resource, if it is served at all.
+    fn served(&self, group: &str, resource: &str) -> Result<Option<&Arc<dyn Storage>>> {
+        match self.0.get() {
+            None => self.storage(group, resource).map(Some),
+            Some(all) => Ok(all.get(&(group.to_owned(), resource.to_owned()))),
+        }
+    }
+
     /// One object: what is at hand, and only where nothing is, a read that is sure. As upstream's plugins, which look
-    /// into their informers first.
+    /// into their informers first. A resource that is not served has no objects.
     ///
     /// # Errors
     /// 500: the store does not answer.
@@ -53,7 +61,9 @@ impl Cluster {
             "" => name.to_owned(),
             namespace => format!("{namespace}/{name}"),
         };
-        let storage = self.storage(group, resource)?;
+        let Some(storage) = self.served(group, resource)? else {
+            return Ok(None);
+        };
         if let Ok(Some(entry)) = storage.get(&key, MinRevision::Any).await {
             return Ok(Some(entry.decode()));
         }
@@ -78,8 +88,10 @@ impl Cluster {
             limit: 0,
             token: None,
         };
-        let listing = self.storage(group, resource)?.list(options).await;
-        let entries = listing.map_err(Status::internal)?.entries;
+        let Some(storage) = self.served(group, resource)? else {
+            return Ok(Vec::new());
+        };
+        let entries = storage.list(options).await.map_err(Status::internal)?.entries;
         Ok(entries.iter().map(|entry| entry.decode()).collect())
     }
 

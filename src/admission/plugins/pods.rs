@@ -1,6 +1,7 @@
 //! What several plugins want to know about a pod.
 
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 
 /// The annotation of pods that a kubelet made from a file.
@@ -36,6 +37,40 @@ pub fn push(object: &mut Value, list: &str, element: Value) {
     }
     let list = object.at_mut(&[list]).and_then(Value::as_array_mut);
     list.expect("the list was made above").push(element);
+}
+
+/// A stored quantity; what is absent is zero.
+pub fn amount(quantity: &Value) -> Quantity {
+    let text = quantity.as_str();
+    text.and_then(|t| Quantity::parse(t).ok()).unwrap_or(Quantity::ZERO)
+}
+
+/// What the pod asks for of a resource: the containers and sidecars together, or what init containers need at some
+/// time, if that is more; what is said for the whole pod counts instead. Overhead comes on top.
+pub fn requests(pod: &Value, resource: &str) -> Quantity {
+    let spec = pod.get("spec");
+    let asked = |c: &Value| amount(c.at(&["resources", "requests", resource]));
+    let mut total = Quantity::ZERO;
+    for container in spec.get("containers").items() {
+        total = total.plus(asked(container));
+    }
+    let (mut sidecars, mut peak) = (Quantity::ZERO, Quantity::ZERO);
+    for init in spec.get("initContainers").items() {
+        let mut at_a_time = asked(init).plus(sidecars);
+        if init.str_at(&["restartPolicy"]) == "Always" {
+            total = total.plus(asked(init));
+            sidecars = sidecars.plus(asked(init));
+            at_a_time = sidecars;
+        }
+        peak = peak.max(at_a_time);
+    }
+    let whole = spec.at(&["resources", "requests", resource]);
+    let asked = if whole.is_null() {
+        total.max(peak)
+    } else {
+        amount(whole)
+    };
+    asked.plus(amount(spec.at(&["overhead", resource])))
 }
 
 /// The elements of `list` in the pod's volumes' projections.
@@ -111,6 +146,22 @@ mod tests {
         let other = json!({"volumes": [{"configMap": {"name": "c"}}]});
         assert!(!references_secrets(&pod(other.clone())));
         assert!(references_config_maps(&pod(other)));
+    }
+
+    #[test]
+    fn a_pod_asks_for_its_containers_or_for_its_hungriest_init_container() {
+        let asking = |cpu: &str| json!({"resources": {"requests": {"cpu": (cpu)}}});
+        let mut sidecar = asking("100m");
+        sidecar.set(&["restartPolicy"], "Always");
+        let mut v = pod(json!({}));
+        v.set(&["spec", "containers"], vec![asking("1"), asking("200m")]);
+        v.set(&["spec", "initContainers"], vec![sidecar, asking("1100m")]);
+        assert_eq!(requests(&v, "cpu").milli_value(), 1300);
+        v.set(&["spec", "initContainers"], vec![asking("2")]);
+        assert_eq!(requests(&v, "cpu").milli_value(), 2000);
+        v.set(&["spec", "resources", "requests", "cpu"], "3");
+        v.set(&["spec", "overhead", "cpu"], "500m");
+        assert_eq!(requests(&v, "cpu").milli_value(), 3500);
     }
 
     #[test]
