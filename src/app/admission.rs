@@ -1,6 +1,6 @@
 //! `--enable-admission-plugins` and `--disable-admission-plugins` → the admission chain, in upstream's order.
 
-use crate::admission::plugins::{NamespaceLifecycle, StorageProtection};
+use crate::admission::plugins::{NamespaceLifecycle, PodSecurity, PodSecurityConfig, StorageProtection};
 use crate::admission::{self, Admission, Cluster, Phases, Timed};
 use crate::authz::Authorizer;
 use crate::cli::options::AdmissionOptions;
@@ -15,6 +15,8 @@ pub struct Needs<'a> {
     pub authorizer: Arc<dyn Authorizer>,
     /// Counts and times.
     pub telemetry: &'a Telemetry,
+    /// PodSecurity's part of the `--admission-control-config-file`.
+    pub pod_security: PodSecurityConfig,
 }
 
 /// The plugins that are on, in the order of [`AdmissionOptions::on`].
@@ -25,7 +27,7 @@ pub fn chain(options: &AdmissionOptions, needs: &Needs<'_>) -> Arc<dyn Admission
 
 /// `None`: a plugin that is accepted by name and has nothing to do here (its feature is off in v1.36).
 fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
-    use Phases::Mutating;
+    use Phases::{Mutating, Validating};
     fn timed(
         name: &'static str,
         phases: Phases,
@@ -37,6 +39,10 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
     let (cluster, telemetry) = (|| needs.cluster.clone(), needs.telemetry);
     match name {
         "NamespaceLifecycle" => timed(name, Mutating, NamespaceLifecycle::new(cluster()), telemetry),
+        "PodSecurity" => {
+            let plugin = PodSecurity::new(cluster(), needs.pod_security.clone());
+            timed(name, Validating, plugin, telemetry)
+        }
         "StorageObjectInUseProtection" => timed(name, Mutating, StorageProtection, telemetry),
         _ => None,
     }
