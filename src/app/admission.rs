@@ -1,6 +1,6 @@
 //! `--enable-admission-plugins` and `--disable-admission-plugins` → the admission chain, in upstream's order.
 
-use crate::admission::plugins::{NamespaceLifecycle, StorageProtection};
+use crate::admission::plugins::{NamespaceLifecycle, PodResize, StorageProtection};
 use crate::admission::{self, Admission, Cluster, Phases, Timed};
 use crate::authz::Authorizer;
 use crate::cli::options::AdmissionOptions;
@@ -37,6 +37,7 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
     let (cluster, telemetry) = (|| needs.cluster.clone(), needs.telemetry);
     match name {
         "NamespaceLifecycle" => timed(name, Mutating, NamespaceLifecycle::new(cluster()), telemetry),
+        "PodResizeValidator" => timed(name, Phases::Validating, PodResize::new(cluster()), telemetry),
         "StorageObjectInUseProtection" => timed(name, Mutating, StorageProtection, telemetry),
         _ => None,
     }
