@@ -39,13 +39,7 @@ pub const ALL: &[Body] = &[
     (
         "cbor",
         cbor_codec,
-        &[
-            "\u{1}",
-            "\u{7f}\x61a\x61b\x7fc",
-            "\x41a",
-            "\x62hi",
-            "\x42\x41a\x01",
-        ],
+        &["\u{1}", "\u{7f}\x61a\x61b\x7fc", "\x41a", "\x62hi", "\x42\x41a\x01"],
     ),
     (
         "json-patch",

@@ -114,8 +114,9 @@ async fn swap(
 
     meta::keep_system_fields(&mut new, &old);
     match options.subresource.as_str() {
+        "" => strategy.prepare_update(&mut new, &old),
         "status" => strategy.prepare_status_update(&mut new, &old),
-        _ => strategy.prepare_update(&mut new, &old),
+        part => strategy.prepare_part_update(part, &mut new, &old),
     }
     strategy.begin_update(cx, &mut new, &old).await?;
     let outcome = checked(store, cx, name, (&mut new, &old), live, &attributes, options).await;
