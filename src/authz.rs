@@ -6,6 +6,8 @@
 mod attributes;
 pub mod delegated;
 mod forbidden;
+pub mod impersonation;
+pub mod node;
 mod path;
 pub mod rbac;
 mod union;
