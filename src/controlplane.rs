@@ -164,13 +164,14 @@ pub fn build(
         "namespaces",
         Arc::new(subresources::finalize::FinalizeStrategy),
     ));
-    binding.fill(beside("", "pods", Arc::new(subresources::binding::BindingStrategy)));
+    let bindings = beside("", "pods", Arc::new(subresources::binding::BindingStrategy));
+    binding.fill(Arc::new(bindings.past_admission()));
     let approving: Arc<dyn crate::registry::Strategy> = Arc::new(strategies::csr::Approval);
     approval.fill(beside("certificates.k8s.io", "certificatesigningrequests", approving));
     for (group, plural, late) in &scales {
-        late.fill(plane.store(group, plural).clone());
+        late.fill(Arc::new(plane.store(group, plural).past_admission()));
     }
-    endpoints.fill(plane.store("", "endpoints").clone());
+    endpoints.fill(Arc::new(plane.store("", "endpoints").past_admission()));
     // Nobody else holds this cell yet.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));
     Ok(plane)
