@@ -192,18 +192,18 @@ pub fn build(
         "namespaces",
         Arc::new(subresources::finalize::FinalizeStrategy),
     ));
-    binding.fill(beside("", "pods", Arc::new(subresources::binding::BindingStrategy)));
+    let bindings = beside("", "pods", Arc::new(subresources::binding::BindingStrategy));
+    binding.fill(Arc::new(bindings.past_admission()));
     let approving: Arc<dyn crate::registry::Strategy> = Arc::new(strategies::csr::Approval);
     approval.fill(beside("certificates.k8s.io", "certificatesigningrequests", approving));
-    let (row, pods) = plane.served("", "pods");
-    let unadmitted: Arc<dyn Admission> = Arc::new(crate::admission::Always);
-    evicted.fill(Arc::new(Store::new(row.clone(), pods.storage().clone(), unadmitted)));
+    let pods = plane.store("", "pods");
+    evicted.fill(Arc::new(pods.past_admission()));
     budgets.fill(plane.store("policy", "poddisruptionbudgets").clone());
     for (group, plural, late) in &scales {
-        late.fill(plane.store(group, plural).clone());
+        late.fill(Arc::new(plane.store(group, plural).past_admission()));
     }
     namespaces.fill(plane.store("", "namespaces").clone());
-    endpoints.fill(plane.store("", "endpoints").clone());
+    endpoints.fill(Arc::new(plane.store("", "endpoints").past_admission()));
     // Nobody else holds this cell yet.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));
     Ok(plane)
