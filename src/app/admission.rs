@@ -1,6 +1,6 @@
 //! `--enable-admission-plugins` and `--disable-admission-plugins` → the admission chain, in upstream's order.
 
-use crate::admission::plugins::{NamespaceLifecycle, PodSecurity, PodSecurityConfig, StorageProtection};
+use crate::admission::plugins::{LimitRanger, NamespaceLifecycle, PodSecurity, PodSecurityConfig, StorageProtection};
 use crate::admission::{self, Admission, Cluster, Phases, Timed};
 use crate::authz::Authorizer;
 use crate::cli::options::AdmissionOptions;
@@ -27,7 +27,7 @@ pub fn chain(options: &AdmissionOptions, needs: &Needs<'_>) -> Arc<dyn Admission
 
 /// `None`: a plugin that is accepted by name and has nothing to do here (its feature is off in v1.36).
 fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
-    use Phases::{Mutating, Validating};
+    use Phases::{Both, Mutating, Validating};
     fn timed(
         name: &'static str,
         phases: Phases,
@@ -39,6 +39,7 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
     let (cluster, telemetry) = (|| needs.cluster.clone(), needs.telemetry);
     match name {
         "NamespaceLifecycle" => timed(name, Mutating, NamespaceLifecycle::new(cluster()), telemetry),
+        "LimitRanger" => timed(name, Both, LimitRanger::new(cluster()), telemetry),
         "PodSecurity" => {
             let plugin = PodSecurity::new(cluster(), needs.pod_security.clone());
             timed(name, Validating, plugin, telemetry)
