@@ -45,6 +45,7 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
         "Priority" => timed(name, Both, Priority::new(cluster()), telemetry),
         "DefaultTolerationSeconds" => timed(name, Mutating, DefaultTolerationSeconds::new(300, 300), telemetry),
         "RuntimeClass" => timed(name, Both, RuntimeClass::new(cluster()), telemetry),
+        "LimitRanger" => timed(name, Both, LimitRanger::new(cluster()), telemetry),
         "PodSecurity" => {
             let plugin = PodSecurity::new(cluster(), needs.pod_security.clone());
             timed(name, Validating, plugin, telemetry)
