@@ -3,6 +3,7 @@
 
 mod admission;
 mod authentication;
+mod components;
 mod enablement;
 mod flows;
 mod hooks;

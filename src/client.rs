@@ -3,6 +3,7 @@
 
 pub mod informer;
 pub mod kubeconfig;
+pub mod probe;
 pub mod rest;
 
 pub use informer::{Change, Informer, InformerHandle};

@@ -6,6 +6,7 @@
 pub mod allocators;
 pub mod bootstrap;
 mod columns;
+mod components;
 mod defaults;
 mod fields;
 mod groups;
@@ -17,6 +18,7 @@ pub mod table;
 mod validation;
 mod versions;
 
+pub use components::Probe;
 pub use strategies::apiservice::{set_condition, set_local_condition};
 pub use strategies::namespace;
 pub use strategies::service::ServiceNumbers;
@@ -46,6 +48,8 @@ pub struct Config {
     pub event_ttl_seconds: u64,
     /// Who answers reviews.
     pub judges: Judges,
+    /// Whose statuses are told.
+    pub components: Vec<Arc<dyn Probe>>,
 }
 
 /// Why a control plane cannot be built.
@@ -117,6 +121,7 @@ pub fn build(
         binding: Arc::new(subresources::binding::Binding(binding.clone())),
         scale: scale(0),
         event_ttl_seconds: config.event_ttl_seconds,
+        components: Arc::new(components::Components::new(config.components.clone())),
     };
     // Storages of rows so far, with what selects in them: other versions of a kind are served over those.
     let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<ExtractFields>)> = HashMap::new();
@@ -140,6 +145,7 @@ pub fn build(
                             .unwrap_or_else(|| unreachable!("the stored version is built before others: {hub:?}"));
                         Arc::new(Converting::new(stored, conversion.clone(), fields))
                     }
+                    Backing::Computed(computed) => computed.clone(),
                     Backing::Answered(_) => Arc::new(reviews::Nothing),
                 };
                 (row.clone(), Arc::new(Store::new(row, storage, admission.clone())))

@@ -64,6 +64,7 @@ pub async fn control_plane(
         node_ports: (*network.node_ports.start(), *network.node_ports.end()),
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
         judges,
+        components: super::components::all(engine),
     };
     let plane = controlplane::build(config, &storage, &admission).map_err(|e| match e {
         controlplane::BuildError::ServiceRange => format!("--service-cluster-ip-range: {e}"),

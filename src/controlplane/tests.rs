@@ -45,6 +45,7 @@ pub(super) fn config() -> Config {
             rules: None,
             audiences: vec![],
         },
+        components: vec![],
     }
 }
 
