@@ -42,6 +42,7 @@ pub async fn control_plane(
         cluster: cluster.clone(),
         authorizer: judges.authorizer.clone(),
         telemetry,
+        pod_security: crate::admission::plugins::PodSecurityConfig::default(),
     };
     let admission = super::admission::chain(&options.admission, &needs);
     let (store, metrics) = (engine.clone(), telemetry.clone());

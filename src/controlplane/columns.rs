@@ -3,6 +3,7 @@
 pub(super) mod autoscaling;
 pub(super) mod cells;
 pub(super) mod core;
+pub(super) mod devices;
 pub(super) mod network;
 pub(super) mod others;
 pub(super) mod pods;

@@ -2,6 +2,7 @@
 
 pub(super) mod admission;
 pub(super) mod autoscaling;
+pub(super) mod devices;
 pub(super) mod flowcontrol;
 pub(super) mod network;
 pub(super) mod pod;

@@ -131,6 +131,10 @@ impl Storage for Converting {
         self.inner.revision()
     }
 
+    fn changed(&self) -> Revision {
+        self.inner.changed()
+    }
+
     fn count(&self) -> usize {
         self.inner.count()
     }
@@ -153,7 +157,7 @@ impl ConvertingWatch {
                     previous: None,
                     deleted: t == EventType::Deleted,
                     frames: [const { OnceLock::new() }; 3],
-                    protobuf_frames: OnceLock::new(),
+                    binary_frames: OnceLock::new(),
                 };
                 WatchItem::Change(t, Arc::new(event))
             }

@@ -187,9 +187,9 @@ pub trait SubresourceHandler: Send + Sync + 'static {
 /// How a subresource acts.
 #[derive(Clone)]
 pub enum SubresourceBehaviour {
-    /// `status`: an update of the parent through the strategy's status methods.
+    /// A part of the parent (`status`, `pods/resize`): an update of it through the strategy's methods for that part.
     Status,
-    /// As `status`, but through the strategy's main methods with this subresource's name (namespaces/finalize).
+    /// An object of its own, or one that is written in a way of its own (scale, binding, namespaces/finalize).
     Custom(Arc<dyn SubresourceHandler>),
     /// A connection.
     Connect(Arc<dyn Connect>),
