@@ -3,6 +3,8 @@
 
 mod admission;
 mod authentication;
+mod components;
+mod enablement;
 mod flows;
 mod hooks;
 mod measured;
@@ -24,6 +26,7 @@ use crate::serving::Drained;
 use crate::storage::embedded::{self, Engine};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
+use enablement::Enablement;
 use port::{OpenPort, Port};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -76,7 +79,14 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     };
     let plane = Arc::new(servers::control_plane(&engine, &options, judges, &telemetry).await?);
     let external = SocketAddr::new(options.advertise_address, address.port());
+    let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
+    let built_in: Vec<_> = built_in.iter().map(|g| g.gv.clone()).collect();
+    let enabled = Enablement::read(&options.runtime, &built_in).map_err(|e| format!("--runtime-config: {e}"))?;
+    for warning in &enabled.warnings {
+        tracing::warn!("--runtime-config: {warning}");
+    }
     let serving = servers::Serving {
+        enabled,
         min_request_timeout: options.generic.min_request_timeout,
         authorizer: authorizer.clone(),
         published: Published::new(external.to_string()),

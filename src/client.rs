@@ -7,6 +7,7 @@ pub mod dial;
 pub mod headers;
 pub mod informer;
 pub mod kubeconfig;
+pub mod probe;
 pub mod rest;
 pub mod tls;
 pub mod tunnel;

@@ -6,6 +6,7 @@
 pub mod allocators;
 pub mod bootstrap;
 mod columns;
+mod components;
 mod defaults;
 mod fields;
 mod groups;
@@ -17,6 +18,7 @@ pub mod table;
 mod validation;
 mod versions;
 
+pub use components::Probe;
 pub use strategies::apiservice::{set_condition, set_local_condition};
 pub use strategies::namespace;
 pub use strategies::service::ServiceNumbers;
@@ -30,7 +32,7 @@ use crate::registry::store::Store;
 use crate::storage::Storage;
 use allocators::{IpRange, PortRange};
 use reviews::Judges;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use strategies::service::{EndpointsCleanup, Service};
@@ -46,6 +48,8 @@ pub struct Config {
     pub event_ttl_seconds: u64,
     /// Who answers reviews.
     pub judges: Judges,
+    /// Whose statuses are told.
+    pub components: Vec<Arc<dyn Probe>>,
 }
 
 /// Why a control plane cannot be built.
@@ -53,11 +57,18 @@ pub struct Config {
 pub enum BuildError {
     /// No service range, more than two, two of one family, or one without a usable address.
     ServiceRange,
+    /// A group version, a resource of one, or a kind of one is registered twice.
+    Twice(String),
 }
 
 impl std::fmt::Display for BuildError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("service ranges must be one range, or two of different IP families, with usable addresses")
+        match self {
+            Self::ServiceRange => {
+                f.write_str("service ranges must be one range, or two of different IP families, with usable addresses")
+            }
+            Self::Twice(what) => write!(f, "double registration of {what}"),
+        }
     }
 }
 
@@ -115,6 +126,7 @@ pub fn build(
         }),
         scale: scale(0),
         event_ttl_seconds: config.event_ttl_seconds,
+        components: Arc::new(components::Components::new(config.components.clone())),
     };
     // Storages of rows so far, with what selects in them: other versions of a kind are served over those.
     let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<ExtractFields>)> = HashMap::new();
@@ -138,6 +150,7 @@ pub fn build(
                             .unwrap_or_else(|| unreachable!("the stored version is built before others: {hub:?}"));
                         Arc::new(Converting::new(stored, conversion.clone(), fields))
                     }
+                    Backing::Computed(computed) => computed.clone(),
                     Backing::Answered(_) => Arc::new(reviews::Nothing),
                 };
                 (row.clone(), Arc::new(Store::new(row, storage, admission.clone())))
@@ -180,6 +193,9 @@ pub fn build(
         apiregistration: serve(groups::apiregistration::rows()),
         numbers,
     };
+    if let Some(what) = twice(plane.groups.iter().chain([&plane.apiregistration])) {
+        return Err(BuildError::Twice(what));
+    }
     let beside = |group: &str, plural: &str, strategy: Arc<dyn crate::registry::Strategy>| {
         let (row, store) = plane.served(group, plural);
         let mut row = (**row).clone();
@@ -207,6 +223,27 @@ pub fn build(
     // Nobody else holds this cell yet.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));
     Ok(plane)
+}
+
+/// The first thing that is registered twice: a group version, or in one a resource or a kind.
+fn twice<'a>(groups: impl Iterator<Item = &'a Group>) -> Option<String> {
+    let mut seen = HashSet::new();
+    for group in groups {
+        let gv = group.gv.to_string();
+        let rows = group.resources.iter().map(|(row, _)| row);
+        let names = rows.flat_map(|row| {
+            [
+                format!("{gv}, Resource={}", row.gvr.resource),
+                format!("{gv}, Kind={}", row.kind),
+            ]
+        });
+        for name in std::iter::once(gv.clone()).chain(names) {
+            if !seen.insert(name.clone()) {
+                return Some(name);
+            }
+        }
+    }
+    None
 }
 
 fn service_numbers(config: &Config) -> std::result::Result<ServiceNumbers, BuildError> {

@@ -1,8 +1,8 @@
 //! Options → [`CompletedOptions`]: files are read and judged, flags are held against each other, gaps are filled.
 
 use super::options::{
-    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationMode, AuthorizationOptions,
-    GenericOptions, LoggingOptions, NetworkOptions, Options, ServingOptions, StorageOptions,
+    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationMode, AuthorizationOptions, FeatureGates,
+    GenericOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions, StorageOptions,
 };
 use super::value::{UsageError, Values};
 use crate::pki::PkiOptions;
@@ -31,6 +31,10 @@ pub struct CompletedOptions {
     pub authorization: AuthorizationOptions,
     /// Which admission plugins are on.
     pub admission: AdmissionOptions,
+    /// Which features are on.
+    pub features: FeatureGates,
+    /// Which built-in APIs are served.
+    pub runtime: RuntimeConfig,
     /// Limits and lifecycle.
     pub generic: GenericOptions,
     /// Backends.
@@ -141,6 +145,8 @@ impl Options {
             mut authentication,
             authorization,
             admission,
+            features,
+            runtime,
             generic,
             aggregator,
             storage,
@@ -230,6 +236,8 @@ impl Options {
             authentication,
             authorization,
             admission,
+            features,
+            runtime,
             generic,
             aggregator,
             storage,

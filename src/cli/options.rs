@@ -4,9 +4,11 @@ mod admission;
 mod aggregator;
 mod authentication;
 mod authorization;
+mod features;
 mod generic;
 mod logging;
 mod network;
+mod runtime;
 mod serving;
 mod storage;
 
@@ -14,9 +16,11 @@ pub use admission::AdmissionOptions;
 pub use aggregator::AggregatorOptions;
 pub use authentication::{AuthenticationOptions, RequestHeaderOptions, ServiceAccountOptions};
 pub use authorization::{AuthorizationMode, AuthorizationOptions};
+pub use features::FeatureGates;
 pub use generic::GenericOptions;
 pub use logging::LoggingOptions;
 pub use network::{Cidr, NetworkOptions};
+pub use runtime::{RuntimeConfig, WIDE};
 pub use serving::{ServingOptions, SniFiles};
 pub use storage::StorageOptions;
 
@@ -35,6 +39,10 @@ pub struct Options {
     pub authorization: AuthorizationOptions,
     /// Which admission plugins are on.
     pub admission: AdmissionOptions,
+    /// Which features are on.
+    pub features: FeatureGates,
+    /// Which built-in APIs are served.
+    pub runtime: RuntimeConfig,
     /// Limits and lifecycle.
     pub generic: GenericOptions,
     /// Backends.
@@ -72,6 +80,8 @@ impl Options {
             authentication: AuthenticationOptions::read(&values)?,
             authorization: AuthorizationOptions::read(&values)?,
             admission: AdmissionOptions::read(&values)?,
+            features: FeatureGates::read(&values, &mut warnings)?,
+            runtime: RuntimeConfig::read(&values)?,
             generic: GenericOptions::read(&values)?,
             aggregator: AggregatorOptions::read(&values)?,
             storage: StorageOptions::read(&values)?,

@@ -45,6 +45,7 @@ pub(super) fn config() -> Config {
             rules: None,
             audiences: vec![],
         },
+        components: vec![],
     }
 }
 
@@ -102,6 +103,21 @@ fn running_rows() -> ControlPlane {
     let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::Nothing) };
     let admission: Arc<dyn Admission> = Arc::new(Always);
     build(config(), &storage, &admission).unwrap()
+}
+
+#[test]
+fn a_second_registration_is_an_error() {
+    let plane = running_rows();
+    assert_eq!(super::twice(plane.groups.iter()), None);
+    let again = plane.groups.iter().chain(plane.groups.iter().take(1));
+    assert_eq!(super::twice(again).as_deref(), Some("v1"));
+    let mut core = plane.groups[0].clone();
+    core.resources.push(core.resources[0].clone());
+    assert_eq!(
+        super::twice([&core].into_iter()).as_deref(),
+        Some("v1, Resource=configmaps")
+    );
+    assert_eq!(BuildError::Twice("v1".into()).to_string(), "double registration of v1");
 }
 
 #[test]

@@ -44,7 +44,7 @@ flags! {
         "emulated-version" List "" ignored(VERSIONS) "Version to behave as";
         "emulation-forward-compatible" Bool "false" ignored(VERSIONS) "Serve APIs newer than the emulated version";
         "external-hostname" Text "" honoured "Host name for generated URLs; also put into the generated serving certificate";
-        "feature-gates" List "" ignored("features are as in v1.36's defaults") "Feature=true|false pairs";
+        "feature-gates" List "" honoured "Feature=true|false pairs; features are as in v1.36's defaults, so one set otherwise is only warned about";
         "goaway-chance" Float "0" ignored("connections are only ended when they are idle, broken or unauthenticated") "Probability that a request ends its HTTP/2 connection, 0 to 0.02";
         "livez-grace-period" Duration "0s" honoured "Time after start in which /livez tolerates unfinished start-up steps";
         "max-mutating-requests-inflight" Int "200" honoured "Mutating requests served at once; 0: no limit";
@@ -179,7 +179,7 @@ flags! {
         "authorization-webhook-version" Text "v1beta1" ignored("there is no authorization webhook") "Authorization webhook version";
     }
     Enablement {
-        "runtime-config" List "" ignored("all APIs of this release are on") "group/version=true|false pairs";
+        "runtime-config" List "" honoured "api/all, api/ga, api/beta, api/alpha, group/version or group/version/resource=true|false pairs";
     }
     Egress {
         "egress-selector-config-file" Text "" refused("connections would leave past the proxy it names") "Egress selector configuration";

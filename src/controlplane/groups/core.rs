@@ -10,6 +10,7 @@ use crate::controlplane::fields::text;
 use crate::controlplane::strategies::{data, endpoints, events::CoreEvent, namespace, node, pod, service::Service};
 use crate::controlplane::table::Group;
 use crate::registry::resource::{Resource, SubresourceHandler, Verbs};
+use crate::storage::Storage;
 use std::sync::Arc;
 
 /// The group.
@@ -32,6 +33,8 @@ pub struct Parts {
     pub scale: Arc<dyn SubresourceHandler>,
     /// `--event-ttl` in seconds.
     pub event_ttl_seconds: u64,
+    /// Whose statuses are told.
+    pub components: Arc<dyn Storage>,
 }
 
 fn flag(v: &Value, path: &[&str]) -> Str {
@@ -52,6 +55,12 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
 
 fn own_rows(parts: Parts) -> Vec<Resource> {
     vec![
+        V1.kind("componentstatuses", "ComponentStatus")
+            .short(&["cs"])
+            .computed(parts.components)
+            .strategy(data::ComponentStatus)
+            .columns(columns::component_statuses())
+            .done(),
         V1.kind("configmaps", "ConfigMap")
             .namespaced()
             .short(&["cm"])
