@@ -31,6 +31,7 @@ use reviews::Judges;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use strategies::service::addresses::Stored;
 use strategies::service::{EndpointsCleanup, Service};
 use subresources::LateStore;
 
@@ -94,6 +95,7 @@ pub fn build(
     let numbers = Arc::new(service_numbers(&config)?);
     let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
     let (approval, namespaces) = (LateStore::default(), LateStore::default());
+    let addresses = Stored::default();
     let scales: [(&str, &str, LateStore); 4] = [
         ("", "replicationcontrollers", LateStore::default()),
         ("apps", "deployments", LateStore::default()),
@@ -103,7 +105,11 @@ pub fn build(
     let scale = |i: usize| -> Arc<dyn SubresourceHandler> { Arc::new(subresources::scale::Scale(scales[i].2.clone())) };
     let cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>> = Arc::default();
     let parts = groups::core::Parts {
-        service: Arc::new(Service::new(numbers.clone(), cleanup.clone())),
+        service: Arc::new(Service::new(
+            numbers.clone(),
+            Arc::new(addresses.clone()),
+            cleanup.clone(),
+        )),
         finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
         binding: Arc::new(subresources::binding::Binding(binding.clone())),
         scale: scale(0),
@@ -172,6 +178,9 @@ pub fn build(
     for (group, plural, late) in &scales {
         late.fill(plane.store(group, plural).clone());
     }
+    addresses
+        .0
+        .fill(plane.store("networking.k8s.io", "ipaddresses").clone());
     namespaces.fill(plane.store("", "namespaces").clone());
     endpoints.fill(plane.store("", "endpoints").clone());
     // Nobody else holds this cell yet.
@@ -195,6 +204,7 @@ fn service_numbers(config: &Config) -> std::result::Result<ServiceNumbers, Build
     }
     Ok(ServiceNumbers {
         ranges,
+        followed: Default::default(),
         ports: PortRange::new(config.node_ports.0, config.node_ports.1),
     })
 }
