@@ -1,5 +1,6 @@
 //! How kinds print as tables: headings and cells, as upstream's printers make them.
 
+pub(super) mod autoscaling;
 pub(super) mod cells;
 pub(super) mod core;
 pub(super) mod devices;

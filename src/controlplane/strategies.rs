@@ -2,6 +2,7 @@
 
 pub(super) mod admission;
 pub(super) mod apiservice;
+pub(super) mod autoscaling;
 pub(super) mod common;
 pub(super) mod crd;
 pub(super) mod csr;

@@ -3,6 +3,7 @@
 
 pub(super) mod admission;
 pub(super) mod apiservice;
+pub(super) mod autoscaling;
 pub(super) mod common;
 pub(super) mod crd;
 pub(super) mod cronjob;
