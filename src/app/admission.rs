@@ -39,6 +39,7 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
     match name {
         "NamespaceLifecycle" => timed(name, Mutating, NamespaceLifecycle::new(cluster()), telemetry),
         "ServiceAccount" => timed(name, Both, ServiceAccount::new(cluster()), telemetry),
+        "NodeRestriction" => timed(name, Mutating, NodeRestriction::new(cluster(), authorizer()), telemetry),
         "TaintNodesByCondition" => timed(name, Mutating, TaintNodesByCondition, telemetry),
         "Priority" => timed(name, Both, Priority::new(cluster()), telemetry),
         "DefaultTolerationSeconds" => timed(name, Mutating, DefaultTolerationSeconds::new(300, 300), telemetry),

@@ -62,7 +62,6 @@ const ABSENT: &[&str] = &[
     "DenyServiceExternalIPs",
     "AlwaysPullImages",
     "AlwaysDeny",
-    "NodeRestriction",
 ];
 
 /// `--enable-admission-plugins`, `--disable-admission-plugins` and the older `--admission-control`.
