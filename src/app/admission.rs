@@ -15,6 +15,8 @@ pub struct Needs<'a> {
     pub authorizer: Arc<dyn Authorizer>,
     /// Counts and times.
     pub telemetry: &'a Telemetry,
+    /// PodSecurity's part of the `--admission-control-config-file`.
+    pub pod_security: PodSecurityConfig,
 }
 
 /// The plugins that are on, in the order of [`AdmissionOptions::on`].
@@ -44,6 +46,11 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
         "Priority" => timed(name, Both, Priority::new(cluster()), telemetry),
         "DefaultTolerationSeconds" => timed(name, Mutating, DefaultTolerationSeconds::new(300, 300), telemetry),
         "RuntimeClass" => timed(name, Both, RuntimeClass::new(cluster()), telemetry),
+        "LimitRanger" => timed(name, Both, LimitRanger::new(cluster()), telemetry),
+        "PodSecurity" => {
+            let plugin = PodSecurity::new(cluster(), needs.pod_security.clone());
+            timed(name, Validating, plugin, telemetry)
+        }
         "StorageObjectInUseProtection" => timed(name, Mutating, StorageProtection, telemetry),
         "DefaultStorageClass" => timed(name, Mutating, DefaultStorageClass::new(cluster()), telemetry),
         "DefaultIngressClass" => timed(name, Mutating, DefaultIngressClass::new(cluster()), telemetry),

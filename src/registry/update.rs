@@ -128,8 +128,9 @@ async fn swap(
 
     meta::keep_system_fields(&mut new, &old);
     match options.subresource.as_str() {
+        "" => strategy.prepare_update(&mut new, &old),
         "status" => strategy.prepare_status_update(&mut new, &old),
-        _ => strategy.prepare_update(&mut new, &old),
+        part => strategy.prepare_part_update(part, &mut new, &old),
     }
     strategy.begin_update(cx, &mut new, &old).await?;
     let outcome = checked(store, cx, name, (&mut new, &old), live, &attributes, options).await;
@@ -174,7 +175,7 @@ async fn checked(
     let resource = &store.resource;
     let found = meta::validate_update(resource, &options.subresource, new, old);
     if !found.is_empty() {
-        return Err(Status::invalid(&resource.gvr.group, &resource.kind, name, &found).into());
+        return Err(Status::invalid(resource.judged_group(), &resource.kind, name, &found).into());
     }
     for text in resource.strategy.warnings(new, Some(old)) {
         cx.warnings.add(text);
