@@ -315,6 +315,17 @@ impl ControlPlane {
             .collect()
     }
 
+    /// Plural, and whether it lives in namespaces, of every kind by group and kind, for admission plugins.
+    pub fn kinds(&self) -> HashMap<(String, String), (String, bool)> {
+        let groups = self.groups.iter().chain([&self.apiregistration]);
+        let rows = groups.flat_map(|g| &g.resources).map(|(row, _)| row);
+        rows.map(|row| {
+            let key = (row.gvr.group.to_string(), row.kind.to_string());
+            (key, (row.gvr.resource.to_string(), row.namespaced))
+        })
+        .collect()
+    }
+
     /// The address the server's own Service has: the first of the default range.
     pub fn service_address(&self) -> IpAddr {
         self.numbers.ranges[0].first()
