@@ -15,15 +15,17 @@ mod strategies;
 mod subresources;
 pub mod table;
 mod validation;
+mod versions;
 
 pub use strategies::apiservice::{set_condition, set_local_condition};
 pub use strategies::namespace;
 pub use strategies::service::ServiceNumbers;
 
 use crate::admission::Admission;
-use crate::apimachinery::gvk::{GroupResource, GroupVersion};
+use crate::apimachinery::gvk::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::apimachinery::status::Result;
-use crate::registry::resource::{Backing, Resource, SubresourceHandler};
+use crate::registry::converting::Converting;
+use crate::registry::resource::{Backing, ExtractFields, Resource, SubresourceHandler};
 use crate::registry::store::Store;
 use crate::storage::Storage;
 use allocators::{IpRange, PortRange};
@@ -93,7 +95,7 @@ pub fn build(
 ) -> std::result::Result<ControlPlane, BuildError> {
     let numbers = Arc::new(service_numbers(&config)?);
     let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
-    let approval = LateStore::default();
+    let (approval, namespaces) = (LateStore::default(), LateStore::default());
     let scales: [(&str, &str, LateStore); 4] = [
         ("", "replicationcontrollers", LateStore::default()),
         ("apps", "deployments", LateStore::default()),
@@ -109,20 +111,36 @@ pub fn build(
         scale: scale(0),
         event_ttl_seconds: config.event_ttl_seconds,
     };
-    let serve = |rows: Vec<Resource>| Group {
+    // Storages of rows so far, with what selects in them: other versions of a kind are served over those.
+    let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<ExtractFields>)> = HashMap::new();
+    let mut serve = |rows: Vec<Resource>| Group {
         gv: rows.first().map(|r| r.gvk().group_version()).unwrap_or_default(),
         resources: rows
             .into_iter()
             .map(|row| {
                 let row = Arc::new(row);
-                let storage = match row.backing {
-                    Backing::Stored { .. } => storage(&row),
+                let storage: Arc<dyn Storage> = match &row.backing {
+                    Backing::Stored { .. } => {
+                        let stored = storage(&row);
+                        let fields = row.selectable.as_ref().map(|s| s.extract.clone());
+                        hubs.insert(row.gvr.clone(), (stored.clone(), fields));
+                        stored
+                    }
+                    Backing::Converted { hub, conversion, .. } => {
+                        let (stored, fields) = hubs
+                            .get(hub)
+                            .cloned()
+                            .unwrap_or_else(|| unreachable!("the stored version is built before others: {hub:?}"));
+                        Arc::new(Converting::new(stored, conversion.clone(), fields))
+                    }
                     Backing::Answered(_) => Arc::new(reviews::Nothing),
                 };
                 (row.clone(), Arc::new(Store::new(row, storage, admission.clone())))
             })
             .collect(),
     };
+    let autoscaling = groups::autoscaling::v2();
+    let older_autoscaling = groups::autoscaling::v1(&autoscaling);
     let groups = vec![
         serve(groups::core::rows(parts)),
         serve(groups::access::authentication(&config.judges)),
@@ -132,6 +150,7 @@ pub fn build(
         serve(groups::admissionregistration::rows()),
         serve(groups::coordination::rows()),
         serve(groups::discovery::rows()),
+        serve(groups::events::rows(config.event_ttl_seconds)),
         serve(groups::flowcontrol::rows()),
         serve(groups::scheduling::rows()),
         serve(groups::apps::rows(groups::apps::Parts {
@@ -139,12 +158,16 @@ pub fn build(
             replica_sets: scale(2),
             stateful_sets: scale(3),
         })),
+        serve(autoscaling),
+        serve(older_autoscaling),
         serve(groups::batch::rows()),
         serve(groups::certificates::rows(Arc::new(
             subresources::approval::ApprovalHandler(approval.clone()),
         ))),
         serve(groups::networking::rows()),
+        serve(groups::node::rows()),
         serve(groups::policy::rows()),
+        serve(groups::resource::rows(&namespaces, &config.judges.authorizer)),
         serve(groups::storage::rows()),
     ];
     let plane = ControlPlane {
@@ -170,6 +193,7 @@ pub fn build(
     for (group, plural, late) in &scales {
         late.fill(plane.store(group, plural).clone());
     }
+    namespaces.fill(plane.store("", "namespaces").clone());
     endpoints.fill(plane.store("", "endpoints").clone());
     // Nobody else holds this cell yet.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));

@@ -1,6 +1,6 @@
 //! `--enable-admission-plugins` and `--disable-admission-plugins` → the admission chain, in upstream's order.
 
-use crate::admission::plugins::{LimitRanger, NamespaceLifecycle, PodSecurity, PodSecurityConfig, StorageProtection};
+use crate::admission::plugins::*;
 use crate::admission::{self, Admission, Cluster, Phases, Timed};
 use crate::authz::Authorizer;
 use crate::cli::options::AdmissionOptions;
@@ -37,14 +37,37 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
         Some(Arc::new(Timed::new(name, phases, plugin, telemetry)))
     }
     let (cluster, telemetry) = (|| needs.cluster.clone(), needs.telemetry);
+    let authorizer = || needs.authorizer.clone();
     match name {
         "NamespaceLifecycle" => timed(name, Mutating, NamespaceLifecycle::new(cluster()), telemetry),
         "LimitRanger" => timed(name, Both, LimitRanger::new(cluster()), telemetry),
+        "ServiceAccount" => timed(name, Both, ServiceAccount::new(cluster()), telemetry),
+        "TaintNodesByCondition" => timed(name, Mutating, TaintNodesByCondition, telemetry),
+        "Priority" => timed(name, Both, Priority::new(cluster()), telemetry),
+        "DefaultTolerationSeconds" => timed(name, Mutating, DefaultTolerationSeconds::new(300, 300), telemetry),
+        "RuntimeClass" => timed(name, Both, RuntimeClass::new(cluster()), telemetry),
         "PodSecurity" => {
             let plugin = PodSecurity::new(cluster(), needs.pod_security.clone());
             timed(name, Validating, plugin, telemetry)
         }
         "StorageObjectInUseProtection" => timed(name, Mutating, StorageProtection, telemetry),
+        "DefaultStorageClass" => timed(name, Mutating, DefaultStorageClass::new(cluster()), telemetry),
+        "DefaultIngressClass" => timed(name, Mutating, DefaultIngressClass::new(cluster()), telemetry),
+        "PersistentVolumeClaimResize" => {
+            timed(name, Validating, PersistentVolumeClaimResize::new(cluster()), telemetry)
+        }
+        "CertificateApproval" => timed(name, Validating, CertificateApproval(authorizer()), telemetry),
+        "CertificateSigning" => timed(name, Validating, CertificateSigning(authorizer()), telemetry),
+        "CertificateSubjectRestriction" => timed(name, Validating, CertificateSubjectRestriction, telemetry),
+        "ClusterTrustBundleAttest" => timed(name, Validating, ClusterTrustBundleAttest(authorizer()), telemetry),
+        "PodTopologyLabels" => timed(name, Mutating, PodTopologyLabels::new(cluster()), telemetry),
+        "PodResizeValidator" => timed(name, Validating, PodResizeValidator::new(cluster()), telemetry),
+        "NodeDeclaredFeatureValidator" => timed(
+            name,
+            Validating,
+            NodeDeclaredFeatureValidator::new(cluster()),
+            telemetry,
+        ),
         _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! A row: everything the verbs, discovery and OpenAPI need to know about one resource, as data.
 
+use super::converting::Conversion;
 use super::schema::Schema;
 use super::strategy::{Context, Strategy};
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
@@ -106,6 +107,15 @@ pub enum Backing {
     Stored {
         /// Full key prefix, closed by a slash.
         prefix: String,
+    },
+    /// Objects of another resource, seen through a conversion.
+    Converted {
+        /// The prefix of that resource.
+        prefix: String,
+        /// Its group, version and plural.
+        hub: GroupVersionResource,
+        /// To it and back.
+        conversion: Arc<dyn Conversion>,
     },
     /// Nothing: a create is answered (reviews).
     Answered(Arc<dyn Answer>),
@@ -222,6 +232,22 @@ impl Resource {
     /// Group, version and kind.
     pub fn gvk(&self) -> GroupVersionKind {
         GroupVersionKind::new(&self.gvr.group, &self.gvr.version, &self.kind)
+    }
+
+    /// The group in refusals of invalid objects: that of the version they are judged in.
+    pub fn judged_group(&self) -> &str {
+        match &self.backing {
+            Backing::Converted { hub, .. } => &hub.group,
+            _ => &self.gvr.group,
+        }
+    }
+
+    /// The prefix of its keys; `None`: nothing of it is stored.
+    pub fn prefix(&self) -> Option<&str> {
+        match &self.backing {
+            Backing::Stored { prefix } | Backing::Converted { prefix, .. } => Some(prefix),
+            Backing::Answered(_) => None,
+        }
     }
 
     /// The subresource of this name.

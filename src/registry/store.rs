@@ -3,7 +3,7 @@
 //! Reads hand out shared encoded entries; writes work on the tree between decoding and encoding. A write that a client
 //! waits for must be run in an owned task (`endpoints/finish.rs`): the futures here are not cancel safe.
 
-use super::resource::{Backing, Resource};
+use super::resource::Resource;
 use super::strategy::Context;
 use super::{create, delete, delete_collection, errors, update};
 use crate::admission::Admission;
@@ -167,10 +167,7 @@ impl Store {
 
     /// The full key of an object as errors show it: `/registry/configmaps/ns/name`.
     pub fn full_key(&self, namespace: &str, name: &str) -> String {
-        let prefix = match &self.resource.backing {
-            Backing::Stored { prefix } => prefix.as_str(),
-            Backing::Answered(_) => "",
-        };
+        let prefix = self.resource.prefix().unwrap_or("");
         format!("{prefix}{}", self.resource.key(namespace, name))
     }
 

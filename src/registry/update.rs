@@ -160,7 +160,7 @@ async fn checked(
     let resource = &store.resource;
     let found = meta::validate_update(resource, &options.subresource, new, old);
     if !found.is_empty() {
-        return Err(Status::invalid(&resource.gvr.group, &resource.kind, name, &found).into());
+        return Err(Status::invalid(resource.judged_group(), &resource.kind, name, &found).into());
     }
     for text in resource.strategy.warnings(new, Some(old)) {
         cx.warnings.add(text);

@@ -18,7 +18,9 @@ use crate::apimachinery::validation::{meta, net, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, elements_mut, invalid_each, restore, same};
 pub(super) use affinity::node_selector;
+pub(super) use resources::container as container_resources;
 use spec::Of;
+pub(super) use spec::toleration;
 pub(super) use volume::source as volume_source;
 pub(crate) use warnings::{deprecated_label, template as template_warnings};
 
@@ -41,6 +43,11 @@ pub(crate) fn pod(v: &Value) -> ErrorList {
         ));
     }
     out
+}
+
+/// A toleration as upstream shows it.
+pub(super) fn toleration_shown(t: &Value) -> String {
+    internal::compact(t, internal::TOLERATION)
 }
 
 fn checked_spec(v: &Value) -> ErrorList {

@@ -21,7 +21,7 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
     let bytes = body::read(req_body).await?;
     let options = WriteQuery::parse(&call.query, "UpdateOptions", false)?;
     call.cx.dry_run = options.dry_run;
-    let body_type = body::body_type(&call.parts.headers, call.definition().is_some())?;
+    let body_type = body::body_type(&call.parts.headers, call.definition().is_some(), call.codecs)?;
     let mut object = decode(&call, &bytes, body_type, &options)?;
     call.check_namespace(&mut object)?;
     call.check_body_name(&object)?;
