@@ -17,6 +17,8 @@ pub struct Needs<'a> {
     pub telemetry: &'a Telemetry,
     /// PodSecurity's part of the `--admission-control-config-file`.
     pub pod_security: PodSecurityConfig,
+    /// ResourceQuota's part of it.
+    pub quota: QuotaConfig,
 }
 
 /// The plugins that are on, in the order of [`AdmissionOptions::on`].
@@ -68,6 +70,10 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
             NodeDeclaredFeatureValidator::new(cluster()),
             telemetry,
         ),
+        "ResourceQuota" => {
+            let plugin = ResourceQuota::new(cluster(), needs.quota.clone());
+            timed(name, Validating, plugin, telemetry)
+        }
         _ => None,
     }
 }

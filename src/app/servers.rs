@@ -2,6 +2,7 @@
 
 use super::measured::Measured;
 use crate::admission::Cluster;
+use crate::admission::plugins::{PodSecurityConfig, QuotaConfig};
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
 use crate::apimachinery::gvk::GroupVersion;
@@ -41,7 +42,8 @@ pub async fn control_plane(
         cluster: cluster.clone(),
         authorizer: judges.authorizer.clone(),
         telemetry,
-        pod_security: crate::admission::plugins::PodSecurityConfig::default(),
+        pod_security: PodSecurityConfig::default(),
+        quota: QuotaConfig::default(),
     };
     let admission = super::admission::chain(&options.admission, &needs);
     let (store, metrics) = (engine.clone(), telemetry.clone());
