@@ -96,6 +96,7 @@ pub fn build(
     let numbers = Arc::new(service_numbers(&config)?);
     let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
     let (approval, namespaces) = (LateStore::default(), LateStore::default());
+    let (evicted, budgets) = (LateStore::default(), LateStore::default());
     let scales: [(&str, &str, LateStore); 4] = [
         ("", "replicationcontrollers", LateStore::default()),
         ("apps", "deployments", LateStore::default()),
@@ -108,6 +109,10 @@ pub fn build(
         service: Arc::new(Service::new(numbers.clone(), cleanup.clone())),
         finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
         binding: Arc::new(subresources::binding::Binding(binding.clone())),
+        eviction: Arc::new(subresources::eviction::Eviction {
+            pods: evicted.clone(),
+            budgets: budgets.clone(),
+        }),
         scale: scale(0),
         event_ttl_seconds: config.event_ttl_seconds,
     };
@@ -187,14 +192,18 @@ pub fn build(
         "namespaces",
         Arc::new(subresources::finalize::FinalizeStrategy),
     ));
-    binding.fill(beside("", "pods", Arc::new(subresources::binding::BindingStrategy)));
+    let bindings = beside("", "pods", Arc::new(subresources::binding::BindingStrategy));
+    binding.fill(Arc::new(bindings.past_admission()));
     let approving: Arc<dyn crate::registry::Strategy> = Arc::new(strategies::csr::Approval);
     approval.fill(beside("certificates.k8s.io", "certificatesigningrequests", approving));
+    let pods = plane.store("", "pods");
+    evicted.fill(Arc::new(pods.past_admission()));
+    budgets.fill(plane.store("policy", "poddisruptionbudgets").clone());
     for (group, plural, late) in &scales {
-        late.fill(plane.store(group, plural).clone());
+        late.fill(Arc::new(plane.store(group, plural).past_admission()));
     }
     namespaces.fill(plane.store("", "namespaces").clone());
-    endpoints.fill(plane.store("", "endpoints").clone());
+    endpoints.fill(Arc::new(plane.store("", "endpoints").past_admission()));
     // Nobody else holds this cell yet.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));
     Ok(plane)

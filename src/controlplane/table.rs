@@ -219,8 +219,13 @@ impl Row {
 
     /// Has `status`.
     pub fn status(self) -> Self {
+        self.part("status")
+    }
+
+    /// A part of the object that is read and changed by itself, through the strategy's methods for it.
+    pub fn part(self, name: &'static str) -> Self {
         let kind = self.0.gvk();
-        self.subresource("status", kind, Verbs::GET_PATCH_UPDATE, SubresourceBehaviour::Status)
+        self.subresource(name, kind, Verbs::GET_PATCH_UPDATE, SubresourceBehaviour::Status)
     }
 
     /// A subresource with an object of its own.

@@ -106,10 +106,28 @@ impl Call {
         let sub = self.route.subresource().map(|s| &s.behaviour);
         let answered = matches!(self.resource().backing, Backing::Answered(_));
         match sub {
-            Some(SubresourceBehaviour::Custom(_)) => Offer::Plain,
+            Some(SubresourceBehaviour::Custom(handler)) if handler.columns().is_none() => Offer::Plain,
             _ if answered => Offer::Plain,
             _ => Offer::Objects,
         }
+    }
+
+    /// The row as answers show it: a subresource of a kind of its own has a table of its own.
+    pub fn shown(&self) -> Arc<Resource> {
+        let resource = self.resource();
+        let columns = match self.route.subresource().map(|s| &s.behaviour) {
+            Some(SubresourceBehaviour::Custom(handler)) => handler.columns(),
+            _ => None,
+        };
+        columns.map_or_else(
+            || resource.clone(),
+            |columns| {
+                Arc::new(Resource {
+                    columns: Some(columns),
+                    ..Resource::clone(resource)
+                })
+            },
+        )
     }
 
     /// The name in the path, as storage takes it.

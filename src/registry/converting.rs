@@ -131,6 +131,10 @@ impl Storage for Converting {
         self.inner.revision()
     }
 
+    fn changed(&self) -> Revision {
+        self.inner.changed()
+    }
+
     fn count(&self) -> usize {
         self.inner.count()
     }

@@ -156,14 +156,37 @@ pub trait SubresourceHandler: Send + Sync + 'static {
     /// # Errors
     /// Any Status.
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value>;
+    /// [`update`](Self::update), recorded for `manager`; `None`: an apply, whose managed fields stand in the object. The
+    /// default records nothing.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn update_as(&self, cx: &Context, name: &str, object: Value, _manager: Option<&str>) -> Result<Value> {
+        self.update(cx, name, object).await
+    }
+    /// What a patch is made on: as [`get`](Self::get), with the managed fields as this endpoint has them.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
+        self.get(cx, name).await
+    }
+    /// The schema of its kind, where that is not the resource's.
+    fn schema(&self) -> Option<Arc<dyn Schema>> {
+        None
+    }
+    /// Its table; `None`: it has none.
+    fn columns(&self) -> Option<Columns> {
+        None
+    }
 }
 
 /// How a subresource acts.
 #[derive(Clone)]
 pub enum SubresourceBehaviour {
-    /// `status`: an update of the parent through the strategy's status methods.
+    /// A part of the parent (`status`, `pods/resize`): an update of it through the strategy's methods for that part.
     Status,
-    /// As `status`, but through the strategy's main methods with this subresource's name (namespaces/finalize).
+    /// An object of its own, or one that is written in a way of its own (scale, binding, namespaces/finalize).
     Custom(Arc<dyn SubresourceHandler>),
     /// A connection.
     Connect(Arc<dyn Connect>),

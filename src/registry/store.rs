@@ -6,7 +6,7 @@
 use super::resource::Resource;
 use super::strategy::Context;
 use super::{create, delete, delete_collection, errors, update};
-use crate::admission::Admission;
+use crate::admission::{Admission, Always};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -163,6 +163,12 @@ impl Store {
     /// The admission chain of its writes.
     pub fn admission(&self) -> &Arc<dyn Admission> {
         &self.admission
+    }
+
+    /// The same store for writers whose write went through admission as another object (a Scale, a Binding).
+    #[must_use]
+    pub fn past_admission(&self) -> Self {
+        Self::new(self.resource.clone(), self.storage.clone(), Arc::new(Always))
     }
 
     /// The full key of an object as errors show it: `/registry/configmaps/ns/name`.

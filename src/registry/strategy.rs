@@ -113,6 +113,17 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// As [`prepare_update`](Self::prepare_update), for another subresource that is a part of the object
+    /// (`pods/ephemeralcontainers`, `pods/resize`). The default takes it for the main resource.
+    fn prepare_part_update(&self, _subresource: &str, new: &mut Value, old: &Value) {
+        self.prepare_update(new, old);
+    }
+
+    /// Errors of an update of such a part.
+    fn validate_part_update(&self, _subresource: &str, new: &Value, old: &Value) -> ErrorList {
+        self.validate_update(new, old)
+    }
+
     /// A `Warning` that every request on the kind carries, whatever its verb and outcome.
     fn deprecation(&self) -> Option<&'static str> {
         None

@@ -279,6 +279,12 @@ pub trait Storage: Send + Sync + 'static {
     /// The newest committed revision of the backend.
     fn revision(&self) -> Revision;
 
+    /// The revision of this resource's newest change that anybody may have been told of: who follows the resource and
+    /// has seen that much is not behind. A backend that cannot tell per resource answers its newest revision.
+    fn changed(&self) -> Revision {
+        self.revision()
+    }
+
     /// Number of objects.
     fn count(&self) -> usize;
 }

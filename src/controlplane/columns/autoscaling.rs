@@ -3,7 +3,7 @@
 use super::cells::{age, name};
 use super::table;
 use super::text::{AGE, NAME};
-use super::words::{HPA_CURRENT, HPA_MAX, HPA_METRICS, HPA_MIN, HPA_TARGET};
+use super::words::{HPA_CURRENT, HPA_MAX, HPA_METRICS, HPA_MIN, HPA_TARGET, SCALE_AVAILABLE, SCALE_DESIRED};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Columns;
 
@@ -101,6 +101,33 @@ pub(crate) fn horizontal_pod_autoscalers() -> Columns {
             ]
         },
     )
+}
+
+/// The table of Scales, whose name has no format.
+pub(crate) fn scales() -> Columns {
+    let mut columns = table(
+        &[
+            ("Name", "string", 0, NAME),
+            ("Desired", "integer", 0, SCALE_DESIRED),
+            ("Available", "integer", 0, SCALE_AVAILABLE),
+            ("Age", "string", 0, AGE),
+        ],
+        |o| {
+            let count = |path: &[&str]| Value::from(o.at(path).as_i64().unwrap_or(0));
+            vec![
+                name(o),
+                count(&["spec", "replicas"]),
+                count(&["status", "replicas"]),
+                age(o),
+            ]
+        },
+    );
+    let mut headings = columns.columns.to_vec();
+    for heading in &mut headings {
+        heading.format = "";
+    }
+    columns.columns = headings.into();
+    columns
 }
 
 #[cfg(test)]

@@ -92,3 +92,5 @@ pub(crate) const HPA_MIN: &str = "minReplicas is the lower limit for the number 
 pub(crate) const HPA_MAX: &str = "maxReplicas is the upper limit for the number of replicas to which the autoscaler can scale up. It cannot be less that minReplicas.";
 pub(crate) const HPA_CURRENT: &str =
     "currentReplicas is current number of replicas of pods managed by this autoscaler, as last seen by the autoscaler.";
+pub(crate) const SCALE_DESIRED: &str = "replicas is the desired number of instances for the scaled object.";
+pub(crate) const SCALE_AVAILABLE: &str = "replicas is the actual number of observed instances of the scaled object.";

@@ -26,6 +26,8 @@ pub struct Parts {
     pub finalize: Arc<dyn SubresourceHandler>,
     /// `pods/binding`
     pub binding: Arc<dyn SubresourceHandler>,
+    /// `pods/eviction`
+    pub eviction: Arc<dyn SubresourceHandler>,
     /// `replicationcontrollers/scale`
     pub scale: Arc<dyn SubresourceHandler>,
     /// `--event-ttl` in seconds.
@@ -102,6 +104,14 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
                 Verbs::CREATE,
                 parts.binding,
             )
+            .part("ephemeralcontainers")
+            .custom(
+                "eviction",
+                GroupVersionKind::new("policy", "v1", "Eviction"),
+                Verbs::CREATE,
+                parts.eviction,
+            )
+            .part("resize")
             .status()
             .done(),
         V1.kind("secrets", "Secret")

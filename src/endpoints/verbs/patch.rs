@@ -78,7 +78,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         kind: None,
         may_create: call.may_create.clone(),
     };
-    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
+    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.shown());
     let patcher = Patcher {
         call,
         patch_type,
@@ -105,7 +105,7 @@ impl Patcher {
         if let Some(SubresourceBehaviour::Custom(handler)) = call.route.subresource().map(|s| &s.behaviour) {
             // The handler stores; where another write came between, the patch is made anew on what is there now.
             for _ in 1..RETRIES {
-                let live = handler.get(&call.cx, call.name()).await?;
+                let live = handler.live(&call.cx, call.name()).await?;
                 let object = self.apply(Some(&live))?;
                 let same_version = object.resource_version() == live.resource_version();
                 match custom(call, handler, object, write).await {
@@ -113,7 +113,7 @@ impl Patcher {
                     done => return done,
                 }
             }
-            let live = handler.get(&call.cx, call.name()).await?;
+            let live = handler.live(&call.cx, call.name()).await?;
             return custom(call, handler, self.apply(Some(&live))?, write).await;
         }
         let upsert = self.patch_type.is_apply();
@@ -239,7 +239,12 @@ impl Patcher {
         let resource = call.resource();
         let reset = resource.strategy.reset_fields(call.subresource());
         let force = self.options.force == Some(true);
-        let object = resource.schema.apply(live, patch, &who, force, reset)?;
+        let own = match call.route.subresource().map(|s| &s.behaviour) {
+            Some(SubresourceBehaviour::Custom(handler)) => handler.schema(),
+            _ => None,
+        };
+        let schema = own.as_ref().unwrap_or(&resource.schema);
+        let object = schema.apply(live, patch, &who, force, reset)?;
         let text = body::yaml_finding(&document.duplicates);
         self.options.judge(document.duplicates, &call.cx.warnings, |_| {
             Status::bad_request(format!("error strict decoding YAML: {text}"))
