@@ -18,7 +18,6 @@ mod usage;
 pub use config::{LimitedResource, QuotaConfig};
 
 use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
-use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, Error, ListOptions, MinRevision, Precondition, Predicate, VersionMatch};
@@ -121,19 +120,20 @@ impl ResourceQuota {
 }
 
 /// True for what no quota counts.
-fn is_ignored(resource: &GroupResource) -> bool {
-    match (&*resource.group, &*resource.resource) {
-        ("", "bindings" | "componentstatuses" | "events") | ("events.k8s.io", "events") => true,
-        ("authentication.k8s.io" | "authorization.k8s.io", _) => true,
-        _ => false,
-    }
+fn is_ignored(attributes: &Attributes) -> bool {
+    matches!(
+        (&*attributes.resource.group, &*attributes.resource.resource),
+        ("", "bindings" | "componentstatuses" | "events")
+            | ("events.k8s.io", "events")
+            | ("authentication.k8s.io" | "authorization.k8s.io", _)
+    )
 }
 
 /// Subresources are of no interest, but for the one that changes what a pod asks for.
 fn is_counted(attributes: &Attributes) -> bool {
     let sub = &*attributes.subresource;
     let counted = sub.is_empty() || sub == "resize" && attributes.is_for("", "pods");
-    counted && !attributes.namespace.is_empty() && !attributes.is("", "namespaces")
+    counted && !attributes.namespace.is_empty() && !attributes.is("", "namespaces") && !is_ignored(attributes)
 }
 
 #[async_trait]
@@ -149,9 +149,6 @@ impl Admission for ResourceQuota {
 
     async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
         let resource = attributes.resource.group_resource();
-        if is_ignored(&resource) {
-            return Ok(());
-        }
         let evaluator = Evaluator::of(&resource);
         match evaluator.handles(attributes, object) {
             true => self.evaluate(attributes, object, &evaluator).await,

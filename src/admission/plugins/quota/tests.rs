@@ -1,5 +1,6 @@
 use super::*;
 use crate::admission::testing;
+use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
 use crate::json;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
