@@ -37,9 +37,13 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// A resource that a device plugin offers.
+/// Devices asked for by their class, without a claim.
+const OF_CLASS: &str = "deviceclass.resource.kubernetes.io/";
+
+/// A resource that a device plugin offers, or a class of devices.
 fn is_extended(name: &str) -> bool {
-    !is_native(name) && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
+    name.starts_with(OF_CLASS)
+        || !is_native(name) && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
 }
 
 /// True for what pods are counted by.
@@ -47,7 +51,9 @@ pub(super) fn counts(name: &str) -> bool {
     COUNTED.contains(&name)
         || name.starts_with("hugepages-")
         || name.starts_with("requests.hugepages-")
-        || !is_native(name) && name.starts_with("requests.")
+        || name
+            .strip_prefix("requests.")
+            .is_some_and(|rest| !is_native(name) || rest.starts_with(OF_CLASS))
 }
 
 /// Requests and limits under the names quotas have for them.
@@ -137,13 +143,15 @@ mod tests {
     #[test]
     fn a_pod_counts_for_what_its_containers_ask() {
         let pod = json!({"spec": {"containers": [
-            {"resources": {"requests": {"cpu": "100m", "memory": "1Gi", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "2"},
+            {"resources": {"requests": {"cpu": "100m", "memory": "1Gi", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "2",
+                "deviceclass.resource.kubernetes.io/c": "1"},
                 "limits": {"cpu": "200m", "nvidia.com/gpu": "2"}}},
             {"resources": {"requests": {"cpu": "100m"}}}]}});
         assert_eq!(
             shown(&usage(&pod)),
             "count/pods=1,cpu=200m,hugepages-2Mi=4Mi,limits.cpu=200m,memory=1Gi,pods=1,requests.cpu=200m,\
-             requests.hugepages-2Mi=4Mi,requests.memory=1Gi,requests.nvidia.com/gpu=2"
+             requests.deviceclass.resource.kubernetes.io/c=1,requests.hugepages-2Mi=4Mi,\
+             requests.memory=1Gi,requests.nvidia.com/gpu=2"
         );
         assert!(usage(&pod).keys().all(|name| counts(name)));
     }
