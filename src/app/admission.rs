@@ -45,6 +45,17 @@ const POD_SECURITY: Shape = Shape {
     ],
 };
 
+const QUOTA: Shape = Shape {
+    versions: &[
+        "apiserver.config.k8s.io/v1",
+        "resourcequota.admission.k8s.io/v1",
+        "resourcequota.admission.k8s.io/v1beta1",
+        "resourcequota.admission.k8s.io/v1alpha1",
+    ],
+    kind: "ResourceQuotaConfiguration",
+    fields: &[("limitedResources", &[])],
+};
+
 const POD_TOLERATIONS: Shape = Shape {
     versions: &["podtolerationrestriction.admission.k8s.io/v1alpha1"],
     kind: "Configuration",
@@ -144,6 +155,11 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Result<Option<Arc<dyn Admiss
         "PodTopologyLabels" => make.mutating(PodTopologyLabels::new(cluster())),
         "PodResizeValidator" => make.validating(PodResizeValidator::new(cluster())),
         "NodeDeclaredFeatureValidator" => make.validating(NodeDeclaredFeatureValidator::new(cluster())),
+        "ResourceQuota" => {
+            let said = needs.configuration.shaped(name, &QUOTA).map_err(about_file)?;
+            let config = said.map(QuotaConfig::parse).unwrap_or_default();
+            make.validating(ResourceQuota::new(cluster(), config))
+        }
         "AlwaysDeny" => make.mutating(AlwaysDeny),
         "AlwaysPullImages" => make.both(AlwaysPullImages),
         "DenyServiceExternalIPs" => make.validating(DenyServiceExternalIPs),
