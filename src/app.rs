@@ -5,6 +5,7 @@ mod admission;
 mod authentication;
 mod flows;
 mod hooks;
+mod kubelets;
 mod measured;
 mod metrics;
 mod port;
@@ -74,7 +75,8 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         rules: None,
         audiences: options.authentication.api_audiences.clone(),
     };
-    let plane = Arc::new(servers::control_plane(&engine, &options, judges, &telemetry).await?);
+    let kubelets = kubelets::config(&options, &provider, &tasks)?;
+    let plane = Arc::new(servers::control_plane(&engine, &options, judges, kubelets, &telemetry).await?);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let serving = servers::Serving {
         min_request_timeout: options.generic.min_request_timeout,

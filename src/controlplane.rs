@@ -19,20 +19,27 @@ mod validation;
 pub use strategies::apiservice::{set_condition, set_local_condition};
 pub use strategies::namespace;
 pub use strategies::service::ServiceNumbers;
+pub use subresources::connect::links::KubeletConfig;
 
 use crate::admission::Admission;
 use crate::apimachinery::gvk::{GroupResource, GroupVersion};
 use crate::apimachinery::status::Result;
-use crate::registry::resource::{Backing, Resource, SubresourceHandler};
+use crate::registry::resource::{Backing, Connect, Resource, SubresourceHandler};
 use crate::registry::store::Store;
 use crate::storage::Storage;
 use allocators::{IpRange, PortRange};
 use reviews::Judges;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use strategies::service::{EndpointsCleanup, Service};
 use subresources::LateStore;
+use subresources::connect::kubelet::Kubelets;
+use subresources::connect::links::Links;
+use subresources::connect::log::Log;
+use subresources::connect::proxy::{self, Proxy, ProxyHandler};
+use subresources::connect::stream::{self, Stream};
 
 /// What the control plane needs to know.
 pub struct Config {
@@ -44,6 +51,8 @@ pub struct Config {
     pub event_ttl_seconds: u64,
     /// Who answers reviews.
     pub judges: Judges,
+    /// How nodes are reached.
+    pub kubelets: KubeletConfig,
 }
 
 /// Why a control plane cannot be built.
@@ -51,11 +60,19 @@ pub struct Config {
 pub enum BuildError {
     /// No service range, more than two, two of one family, or one without a usable address.
     ServiceRange,
+    /// The certificate authority of kubelets cannot be used.
+    KubeletAuthority(String),
 }
 
 impl std::fmt::Display for BuildError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("service ranges must be one range, or two of different IP families, with usable addresses")
+        match self {
+            Self::ServiceRange => f.write_str(
+                "--service-cluster-ip-range: service ranges must be one range, or two of different IP families, with \
+                 usable addresses",
+            ),
+            Self::KubeletAuthority(why) => write!(f, "--kubelet-certificate-authority: {why}"),
+        }
     }
 }
 
@@ -95,6 +112,8 @@ pub fn build(
     let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
     let approval = LateStore::default();
     let (evicted, budgets) = (LateStore::default(), LateStore::default());
+    let near = Near::default();
+    let links = Links::new(config.kubelets).map_err(BuildError::KubeletAuthority)?;
     let scales: [(&str, &str, LateStore); 4] = [
         ("", "replicationcontrollers", LateStore::default()),
         ("apps", "deployments", LateStore::default()),
@@ -111,6 +130,7 @@ pub fn build(
             pods: evicted.clone(),
             budgets: budgets.clone(),
         }),
+        connections: near.connections(links),
         scale: scale(0),
         event_ttl_seconds: config.event_ttl_seconds,
     };
@@ -172,6 +192,7 @@ pub fn build(
     binding.fill(beside("", "pods", Arc::new(subresources::binding::BindingStrategy)));
     let approving: Arc<dyn crate::registry::Strategy> = Arc::new(strategies::csr::Approval);
     approval.fill(beside("certificates.k8s.io", "certificatesigningrequests", approving));
+    near.fill(&plane);
     let (row, pods) = plane.served("", "pods");
     let unadmitted: Arc<dyn Admission> = Arc::new(crate::admission::Always);
     evicted.fill(Arc::new(Store::new(row.clone(), pods.storage().clone(), unadmitted)));
@@ -183,6 +204,65 @@ pub fn build(
     // Nobody else holds this cell yet.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));
     Ok(plane)
+}
+
+/// The stores that connections look into.
+#[derive(Default)]
+struct Near {
+    pods: LateStore,
+    nodes: LateStore,
+    services: LateStore,
+    endpoints: LateStore,
+}
+
+impl Near {
+    fn connections(&self, links: Links) -> groups::core::Connections {
+        let kubelets = Kubelets {
+            nodes: self.nodes.clone(),
+            links: Arc::new(links),
+        };
+        let stream = |kind| -> Arc<dyn Connect> {
+            Arc::new(Stream {
+                kind,
+                pods: self.pods.clone(),
+                kubelets: kubelets.clone(),
+            })
+        };
+        let proxy = |to| -> Arc<dyn Connect> {
+            Arc::new(ProxyHandler {
+                to,
+                kubelets: kubelets.clone(),
+            })
+        };
+        groups::core::Connections {
+            log: Arc::new(Log {
+                pods: self.pods.clone(),
+                kubelets: kubelets.clone(),
+            }),
+            exec: stream(stream::Kind::Exec),
+            attach: stream(stream::Kind::Attach),
+            portforward: stream(stream::Kind::PortForward),
+            pods_proxy: proxy(Proxy::Pods(self.pods.clone())),
+            services_proxy: proxy(Proxy::Services(proxy::Services {
+                services: self.services.clone(),
+                endpoints: self.endpoints.clone(),
+                pods: self.pods.clone(),
+                turn: AtomicUsize::default(),
+            })),
+            nodes_proxy: proxy(Proxy::Nodes),
+        }
+    }
+
+    fn fill(&self, plane: &ControlPlane) {
+        for (late, plural) in [
+            (&self.pods, "pods"),
+            (&self.nodes, "nodes"),
+            (&self.services, "services"),
+            (&self.endpoints, "endpoints"),
+        ] {
+            late.fill(plane.store("", plural).clone());
+        }
+    }
 }
 
 fn service_numbers(config: &Config) -> std::result::Result<ServiceNumbers, BuildError> {

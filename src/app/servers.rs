@@ -8,7 +8,7 @@ use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
-use crate::controlplane::{self, ControlPlane};
+use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
@@ -34,6 +34,7 @@ pub async fn control_plane(
     engine: &Arc<Engine>,
     options: &CompletedOptions,
     judges: Judges,
+    kubelets: KubeletConfig,
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
     let cluster = Cluster::default();
@@ -64,9 +65,9 @@ pub async fn control_plane(
         node_ports: (*network.node_ports.start(), *network.node_ports.end()),
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
         judges,
+        kubelets,
     };
-    let plane =
-        controlplane::build(config, &storage, &admission).map_err(|e| format!("--service-cluster-ip-range: {e}"))?;
+    let plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
     plane
         .adopt()
         .await

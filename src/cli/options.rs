@@ -5,6 +5,7 @@ mod aggregator;
 mod authentication;
 mod authorization;
 mod generic;
+mod kubelet;
 mod logging;
 mod network;
 mod serving;
@@ -15,6 +16,7 @@ pub use aggregator::AggregatorOptions;
 pub use authentication::{AuthenticationOptions, RequestHeaderOptions, ServiceAccountOptions};
 pub use authorization::{AuthorizationMode, AuthorizationOptions};
 pub use generic::GenericOptions;
+pub use kubelet::KubeletOptions;
 pub use logging::LoggingOptions;
 pub use network::{Cidr, NetworkOptions};
 pub use serving::{ServingOptions, SniFiles};
@@ -43,6 +45,8 @@ pub struct Options {
     pub storage: StorageOptions,
     /// Service addresses.
     pub network: NetworkOptions,
+    /// Nodes.
+    pub kubelet: KubeletOptions,
     /// Logs.
     pub logging: LoggingOptions,
     /// Everything as it was given, for `/flagz`.
@@ -76,6 +80,7 @@ impl Options {
             aggregator: AggregatorOptions::read(&values)?,
             storage: StorageOptions::read(&values)?,
             network: NetworkOptions::read(&values)?,
+            kubelet: KubeletOptions::read(&values)?,
             logging: LoggingOptions::read(&values)?,
             warnings,
             values,

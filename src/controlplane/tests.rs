@@ -45,6 +45,15 @@ pub(super) fn config() -> Config {
             rules: None,
             audiences: vec![],
         },
+        kubelets: KubeletConfig {
+            certificate_authority: None,
+            client: None,
+            preferred_address_types: vec!["InternalIP".into()],
+            port: 10250,
+            timeout: std::time::Duration::from_secs(5),
+            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            tasks: crate::tasks::TaskGroup::new("test"),
+        },
     }
 }
 
