@@ -126,6 +126,7 @@ pub fn build(
         service: Arc::new(Service::new(numbers.clone(), cleanup.clone())),
         finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
         binding: Arc::new(subresources::binding::Binding(binding.clone())),
+        bindings: Arc::new(subresources::binding::Binding(binding.clone())),
         eviction: Arc::new(subresources::eviction::Eviction {
             pods: evicted.clone(),
             budgets: budgets.clone(),

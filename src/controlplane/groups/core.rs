@@ -9,7 +9,7 @@ use crate::controlplane::columns::{core as columns, pods};
 use crate::controlplane::fields::text;
 use crate::controlplane::strategies::{data, endpoints, events, namespace, node, pod, service::Service};
 use crate::controlplane::table::Group;
-use crate::registry::resource::{Connect, Resource, SubresourceHandler, Verbs};
+use crate::registry::resource::{Answer, Connect, Resource, SubresourceHandler, Verbs};
 use std::sync::Arc;
 
 /// The group.
@@ -26,6 +26,8 @@ pub struct Parts {
     pub finalize: Arc<dyn SubresourceHandler>,
     /// `pods/binding`
     pub binding: Arc<dyn SubresourceHandler>,
+    /// `bindings`
+    pub bindings: Arc<dyn Answer>,
     /// `pods/eviction`
     pub eviction: Arc<dyn SubresourceHandler>,
     /// Connections to where pods run.
@@ -74,6 +76,7 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
 fn own_rows(parts: Parts) -> Vec<Resource> {
     let connections = parts.connections;
     vec![
+        V1.review("bindings", "Binding", parts.bindings).namespaced().done(),
         V1.kind("configmaps", "ConfigMap")
             .namespaced()
             .short(&["cm"])

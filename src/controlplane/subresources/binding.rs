@@ -8,7 +8,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::pod::Pod;
-use crate::registry::resource::SubresourceHandler;
+use crate::registry::resource::{Answer, SubresourceHandler};
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::{Context, Strategy};
 use async_trait::async_trait;
@@ -117,6 +117,15 @@ impl SubresourceHandler for Binding {
 
     async fn update(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
         Err(unsupported("update"))
+    }
+}
+
+/// `bindings`: the same, the pod named in the body.
+#[async_trait]
+impl Answer for Binding {
+    async fn answer(&self, cx: &Context, object: Value) -> Result<Value> {
+        let name = object.name().to_owned();
+        self.create(cx, &name, object).await
     }
 }
 

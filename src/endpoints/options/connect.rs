@@ -55,8 +55,21 @@ fn fields(kind: &str) -> Fields {
         "PodExecOptions" => EXEC,
         "PodAttachOptions" => ATTACH,
         "PodPortForwardOptions" => &[("ports", Ints)],
+        "PodProxyOptions" | "ServiceProxyOptions" | "NodeProxyOptions" => &[("path", Text)],
         _ => &[],
     }
+}
+
+/// The options of a kind with the JSON types of their values, for OpenAPI.
+pub fn described(kind: &str) -> Vec<(&'static str, &'static str)> {
+    let named = |ty: Kind| match ty {
+        Flag => "boolean",
+        Int | Ints => "integer",
+        Text | Texts | Time => "string",
+    };
+    let mut all: Vec<_> = fields(kind).iter().map(|(name, ty)| (*name, named(*ty))).collect();
+    all.sort_unstable();
+    all
 }
 
 fn int(text: &str, bits: u32) -> Result<i64> {
