@@ -37,7 +37,7 @@ fn check(name: &str, options: &Value) -> Result<()> {
     positive("limitBytes", &mut errors);
     if number("sinceSeconds").is_some() && !options.get("sinceTime").is_null() {
         let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-        errors.push(FieldError::forbidden(&FieldPath::new(""), why));
+        errors.push(FieldError::forbidden(&FieldPath::new("[]"), why));
     } else {
         positive("sinceSeconds", &mut errors);
     }
@@ -201,7 +201,7 @@ mod tests {
         );
         assert_eq!(
             said(json!({"sinceSeconds": 0, "sinceTime": "2024-01-01T00:00:00Z"})),
-            "PodLogOptions \"p\" is invalid: : Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
+            "PodLogOptions \"p\" is invalid: []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
         );
     }
 

@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn redirects_stay_below_the_proxy() {
         let prefix = "/api/v1/namespaces/n/pods/p/proxy";
-        let of = |l| below(l, &["10.0.0.1:80"], prefix);
+        let of = |l: &str| below(l, &["10.0.0.1:80"], prefix);
         assert_eq!(of("/x?y=z").unwrap(), format!("{prefix}/x?y=z"));
         assert_eq!(of("http://10.0.0.1:80/x").unwrap(), format!("{prefix}/x"));
         assert_eq!(of(&format!("{prefix}/x")).unwrap(), format!("{prefix}/x"));
