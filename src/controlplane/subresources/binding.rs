@@ -54,6 +54,19 @@ fn check_target(binding: &Value) -> Result<()> {
     Err(Status::raw_error(crate::apimachinery::field::aggregate(&errors)))
 }
 
+/// A binding that names a version binds that one.
+fn unchanged(pod: &Value, binding: &Value, key: &str) -> Result<()> {
+    let (asked, is) = (binding.resource_version(), pod.resource_version());
+    if asked.is_empty() || asked == is {
+        return Ok(());
+    }
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+         ResourceVersion in precondition: {asked}, ResourceVersion in object meta: {is}"
+    );
+    Err(Status::conflict(&GroupResource::new("", "pods"), pod.name(), &why))
+}
+
 fn bound(pod: &Value, binding: &Value) -> Result<Value> {
     let name = pod.name();
     let refused = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), name, &why));
@@ -107,9 +120,13 @@ impl SubresourceHandler for Binding {
             ..WriteOptions::default()
         };
         let gr = store.resource().group_resource();
+        let key = store.full_key(&cx.namespace, name);
         let mut transform = |live: Option<&Value>| match live {
             None => Err(Status::not_found(&gr, name)),
-            Some(live) => bound(live, &object),
+            Some(live) => {
+                unchanged(live, &object, &key)?;
+                bound(live, &object)
+            }
         };
         store.update(cx, name, &mut transform, false, &options).await?;
         Ok(crate::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))

@@ -50,7 +50,7 @@ fn check(name: &str, options: &Value) -> Result<()> {
     Err(Status::invalid("", "PodLogOptions", name, &errors))
 }
 
-/// The container that is meant: the one that is named, or the only one.
+/// The container that is meant: the one that is named, or the only regular one.
 pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str> {
     let of = |key: &str| {
         pod.at(&["spec", key])
@@ -62,7 +62,7 @@ pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str> {
     let (init, regular, ephemeral) = (of("initContainers"), of("containers"), of("ephemeralContainers"));
     let all: Vec<&str> = [init.as_slice(), &regular, &ephemeral].concat();
     let refused = |why: String| Err(Status::bad_request(why));
-    match (asked, all.as_slice()) {
+    match (asked, regular.as_slice()) {
         ("", [only]) => Ok(only),
         ("", []) => refused(format!("a container name must be specified for pod {}", pod.name())),
         ("", _) => refused(format!(
@@ -70,7 +70,7 @@ pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str> {
             pod.name(),
             all.join(" ")
         )),
-        (asked, all) if all.contains(&asked) => Ok(asked),
+        (asked, _) if all.contains(&asked) => Ok(asked),
         (asked, _) => refused(format!("container {asked} is not valid for pod {}", pod.name())),
     }
 }
@@ -211,6 +211,8 @@ mod tests {
             "containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "init"}]}});
         let said = |asked| container(&pod, asked).map_err(|s| s.message);
         assert_eq!(said("init").unwrap(), "init");
+        let one = json!({"spec": {"containers": [{"name": "a"}], "ephemeralContainers": [{"name": "debug"}]}});
+        assert_eq!(container(&one, "").unwrap(), "a");
         assert_eq!(said("x").unwrap_err(), "container x is not valid for pod p");
         assert_eq!(
             said("").unwrap_err(),
