@@ -19,6 +19,8 @@ pub struct Context {
     pub warnings: Warnings,
     /// True where nothing may be written.
     pub dry_run: bool,
+    /// The verb as authorization knows it: `create`, `update`, `patch`, `delete`.
+    pub verb: &'static str,
 }
 
 impl Context {
@@ -29,6 +31,7 @@ impl Context {
             namespace: namespace.to_owned(),
             warnings: Warnings::default(),
             dry_run: false,
+            verb: "update",
         }
     }
 }

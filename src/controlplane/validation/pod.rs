@@ -21,7 +21,9 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, restore, same};
 pub(super) use affinity::node_selector;
 pub(crate) use parts::{ephemeral_containers_update, resize};
+pub(super) use resources::container as container_resources;
 use spec::Of;
+pub(super) use spec::toleration;
 pub(crate) use status::pod_status;
 pub(super) use volume::source as volume_source;
 pub(crate) use warnings::{deprecated_label, template as template_warnings};
@@ -45,6 +47,11 @@ pub(crate) fn pod(v: &Value) -> ErrorList {
         ));
     }
     out
+}
+
+/// A toleration as upstream shows it.
+pub(super) fn toleration_shown(t: &Value) -> String {
+    internal::compact(t, internal::TOLERATION)
 }
 
 fn checked_spec(v: &Value) -> ErrorList {

@@ -255,7 +255,7 @@ const POD_CONTEXT: &[Field] = &[
 ];
 
 /// A toleration.
-const TOLERATION: &[Field] = &[
+pub(in crate::controlplane::validation) const TOLERATION: &[Field] = &[
     ("Key", "key", Str),
     ("Operator", "operator", Str),
     ("Value", "value", Str),
