@@ -7,6 +7,7 @@ mod components;
 mod enablement;
 mod flows;
 mod hooks;
+mod kubelets;
 mod measured;
 mod metrics;
 mod port;
@@ -77,7 +78,8 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         rules: None,
         audiences: options.authentication.api_audiences.clone(),
     };
-    let plane = Arc::new(servers::control_plane(&engine, &options, judges, &telemetry).await?);
+    let kubelets = kubelets::config(&options, &provider, &tasks)?;
+    let plane = Arc::new(servers::control_plane(&engine, &options, judges, kubelets, &telemetry).await?);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
     let built_in: Vec<_> = built_in.iter().map(|g| g.gv.clone()).collect();

@@ -22,22 +22,29 @@ pub use components::Probe;
 pub use strategies::apiservice::{set_condition, set_local_condition};
 pub use strategies::namespace;
 pub use strategies::service::ServiceNumbers;
+pub use subresources::connect::links::KubeletConfig;
 
 use crate::admission::Admission;
 use crate::apimachinery::gvk::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::apimachinery::status::Result;
 use crate::registry::converting::Converting;
-use crate::registry::resource::{Backing, ExtractFields, Resource, SubresourceHandler};
+use crate::registry::resource::{Backing, Connect, ExtractFields, Resource, SubresourceHandler};
 use crate::registry::store::Store;
 use crate::storage::Storage;
 use allocators::{IpRange, PortRange};
 use reviews::Judges;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use strategies::service::addresses::Stored;
 use strategies::service::{EndpointsCleanup, Service};
 use subresources::LateStore;
+use subresources::connect::kubelet::Kubelets;
+use subresources::connect::links::Links;
+use subresources::connect::log::Log;
+use subresources::connect::proxy::{self, Proxy, ProxyHandler};
+use subresources::connect::stream::{self, Stream};
 
 /// What the control plane needs to know.
 pub struct Config {
@@ -51,6 +58,8 @@ pub struct Config {
     pub judges: Judges,
     /// Whose statuses are told.
     pub components: Vec<Arc<dyn Probe>>,
+    /// How nodes are reached.
+    pub kubelets: KubeletConfig,
 }
 
 /// Why a control plane cannot be built.
@@ -60,15 +69,19 @@ pub enum BuildError {
     ServiceRange,
     /// A group version, a resource of one, or a kind of one is registered twice.
     Twice(String),
+    /// The certificate authority of kubelets cannot be used.
+    KubeletAuthority(String),
 }
 
 impl std::fmt::Display for BuildError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::ServiceRange => {
-                f.write_str("service ranges must be one range, or two of different IP families, with usable addresses")
-            }
             Self::Twice(what) => write!(f, "double registration of {what}"),
+            Self::ServiceRange => f.write_str(
+                "--service-cluster-ip-range: service ranges must be one range, or two of different IP families, with \
+                 usable addresses",
+            ),
+            Self::KubeletAuthority(why) => write!(f, "--kubelet-certificate-authority: {why}"),
         }
     }
 }
@@ -110,6 +123,8 @@ pub fn build(
     let (approval, namespaces) = (LateStore::default(), LateStore::default());
     let addresses = Stored::default();
     let (evicted, budgets) = (LateStore::default(), LateStore::default());
+    let near = Near::default();
+    let links = Links::new(config.kubelets).map_err(BuildError::KubeletAuthority)?;
     let scales: [(&str, &str, LateStore); 4] = [
         ("", "replicationcontrollers", LateStore::default()),
         ("apps", "deployments", LateStore::default()),
@@ -126,10 +141,12 @@ pub fn build(
         )),
         finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
         binding: Arc::new(subresources::binding::Binding(binding.clone())),
+        bindings: Arc::new(subresources::binding::Binding(binding.clone())),
         eviction: Arc::new(subresources::eviction::Eviction {
             pods: evicted.clone(),
             budgets: budgets.clone(),
         }),
+        connections: near.connections(links),
         scale: scale(0),
         event_ttl_seconds: config.event_ttl_seconds,
         components: Arc::new(components::Components::new(config.components.clone())),
@@ -218,6 +235,7 @@ pub fn build(
     binding.fill(Arc::new(bindings.past_admission()));
     let approving: Arc<dyn crate::registry::Strategy> = Arc::new(strategies::csr::Approval);
     approval.fill(beside("certificates.k8s.io", "certificatesigningrequests", approving));
+    near.fill(&plane);
     let pods = plane.store("", "pods");
     evicted.fill(Arc::new(pods.past_admission()));
     budgets.fill(plane.store("policy", "poddisruptionbudgets").clone());
@@ -253,6 +271,65 @@ fn twice<'a>(groups: impl Iterator<Item = &'a Group>) -> Option<String> {
         }
     }
     None
+}
+
+/// The stores that connections look into.
+#[derive(Default)]
+struct Near {
+    pods: LateStore,
+    nodes: LateStore,
+    services: LateStore,
+    endpoints: LateStore,
+}
+
+impl Near {
+    fn connections(&self, links: Links) -> groups::core::Connections {
+        let kubelets = Kubelets {
+            nodes: self.nodes.clone(),
+            links: Arc::new(links),
+        };
+        let stream = |kind| -> Arc<dyn Connect> {
+            Arc::new(Stream {
+                kind,
+                pods: self.pods.clone(),
+                kubelets: kubelets.clone(),
+            })
+        };
+        let proxy = |to| -> Arc<dyn Connect> {
+            Arc::new(ProxyHandler {
+                to,
+                kubelets: kubelets.clone(),
+            })
+        };
+        groups::core::Connections {
+            log: Arc::new(Log {
+                pods: self.pods.clone(),
+                kubelets: kubelets.clone(),
+            }),
+            exec: stream(stream::Kind::Exec),
+            attach: stream(stream::Kind::Attach),
+            portforward: stream(stream::Kind::PortForward),
+            pods_proxy: proxy(Proxy::Pods(self.pods.clone())),
+            services_proxy: proxy(Proxy::Services(proxy::Services {
+                services: self.services.clone(),
+                endpoints: self.endpoints.clone(),
+                pods: self.pods.clone(),
+                turn: AtomicUsize::default(),
+            })),
+            nodes_proxy: proxy(Proxy::Nodes),
+        }
+    }
+
+    fn fill(&self, plane: &ControlPlane) {
+        for (late, plural) in [
+            (&self.pods, "pods"),
+            (&self.nodes, "nodes"),
+            (&self.services, "services"),
+            (&self.endpoints, "endpoints"),
+        ] {
+            late.fill(plane.store("", plural).clone());
+        }
+    }
 }
 
 fn service_numbers(config: &Config) -> std::result::Result<ServiceNumbers, BuildError> {

@@ -9,7 +9,7 @@ use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
-use crate::controlplane::{self, ControlPlane};
+use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
@@ -35,6 +35,7 @@ pub async fn control_plane(
     engine: &Arc<Engine>,
     options: &CompletedOptions,
     judges: Judges,
+    kubelets: KubeletConfig,
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
     let cluster = Cluster::default();
@@ -66,11 +67,9 @@ pub async fn control_plane(
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
         judges,
         components: super::components::all(engine),
+        kubelets,
     };
-    let plane = controlplane::build(config, &storage, &admission).map_err(|e| match e {
-        controlplane::BuildError::ServiceRange => format!("--service-cluster-ip-range: {e}"),
-        controlplane::BuildError::Twice(_) => e.to_string(),
-    })?;
+    let plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
     plane
         .adopt()
         .await

@@ -2,7 +2,8 @@
 
 use super::options::{
     AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationMode, AuthorizationOptions, FeatureGates,
-    GenericOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions, StorageOptions,
+    GenericOptions, KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions,
+    StorageOptions,
 };
 use super::value::{UsageError, Values};
 use crate::pki::PkiOptions;
@@ -43,6 +44,8 @@ pub struct CompletedOptions {
     pub storage: StorageOptions,
     /// Service addresses.
     pub network: NetworkOptions,
+    /// Nodes.
+    pub kubelet: KubeletOptions,
     /// Logs.
     pub logging: LoggingOptions,
     /// Everything as it was given.
@@ -151,6 +154,7 @@ impl Options {
             aggregator,
             storage,
             network,
+            kubelet,
             logging,
             values,
             mut warnings,
@@ -164,6 +168,10 @@ impl Options {
         if let Some((cert, key)) = &aggregator.proxy_client {
             check_pair("proxy-client-cert-file", "proxy-client-key-file", cert, key)?;
         }
+        if let Some((cert, key)) = &kubelet.client {
+            check_pair("kubelet-client-certificate", "kubelet-client-key", cert, key)?;
+        }
+        check_ca("kubelet-certificate-authority", kubelet.certificate_authority.as_ref())?;
         let client_ca = check_ca("client-ca-file", authentication.client_ca.as_ref())?;
         let proxy_ca = check_ca(
             "requestheader-client-ca-file",
@@ -242,6 +250,7 @@ impl Options {
             aggregator,
             storage,
             network,
+            kubelet,
             logging,
             values,
             warnings,

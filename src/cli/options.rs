@@ -6,6 +6,7 @@ mod authentication;
 mod authorization;
 mod features;
 mod generic;
+mod kubelet;
 mod logging;
 mod network;
 mod runtime;
@@ -18,6 +19,7 @@ pub use authentication::{AuthenticationOptions, RequestHeaderOptions, ServiceAcc
 pub use authorization::{AuthorizationMode, AuthorizationOptions};
 pub use features::FeatureGates;
 pub use generic::GenericOptions;
+pub use kubelet::KubeletOptions;
 pub use logging::LoggingOptions;
 pub use network::{Cidr, NetworkOptions};
 pub use runtime::{RuntimeConfig, WIDE};
@@ -51,6 +53,8 @@ pub struct Options {
     pub storage: StorageOptions,
     /// Service addresses.
     pub network: NetworkOptions,
+    /// Nodes.
+    pub kubelet: KubeletOptions,
     /// Logs.
     pub logging: LoggingOptions,
     /// Everything as it was given, for `/flagz`.
@@ -86,6 +90,7 @@ impl Options {
             aggregator: AggregatorOptions::read(&values)?,
             storage: StorageOptions::read(&values)?,
             network: NetworkOptions::read(&values)?,
+            kubelet: KubeletOptions::read(&values)?,
             logging: LoggingOptions::read(&values)?,
             warnings,
             values,
