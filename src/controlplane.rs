@@ -19,6 +19,7 @@ mod validation;
 pub use strategies::apiservice::{set_condition, set_local_condition};
 pub use strategies::namespace;
 pub use strategies::service::ServiceNumbers;
+pub use subresources::token::TokenRequests;
 
 use crate::admission::Admission;
 use crate::apimachinery::gvk::{GroupResource, GroupVersion};
@@ -44,6 +45,8 @@ pub struct Config {
     pub event_ttl_seconds: u64,
     /// Who answers reviews.
     pub judges: Judges,
+    /// How tokens of service accounts are made; `None`: nobody asks for any.
+    pub tokens: Option<TokenRequests>,
 }
 
 /// Why a control plane cannot be built.
@@ -102,7 +105,13 @@ pub fn build(
     ];
     let scale = |i: usize| -> Arc<dyn SubresourceHandler> { Arc::new(subresources::scale::Scale(scales[i].2.clone())) };
     let cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>> = Arc::default();
+    let token_reads = subresources::token::Read::default();
+    let token = |how: &TokenRequests| -> Arc<dyn SubresourceHandler> {
+        let (how, read) = (how.clone(), token_reads.clone());
+        Arc::new(subresources::token::Token { how, read })
+    };
     let parts = groups::core::Parts {
+        token: config.tokens.as_ref().map(token),
         service: Arc::new(Service::new(numbers.clone(), cleanup.clone())),
         finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
         binding: Arc::new(subresources::binding::Binding(binding.clone())),
@@ -170,6 +179,10 @@ pub fn build(
     for (group, plural, late) in &scales {
         late.fill(plane.store(group, plural).clone());
     }
+    token_reads.accounts.fill(plane.store("", "serviceaccounts").clone());
+    token_reads.pods.fill(plane.store("", "pods").clone());
+    token_reads.secrets.fill(plane.store("", "secrets").clone());
+    token_reads.nodes.fill(plane.store("", "nodes").clone());
     endpoints.fill(plane.store("", "endpoints").clone());
     // Nobody else holds this cell yet.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));

@@ -1,10 +1,13 @@
 //! Options and loaded certificates → the authenticators, in upstream's order.
 
+use super::live::Live;
 use super::port::Port;
+use super::service_accounts::{self, ServiceAccounts};
 use crate::authn;
+use crate::authn::cache::{TokenCache, Uncounted};
 use crate::authn::{
-    Anonymous, Authenticator, BearerToken, RequestHeader, RequestHeaderNames, TokenAuthenticator, TokenFile,
-    WebSocketToken, WithAnonymous, X509,
+    Anonymous, Authenticator, BearerToken, ForOwnAudiences, RequestHeader, RequestHeaderNames, TokenAuthenticator,
+    TokenFile, TokenUnion, WebSocketToken, WithAnonymous, X509,
 };
 use crate::authz::{self, Authorizer};
 use crate::cli::CompletedOptions;
@@ -20,6 +23,8 @@ pub struct Authentication {
     pub authenticator: Arc<dyn Authenticator>,
     /// Tokens alone, for TokenReviews.
     pub tokens: Arc<dyn TokenAuthenticator>,
+    /// Makes tokens of service accounts, and publishes what verifies them.
+    pub service_accounts: ServiceAccounts,
     /// To be removed from every request.
     pub identity_headers: IdentityHeaders,
 }
@@ -32,8 +37,8 @@ fn header_names(flag: &str, names: &[String]) -> Result<Vec<HeaderName>, String>
 /// Builds them.
 ///
 /// # Errors
-/// One line: a header name or the token file cannot be used.
-pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, String> {
+/// One line: a header name, the token file or a key cannot be used.
+pub fn build(options: &CompletedOptions, port: &Port, live: &Arc<Live>) -> Result<Authentication, String> {
     let o = &options.authentication;
     let names = RequestHeaderNames {
         username: header_names("requestheader-username-headers", &o.request_header.username_headers)?,
@@ -54,10 +59,19 @@ pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, 
             .collect(),
         prefixes: names.extra_prefix.clone(),
     };
-    let tokens: Arc<dyn TokenAuthenticator> = Arc::new(match &o.token_file {
-        Some(path) => TokenFile::read(path).map_err(|e| format!("--token-auth-file: {e}"))?,
-        None => TokenFile::parse("", "").map_err(|e| e.to_string())?,
-    });
+    let audiences = &o.api_audiences;
+    let mut kinds: Vec<Arc<dyn TokenAuthenticator>> = Vec::new();
+    if let Some(path) = &o.token_file {
+        let file = TokenFile::read(path).map_err(|e| format!("--token-auth-file: {e}"))?;
+        kinds.push(Arc::new(ForOwnAudiences::new(file, audiences.clone())));
+    }
+    let accounts = service_accounts::build(options, live.clone())?;
+    kinds.push(accounts.legacy.clone());
+    kinds.push(accounts.bound.clone());
+    let tokens: Arc<dyn TokenAuthenticator> = Arc::new(TokenCache::try_new(
+        Arc::new(TokenUnion::new(kinds)),
+        Arc::new(Uncounted),
+    )?);
     let proxies = port.request_header_ca.clone() as Arc<dyn ClientCaSource>;
     let clients = port.client_ca.clone() as Arc<dyn ClientCaSource>;
     let union: Arc<dyn Authenticator> = Arc::new(authn::Union::new(vec![
@@ -67,8 +81,8 @@ pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, 
             names,
         )),
         Arc::new(X509::new(clients)),
-        Arc::new(BearerToken::new(tokens.clone())),
-        Arc::new(WebSocketToken::new(tokens.clone())),
+        Arc::new(BearerToken::for_audiences(tokens.clone(), audiences.clone())),
+        Arc::new(WebSocketToken::for_audiences(tokens.clone(), audiences.clone())),
     ]));
     let authenticator = if o.anonymous {
         Arc::new(WithAnonymous::new(union, Anonymous::new()))
@@ -78,6 +92,7 @@ pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, 
     Ok(Authentication {
         authenticator,
         tokens,
+        service_accounts: accounts,
         identity_headers,
     })
 }

@@ -33,10 +33,11 @@ use std::time::Duration;
 pub async fn control_plane(
     engine: &Arc<Engine>,
     options: &CompletedOptions,
+    cluster: &Cluster,
     judges: Judges,
+    tokens: controlplane::TokenRequests,
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
-    let cluster = Cluster::default();
     let needs = super::admission::Needs {
         cluster: cluster.clone(),
         authorizer: judges.authorizer.clone(),
@@ -64,6 +65,7 @@ pub async fn control_plane(
         node_ports: (*network.node_ports.start(), *network.node_ports.end()),
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
         judges,
+        tokens: Some(tokens),
     };
     let plane =
         controlplane::build(config, &storage, &admission).map_err(|e| format!("--service-cluster-ip-range: {e}"))?;

@@ -5,6 +5,7 @@ pub(super) mod binding;
 pub(super) mod cleanup;
 pub(super) mod finalize;
 pub(super) mod scale;
+pub(super) mod token;
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};

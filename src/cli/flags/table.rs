@@ -31,7 +31,6 @@ const LEADER: &str = "coordinated leader election is not in this release";
 const PEERS: &str = "gateways do not proxy to each other in this release";
 const VERSIONS: &str = "only v1.36 is spoken";
 const METRICS: &str = "metrics are exposed as they are";
-const TOKENS: &str = "this release issues and accepts no service account tokens";
 const BUFFERS: &str = "logs are written at once, to standard error";
 
 flags! {
@@ -161,12 +160,12 @@ flags! {
         "requestheader-group-headers" List "" honoured "Headers with groups; empty: X-Remote-Group";
         "requestheader-uid-headers" List "" honoured "Headers with the uid; empty: X-Remote-Uid";
         "requestheader-username-headers" List "" honoured "Headers with the user name; empty: X-Remote-User";
-        "service-account-extend-token-expiration" Bool "true" ignored(TOKENS) "Give projected tokens a year of grace";
-        "service-account-issuer" Array "" ignored(TOKENS) "Issuer of service account tokens; the first signs, all are accepted; empty: https://kubernetes.default.svc.cluster.local";
-        "service-account-jwks-uri" Text "" ignored(TOKENS) "URI of the key set in the discovery document";
-        "service-account-key-file" Array "" ignored(TOKENS) "Keys that verify service account tokens (PEM); empty: the signing key's";
-        "service-account-lookup" Bool "true" ignored(TOKENS) "Tokens of deleted service accounts are refused";
-        "service-account-max-token-expiration" Duration "0s" ignored(TOKENS) "Longest life of a requested token; 0: no limit";
+        "service-account-extend-token-expiration" Bool "true" honoured "Give projected tokens a year of grace";
+        "service-account-issuer" Array "" honoured "Issuer of service account tokens; the first signs, all are accepted; empty: https://kubernetes.default.svc.cluster.local";
+        "service-account-jwks-uri" Text "" honoured "URI of the key set in the discovery document";
+        "service-account-key-file" Array "" honoured "Keys that verify service account tokens (PEM); empty: the signing key's";
+        "service-account-lookup" Bool "true" honoured "Tokens of deleted service accounts are refused";
+        "service-account-max-token-expiration" Duration "0s" honoured "Longest life of a requested token; 0: no limit";
         "token-auth-file" Text "" honoured "CSV of static tokens: token,user,uid[,\"group1,group2\"]; read once";
     }
     Authorization {
@@ -235,7 +234,7 @@ flags! {
         "proxy-client-cert-file" Text "" honoured "Certificate shown to backends; needs --proxy-client-key-file; empty: generated";
         "proxy-client-key-file" Text "" honoured "Key of --proxy-client-cert-file";
         "service-account-signing-endpoint" Text "" refused("external token signers are not in this release") "Socket of a token signer";
-        "service-account-signing-key-file" Text "" ignored(TOKENS) "Key that signs service account tokens (PEM); empty: generated";
+        "service-account-signing-key-file" Text "" honoured "Key that signs service account tokens (PEM); empty: generated";
         "service-cluster-ip-range" List "10.0.0.0/24" honoured "CIDR of service addresses; a second one of the other family for dual stack";
         "service-node-port-range" Text "30000-32767" honoured "Range of node ports";
     }

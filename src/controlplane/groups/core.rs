@@ -26,6 +26,8 @@ pub struct Parts {
     pub finalize: Arc<dyn SubresourceHandler>,
     /// `pods/binding`
     pub binding: Arc<dyn SubresourceHandler>,
+    /// `serviceaccounts/token`; `None`: no tokens are made.
+    pub token: Option<Arc<dyn SubresourceHandler>>,
     /// `replicationcontrollers/scale`
     pub scale: Arc<dyn SubresourceHandler>,
     /// `--event-ttl` in seconds.
@@ -125,6 +127,12 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .strategy(data::ServiceAccount)
             .columns(columns::service_accounts())
             .returns_deleted()
+            .custom_where(
+                parts.token,
+                "token",
+                GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest"),
+                Verbs::CREATE,
+            )
             .done(),
         V1.kind("services", "Service")
             .namespaced()
