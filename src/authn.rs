@@ -6,13 +6,16 @@
 
 pub mod anonymous;
 pub mod bearer;
+pub mod bootstrap;
 pub mod cache;
 pub mod delegated;
 pub mod jwt;
+pub mod oidc;
 pub mod request_header;
 pub mod service_account;
 pub mod token_file;
 mod union;
+pub mod webhook;
 pub mod x509;
 
 pub use anonymous::Anonymous;
