@@ -5,6 +5,7 @@ mod admission;
 mod authentication;
 mod flows;
 mod hooks;
+mod identity_providers;
 mod live;
 mod measured;
 mod metrics;
@@ -67,16 +68,16 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let url = options.local_url(address.port());
     let cluster = Cluster::default();
     let live = live::Live::new(cluster.clone());
-    let authentication = authentication::build(&options, &port, &live)?;
-    let authorizer = authentication::authorizer(&options);
     let telemetry = Telemetry::new();
-    let lifecycle = Lifecycle::new();
     let tasks = TaskGroup::new("gateway");
+    let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
+    let authorizer = authentication::authorizer(&options);
+    let lifecycle = Lifecycle::new();
 
     let judges = Judges {
         tokens: authentication.tokens.clone(),
         authorizer: authorizer.clone(),
-        anonymous: options.authentication.anonymous,
+        anonymous: authentication.anonymous,
         rules: None,
         audiences: options.authentication.api_audiences.clone(),
     };

@@ -40,6 +40,8 @@ pub struct Credentials<'a> {
     pub headers: &'a HeaderMap,
     /// The chain the client presented on its connection, unverified, its own certificate first.
     pub peer: Option<&'a Arc<Vec<CertificateDer<'static>>>>,
+    /// The request's path.
+    pub path: &'a str,
     /// Where to put texts for the caller.
     pub warnings: Option<&'a Warnings>,
 }

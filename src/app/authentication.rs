@@ -1,10 +1,14 @@
 //! Options and loaded certificates → the authenticators, in upstream's order.
 
+use super::identity_providers;
 use super::live::Live;
 use super::port::Port;
 use super::service_accounts::{self, ServiceAccounts};
 use crate::authn;
-use crate::authn::cache::{TokenCache, Uncounted};
+use crate::authn::bootstrap::BootstrapTokens;
+use crate::authn::cache::TokenCache;
+use crate::authn::service_account::system_clock;
+use crate::authn::webhook::WebhookTokens;
 use crate::authn::{
     Anonymous, Authenticator, BearerToken, ForOwnAudiences, RequestHeader, RequestHeaderNames, TokenAuthenticator,
     TokenFile, TokenUnion, WebSocketToken, WithAnonymous, X509,
@@ -12,8 +16,12 @@ use crate::authn::{
 use crate::authz::{self, Authorizer};
 use crate::cli::CompletedOptions;
 use crate::cli::options::AuthorizationMode;
+use crate::client::ClientConfig;
 use crate::request::ClientCaSource;
 use crate::server::chain::IdentityHeaders;
+use crate::tasks::TaskGroup;
+use crate::telemetry::Telemetry;
+use crate::telemetry::authentication::TokenCacheMetrics;
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -23,6 +31,8 @@ pub struct Authentication {
     pub authenticator: Arc<dyn Authenticator>,
     /// Tokens alone, for TokenReviews.
     pub tokens: Arc<dyn TokenAuthenticator>,
+    /// Whether somebody without credentials is let in anywhere.
+    pub anonymous: bool,
     /// Makes tokens of service accounts, and publishes what verifies them.
     pub service_accounts: ServiceAccounts,
     /// To be removed from every request.
@@ -38,7 +48,13 @@ fn header_names(flag: &str, names: &[String]) -> Result<Vec<HeaderName>, String>
 ///
 /// # Errors
 /// One line: a header name, the token file or a key cannot be used.
-pub fn build(options: &CompletedOptions, port: &Port, live: &Arc<Live>) -> Result<Authentication, String> {
+pub fn build(
+    options: &CompletedOptions,
+    port: &Port,
+    live: &Arc<Live>,
+    tasks: &TaskGroup,
+    telemetry: &Telemetry,
+) -> Result<Authentication, String> {
     let o = &options.authentication;
     let names = RequestHeaderNames {
         username: header_names("requestheader-username-headers", &o.request_header.username_headers)?,
@@ -68,10 +84,21 @@ pub fn build(options: &CompletedOptions, port: &Port, live: &Arc<Live>) -> Resul
     let accounts = service_accounts::build(options, live.clone())?;
     kinds.push(accounts.legacy.clone());
     kinds.push(accounts.bound.clone());
-    let tokens: Arc<dyn TokenAuthenticator> = Arc::new(TokenCache::try_new(
-        Arc::new(TokenUnion::new(kinds)),
-        Arc::new(Uncounted),
-    )?);
+    if o.bootstrap_tokens {
+        let bootstrap = BootstrapTokens::new(live.clone(), system_clock());
+        kinds.push(Arc::new(ForOwnAudiences::new(bootstrap, audiences.clone())));
+    }
+    let providers = identity_providers::build(options, tasks, telemetry)?;
+    kinds.push(Arc::new(ForOwnAudiences::new(providers.tokens, audiences.clone())));
+    if let Some(webhook) = &o.webhook {
+        let about = |e: String| format!("--authentication-token-webhook-config-file: {e}");
+        let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about(e.to_string()))?;
+        let asked = WebhookTokens::try_new(&config, &webhook.version, webhook.ttl).map_err(about)?;
+        kinds.push(Arc::new(asked));
+    }
+    let counts = Arc::new(TokenCacheMetrics::new(telemetry.registry()));
+    let tokens: Arc<dyn TokenAuthenticator> =
+        Arc::new(TokenCache::try_new(Arc::new(TokenUnion::new(kinds)), Some(counts))?);
     let proxies = port.request_header_ca.clone() as Arc<dyn ClientCaSource>;
     let clients = port.client_ca.clone() as Arc<dyn ClientCaSource>;
     let union: Arc<dyn Authenticator> = Arc::new(authn::Union::new(vec![
@@ -84,14 +111,22 @@ pub fn build(options: &CompletedOptions, port: &Port, live: &Arc<Live>) -> Resul
         Arc::new(BearerToken::for_audiences(tokens.clone(), audiences.clone())),
         Arc::new(WebSocketToken::for_audiences(tokens.clone(), audiences.clone())),
     ]));
-    let authenticator = if o.anonymous {
-        Arc::new(WithAnonymous::new(union, Anonymous::new()))
-    } else {
-        union
+    let anonymous = match (o.anonymous, providers.anonymous) {
+        (false, _) => None,
+        (true, None) => Some(Anonymous::new()),
+        (true, Some(said)) if !said.enabled => None,
+        (true, Some(said)) if said.paths.is_empty() => Some(Anonymous::new()),
+        (true, Some(said)) => Some(Anonymous::only_at(said.paths)),
+    };
+    let anonymous_allowed = anonymous.is_some();
+    let authenticator = match anonymous {
+        Some(anonymous) => Arc::new(WithAnonymous::new(union, anonymous)),
+        None => union,
     };
     Ok(Authentication {
         authenticator,
         tokens,
+        anonymous: anonymous_allowed,
         service_accounts: accounts,
         identity_headers,
     })

@@ -49,6 +49,13 @@ pub trait TokenAuthenticator: Send + Sync + 'static {
     async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused>;
 }
 
+#[async_trait]
+impl<A: TokenAuthenticator + ?Sized> TokenAuthenticator for Arc<A> {
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+        (**self).authenticate_token(asked).await
+    }
+}
+
 /// Tokens that are for every audience of this server: known where one of those is asked for.
 pub struct ForOwnAudiences<A> {
     tokens: A,
@@ -279,6 +286,7 @@ mod tests {
         let from = Credentials {
             headers: &headers,
             peer: None,
+            path: "/",
             warnings: Some(&warnings),
         };
         let got = BearerToken::new(Arc::new(Knows("tok"))).authenticate(from).await;
@@ -315,6 +323,7 @@ mod tests {
         let from = Credentials {
             headers: &headers,
             peer: None,
+            path: "/",
             warnings: None,
         };
         let got = WebSocketToken::new(Arc::new(Knows("tok"))).authenticate(from).await;

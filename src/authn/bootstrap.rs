@@ -127,7 +127,11 @@ mod tests {
         assert_eq!(user.name, "system:bootstrap:abcdef");
         assert_eq!(
             user.groups,
-            ["system:bootstrappers", "system:bootstrappers:a", "system:bootstrappers:b"]
+            [
+                "system:bootstrappers",
+                "system:bootstrappers:a",
+                "system:bootstrappers:b"
+            ]
         );
         assert!(ask(good, &[("expiration", "2027-01-15T08:00:01Z")]).await.is_some());
         for bad in [
@@ -141,7 +145,12 @@ mod tests {
         ] {
             assert!(ask(good, &[bad]).await.is_none(), "{bad:?}");
         }
-        for token in ["abcdef.0123456789abcde", "ABCDEF.0123456789abcdef", "abcdef", "xxxxxx.0123456789abcdef"] {
+        for token in [
+            "abcdef.0123456789abcde",
+            "ABCDEF.0123456789abcdef",
+            "abcdef",
+            "xxxxxx.0123456789abcdef",
+        ] {
             assert!(ask(token, &[]).await.is_none(), "{token}");
         }
     }

@@ -2,6 +2,7 @@
 //! refusals not at all. What is kept is a keyed digest, never a token. Several requests with one token ask once.
 
 use super::{Asked, Refused, TokenAuthenticator, TokenUser, add_authenticated};
+use crate::telemetry::authentication::TokenCacheMetrics;
 use async_trait::async_trait;
 use aws_lc_rs::hmac;
 use futures_util::FutureExt;
@@ -37,23 +38,7 @@ pub struct TokenCache {
     tokens: Arc<dyn TokenAuthenticator>,
     key: hmac::Key,
     stripes: Arc<[Stripe]>,
-    counts: Arc<dyn CacheCounts>,
-}
-
-/// Counts how the cache does.
-pub trait CacheCounts: Send + Sync + 'static {
-    /// A token was asked about: it was known, or not.
-    fn asked(&self, hit: bool);
-    /// It was looked up: with an answer, or an error.
-    fn fetched(&self, ok: bool);
-}
-
-/// Counts nothing.
-pub struct Uncounted;
-
-impl CacheCounts for Uncounted {
-    fn asked(&self, _hit: bool) {}
-    fn fetched(&self, _ok: bool) {}
+    counts: Option<Arc<TokenCacheMetrics>>,
 }
 
 fn lock(stripe: &Stripe) -> MutexGuard<'_, HashMap<Key, Slot>> {
@@ -65,7 +50,10 @@ impl TokenCache {
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn try_new(tokens: Arc<dyn TokenAuthenticator>, counts: Arc<dyn CacheCounts>) -> Result<Self, String> {
+    pub fn try_new(
+        tokens: Arc<dyn TokenAuthenticator>,
+        counts: Option<Arc<TokenCacheMetrics>>,
+    ) -> Result<Self, String> {
         let random = aws_lc_rs::rand::SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random);
         Ok(Self {
@@ -99,7 +87,9 @@ impl TokenCache {
             };
             let answer = tokio::time::timeout(PATIENCE, tokens.authenticate_token(asked)).await;
             let answer = answer.unwrap_or_else(|_| Err(Refused::new("looking the token up took too long")));
-            counts.fetched(answer.is_ok());
+            if let Some(counts) = counts {
+                counts.fetched(answer.is_ok());
+            }
             let mut known = lock(&stripes[stripe]);
             match answer {
                 Ok(Some(mut found)) => {
@@ -127,6 +117,18 @@ impl TokenCache {
 #[async_trait]
 impl TokenAuthenticator for TokenCache {
     async fn authenticate_token(&self, asked: Asked<'_>) -> Answer {
+        let start = std::time::Instant::now();
+        let (hit, answer) = self.answer(asked).await;
+        if let Some(counts) = &self.counts {
+            counts.asked(hit, start.elapsed());
+        }
+        answer
+    }
+}
+
+impl TokenCache {
+    /// With whether it was known.
+    async fn answer(&self, asked: Asked<'_>) -> (bool, Answer) {
         let key = self.digest(asked);
         let stripe = usize::from(key[0]) % STRIPES;
         let flight = {
@@ -134,13 +136,11 @@ impl TokenAuthenticator for TokenCache {
             let now = Instant::now();
             let present = match known.get(&key) {
                 Some(Slot::Known(found, until)) if *until > now => {
-                    self.counts.asked(true);
-                    return Ok(Some(found.clone()));
+                    return (true, Ok(Some(found.clone())));
                 }
                 Some(Slot::Asking(flight)) => flight.upgrade(),
                 _ => None,
             };
-            self.counts.asked(false);
             present.unwrap_or_else(|| {
                 let flight = self.flight(key, stripe, asked);
                 if let Some(weak) = flight.downgrade().filter(|_| known.len() < MOST) {
@@ -149,7 +149,7 @@ impl TokenAuthenticator for TokenCache {
                 flight
             })
         };
-        flight.await
+        (false, flight.await)
     }
 }
 
@@ -176,10 +176,7 @@ mod tests {
 
     fn cache() -> (Arc<TokenCache>, Arc<Slow>) {
         let slow = Arc::new(Slow(AtomicUsize::new(0)));
-        (
-            Arc::new(TokenCache::try_new(slow.clone(), Arc::new(Uncounted)).unwrap()),
-            slow,
-        )
+        (Arc::new(TokenCache::try_new(slow.clone(), None).unwrap()), slow)
     }
 
     fn of<'a>(token: &'a str, audiences: &'a [String]) -> Asked<'a> {

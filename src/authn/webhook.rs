@@ -165,7 +165,8 @@ mod tests {
             audiences: &ours,
         };
         let yes = |audiences: Value| {
-            let mut v = json!({"authenticated": true, "user": {"username": "u", "groups": ["g"], "extra": {"k": ["v"]}}});
+            let mut v =
+                json!({"authenticated": true, "user": {"username": "u", "groups": ["g"], "extra": {"k": ["v"]}}});
             v.set(&["audiences"], audiences);
             judge(&v, asked).unwrap()
         };

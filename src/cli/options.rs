@@ -12,7 +12,9 @@ mod storage;
 
 pub use admission::AdmissionOptions;
 pub use aggregator::AggregatorOptions;
-pub use authentication::{AuthenticationOptions, RequestHeaderOptions, ServiceAccountOptions};
+pub use authentication::{
+    AuthenticationOptions, OidcOptions, RequestHeaderOptions, ServiceAccountOptions, TokenWebhookOptions,
+};
 pub use authorization::{AuthorizationMode, AuthorizationOptions};
 pub use generic::GenericOptions;
 pub use logging::LoggingOptions;

@@ -174,7 +174,9 @@ impl JwtAuthenticator {
 fn distributed(claims: &Value, issuer: &JwtIssuer) -> Result<(), Refused> {
     let Some(groups) = &issuer.groups else { return Ok(()) };
     if claims.get(&groups.claim).is_null() && !claims.at(&["_claim_names", &groups.claim]).is_null() {
-        return Err(Refused::new("oidc: distributed claims are not resolved; put the groups into the token"));
+        return Err(Refused::new(
+            "oidc: distributed claims are not resolved; put the groups into the token",
+        ));
     }
     Ok(())
 }

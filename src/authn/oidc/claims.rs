@@ -45,7 +45,12 @@ fn groups(issuer: &JwtIssuer, claims: &Value) -> Result<Vec<String>, Refused> {
     let Some(mapping) = &issuer.groups else {
         return Ok(Vec::new());
     };
-    let wrong = || format!("parse groups claim {}: neither a string nor a list of strings", quote(&mapping.claim));
+    let wrong = || {
+        format!(
+            "parse groups claim {}: neither a string nor a list of strings",
+            quote(&mapping.claim)
+        )
+    };
     let names: Vec<&str> = match claims.get(&mapping.claim) {
         Value::Null => Vec::new(),
         Value::String(one) => vec![one],

@@ -110,7 +110,8 @@ impl Reader<'_> {
         };
         let dot = if path.is_empty() { "" } else { "." };
         let new = map.keys().filter(|k| !fields.contains(k));
-        self.unknown.extend(new.map(|k| format!("unknown field \"{path}{dot}{k}\"")));
+        self.unknown
+            .extend(new.map(|k| format!("unknown field \"{path}{dot}{k}\"")));
         Ok(())
     }
 
@@ -165,12 +166,14 @@ impl Reader<'_> {
             let issuer = self.issuer(entry, &at.index(i))?;
             let path = at.index(i).child("issuer");
             if issuers.iter().any(|other| other.url == issuer.url) {
-                self.errors.push(FieldError::duplicate(&path.child("url"), issuer.url.as_str()));
+                self.errors
+                    .push(FieldError::duplicate(&path.child("url"), issuer.url.as_str()));
             }
             let discovery = issuer.discovery_url.as_deref();
             if discovery.is_some() && issuers.iter().any(|other| other.discovery_url.as_deref() == discovery) {
                 let path = path.child("discoveryURL");
-                self.errors.push(FieldError::duplicate(&path, discovery.unwrap_or_default()));
+                self.errors
+                    .push(FieldError::duplicate(&path, discovery.unwrap_or_default()));
             }
             issuers.push(issuer);
         }
@@ -225,7 +228,9 @@ impl Reader<'_> {
         let discovery = self.text(issuer, "discoveryURL", &in_issuer)?;
         let ca = self.text(issuer, "certificateAuthority", &in_issuer)?;
         if !self.text(issuer, "egressSelectorType", &in_issuer)?.is_empty() {
-            return Err(format!("{in_issuer}.egressSelectorType: there are no egress selectors in this release"));
+            return Err(format!(
+                "{in_issuer}.egressSelectorType: there are no egress selectors in this release"
+            ));
         }
         let at_issuer = at.child("issuer");
         self.urls(&url, &discovery, &at_issuer);
@@ -326,18 +331,28 @@ impl Reader<'_> {
         let path = at.as_str().trim_end_matches(".claimValidationRules").to_owned();
         for (i, rule) in self.list(v, "claimValidationRules", &path)?.iter().enumerate() {
             let path = at.index(i);
-            self.known(rule, path.as_str(), &["claim", "requiredValue", "expression", "message"])?;
+            self.known(
+                rule,
+                path.as_str(),
+                &["claim", "requiredValue", "expression", "message"],
+            )?;
             self.no_expression(rule, "expression", path.as_str())?;
             let claim = self.text(rule, "claim", path.as_str())?;
             let value = self.text(rule, "requiredValue", path.as_str())?;
             if claim.is_empty() {
-                self.errors.push(FieldError::required(&path, "claim or expression is required"));
+                self.errors
+                    .push(FieldError::required(&path, "claim or expression is required"));
             } else if required.iter().any(|(c, _)| *c == claim) {
-                self.errors.push(FieldError::duplicate(&path.child("claim"), claim.as_str()));
+                self.errors
+                    .push(FieldError::duplicate(&path.child("claim"), claim.as_str()));
             }
             if !self.text(rule, "message", path.as_str())?.is_empty() {
                 let why = "message can't be set when claim is set";
-                self.errors.push(FieldError::invalid(&path.child("message"), rule.get("message").clone(), why));
+                self.errors.push(FieldError::invalid(
+                    &path.child("message"),
+                    rule.get("message").clone(),
+                    why,
+                ));
             }
             required.push((claim, value));
         }
@@ -363,7 +378,8 @@ impl Reader<'_> {
             self.known(extra, &path, &["key", "valueExpression"])?;
             self.no_expression(extra, "valueExpression", &path)?;
             let at = at.child("extra").index(i).child("valueExpression");
-            self.errors.push(FieldError::required(&at, "valueExpression is required"));
+            self.errors
+                .push(FieldError::required(&at, "valueExpression is required"));
         }
         Ok((
             username,
@@ -385,7 +401,8 @@ impl Reader<'_> {
         }
         if claim.is_empty() && given {
             let why = "non-nil prefix is not allowed when claim is not set";
-            self.errors.push(FieldError::invalid(&at.child("prefix"), prefix.as_str(), why));
+            self.errors
+                .push(FieldError::invalid(&at.child("prefix"), prefix.as_str(), why));
         }
         Ok(Prefixed { claim, prefix })
     }

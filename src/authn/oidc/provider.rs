@@ -136,7 +136,10 @@ impl Provider {
     /// Cancel safe.
     pub(super) async fn verify(&self, token: &Token<'_>) -> Result<(), String> {
         let verified = |keys: &Keys| {
-            let mut candidates = keys.keys.iter().filter(|k| token.key_id.is_empty() || k.id == token.key_id);
+            let mut candidates = keys
+                .keys
+                .iter()
+                .filter(|k| token.key_id.is_empty() || k.id == token.key_id);
             candidates.any(|k| token.verified_by(k))
         };
         let before = self.current.load_full().ok_or("the provider is not discovered yet")?;
