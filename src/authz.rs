@@ -6,12 +6,16 @@
 mod attributes;
 pub mod delegated;
 mod forbidden;
+pub mod impersonation;
+pub mod node;
 mod path;
+pub mod rbac;
 mod union;
 
 pub use attributes::Attributes;
 pub use forbidden::forbidden;
 pub use path::{AllowedPaths, PrivilegedGroups};
+pub use rbac::Rbac;
 pub use union::{AlwaysAllow, AlwaysDeny, Union};
 
 use async_trait::async_trait;

@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("pki", &[]),
     ("client", &["api", "request", "storage"]),
     ("authn", &["api", "client", "request", "serving"]),
-    ("authz", &["api", "client", "request"]),
+    ("authz", &["api", "client", "request", "storage"]),
     ("flowcontrol", &["request"]),
     ("registry", &["storage", "admission", "request", "api"]),
     (
