@@ -23,6 +23,7 @@ pub use strategies::apiservice::{set_condition, set_local_condition};
 pub use strategies::namespace;
 pub use strategies::service::ServiceNumbers;
 pub use subresources::connect::links::KubeletConfig;
+pub use subresources::token::TokenRequests;
 
 use crate::admission::Admission;
 use crate::apimachinery::gvk::{GroupResource, GroupVersion, GroupVersionResource};
@@ -60,6 +61,8 @@ pub struct Config {
     pub components: Vec<Arc<dyn Probe>>,
     /// How nodes are reached.
     pub kubelets: KubeletConfig,
+    /// How tokens of service accounts are made; `None`: nobody asks for any.
+    pub tokens: Option<TokenRequests>,
 }
 
 /// Why a control plane cannot be built.
@@ -133,12 +136,18 @@ pub fn build(
     ];
     let scale = |i: usize| -> Arc<dyn SubresourceHandler> { Arc::new(subresources::scale::Scale(scales[i].2.clone())) };
     let cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>> = Arc::default();
+    let token_reads = subresources::token::Read::default();
+    let token = |how: &TokenRequests| -> Arc<dyn SubresourceHandler> {
+        let (how, read) = (how.clone(), token_reads.clone());
+        Arc::new(subresources::token::Token { how, read })
+    };
     let parts = groups::core::Parts {
         service: Arc::new(Service::new(
             numbers.clone(),
             Arc::new(addresses.clone()),
             cleanup.clone(),
         )),
+        token: config.tokens.as_ref().map(token),
         finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
         binding: Arc::new(subresources::binding::Binding(binding.clone())),
         bindings: Arc::new(subresources::binding::Binding(binding.clone())),
@@ -245,6 +254,10 @@ pub fn build(
     addresses
         .0
         .fill(plane.store("networking.k8s.io", "ipaddresses").clone());
+    token_reads.accounts.fill(plane.store("", "serviceaccounts").clone());
+    token_reads.pods.fill(plane.store("", "pods").clone());
+    token_reads.secrets.fill(plane.store("", "secrets").clone());
+    token_reads.nodes.fill(plane.store("", "nodes").clone());
     namespaces.fill(plane.store("", "namespaces").clone());
     endpoints.fill(Arc::new(plane.store("", "endpoints").past_admission()));
     // Nobody else holds this cell yet.

@@ -34,11 +34,12 @@ use std::time::Duration;
 pub async fn control_plane(
     engine: &Arc<Engine>,
     options: &CompletedOptions,
+    cluster: &Cluster,
     judges: Judges,
     kubelets: KubeletConfig,
+    tokens: controlplane::TokenRequests,
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
-    let cluster = Cluster::default();
     let needs = super::admission::Needs {
         cluster: cluster.clone(),
         authorizer: judges.authorizer.clone(),
@@ -68,6 +69,7 @@ pub async fn control_plane(
         judges,
         components: super::components::all(engine),
         kubelets,
+        tokens: Some(tokens),
     };
     let plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
     plane

@@ -6,6 +6,8 @@ use super::options::{
     StorageOptions,
 };
 use super::value::{UsageError, Values};
+use crate::authn::oidc::Configuration;
+use crate::client::ClientConfig;
 use crate::pki::PkiOptions;
 use crate::serving::{CaPool, KeyPairData, Limits};
 use std::fmt::Display;
@@ -119,6 +121,16 @@ fn check_ca(flag: &str, path: Option<&PathBuf>) -> Result<Option<CaPool>, UsageE
     Ok(Some(pool))
 }
 
+/// Reads an `--authentication-config` file.
+///
+/// # Errors
+/// One line that names the flag, the file and what is wrong.
+pub fn read_authentication_config(path: &Path, service_accounts: &[String]) -> Result<Configuration, UsageError> {
+    let flag = "authentication-config";
+    let text = String::from_utf8(read(flag, path)?).map_err(|e| about(flag, format!("{}: {e}", path.display())))?;
+    Configuration::parse(&text, service_accounts).map_err(|e| about(flag, format!("{}: {e}", path.display())))
+}
+
 /// The address of the interface the default route uses; nothing is sent.
 fn default_interface_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
@@ -195,6 +207,28 @@ impl Options {
         }
         if let Some(path) = &authentication.service_account.signing_key {
             read("service-account-signing-key-file", path)?;
+        }
+        if let Some(oidc) = &authentication.oidc {
+            if authentication.service_account.issuers.contains(&oidc.issuer.url) {
+                return Err(about(
+                    "oidc-issuer-url",
+                    "URL must not be one of the service account issuers",
+                ));
+            }
+            check_ca("oidc-ca-file", oidc.ca_file.as_ref())?;
+        }
+        if let Some(path) = &authentication.config_file {
+            let config = read_authentication_config(path, &authentication.service_account.issuers)?;
+            if config.anonymous.is_some() && values.is_given("anonymous-auth") {
+                return Err(UsageError::new(
+                    "--anonymous-auth flag cannot be set when anonymous field is configured in authentication \
+                     configuration file",
+                ));
+            }
+        }
+        if let Some(webhook) = &authentication.webhook {
+            ClientConfig::from_kubeconfig(&webhook.config_file)
+                .map_err(|e| about("authentication-token-webhook-config-file", e))?;
         }
         if authorization.allows_all() && authentication.anonymous {
             if values.is_given("anonymous-auth") {

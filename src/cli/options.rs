@@ -15,7 +15,9 @@ mod storage;
 
 pub use admission::AdmissionOptions;
 pub use aggregator::AggregatorOptions;
-pub use authentication::{AuthenticationOptions, RequestHeaderOptions, ServiceAccountOptions};
+pub use authentication::{
+    AuthenticationOptions, OidcOptions, RequestHeaderOptions, ServiceAccountOptions, TokenWebhookOptions,
+};
 pub use authorization::{AuthorizationMode, AuthorizationOptions};
 pub use features::FeatureGates;
 pub use generic::GenericOptions;

@@ -248,6 +248,20 @@ impl Row {
         self.subresource(name, kind, verbs, SubresourceBehaviour::Custom(handler))
     }
 
+    /// As [`Self::custom`], where there is a handler.
+    pub fn custom_where(
+        self,
+        handler: Option<Arc<dyn SubresourceHandler>>,
+        name: &'static str,
+        kind: GroupVersionKind,
+        verbs: Verbs,
+    ) -> Self {
+        match handler {
+            Some(handler) => self.custom(name, kind, verbs, handler),
+            None => self,
+        }
+    }
+
     /// A connection.
     pub fn connect(self, name: &'static str, kind: GroupVersionKind, verbs: Verbs, handler: Arc<dyn Connect>) -> Self {
         self.subresource(name, kind, verbs, SubresourceBehaviour::Connect(handler))

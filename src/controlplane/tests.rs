@@ -4,12 +4,11 @@ use super::*;
 use crate::admission::Always;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::authn::{Refused, TokenAuthenticator};
+use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
 use crate::authz::AlwaysAllow;
 use crate::json;
 use crate::registry::store::DeleteOptions;
 use crate::registry::strategy::Context;
-use crate::request::UserInfo;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
 use async_trait::async_trait;
 
@@ -17,7 +16,7 @@ struct NoTokens;
 
 #[async_trait]
 impl TokenAuthenticator for NoTokens {
-    async fn authenticate_token(&self, _token: &str) -> std::result::Result<Option<Arc<UserInfo>>, Refused> {
+    async fn authenticate_token(&self, _: Asked<'_>) -> std::result::Result<Option<TokenUser>, Refused> {
         Ok(None)
     }
 }
@@ -42,6 +41,7 @@ pub(super) fn config() -> Config {
         judges: Judges {
             tokens: Arc::new(NoTokens),
             authorizer: Arc::new(AlwaysAllow),
+            anonymous: true,
             rules: None,
             audiences: vec![],
         },
@@ -55,6 +55,7 @@ pub(super) fn config() -> Config {
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: crate::tasks::TaskGroup::new("test"),
         },
+        tokens: None,
     }
 }
 

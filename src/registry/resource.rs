@@ -160,6 +160,15 @@ pub trait Connect: Send + Sync + 'static {
 /// Serves a subresource with an object body of its own kind (binding, finalize, approval, scale).
 #[async_trait]
 pub trait SubresourceHandler: Send + Sync + 'static {
+    /// Fills in defaults of what is POSTed.
+    fn default(&self, _object: &mut Value) {}
+    /// Looks at what is POSTed before validating admission does, and completes it.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn prepare_create(&self, _cx: &Context, _name: &str, object: Value) -> Result<Value> {
+        Ok(object)
+    }
     /// GET.
     ///
     /// # Errors

@@ -29,6 +29,8 @@ pub struct Parts {
     pub binding: Arc<dyn SubresourceHandler>,
     /// `bindings`
     pub bindings: Arc<dyn Answer>,
+    /// `serviceaccounts/token`; `None`: no tokens are made.
+    pub token: Option<Arc<dyn SubresourceHandler>>,
     /// `pods/eviction`
     pub eviction: Arc<dyn SubresourceHandler>,
     /// Connections to where pods run.
@@ -171,6 +173,12 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .strategy(data::ServiceAccount)
             .columns(columns::service_accounts())
             .returns_deleted()
+            .custom_where(
+                parts.token,
+                "token",
+                GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest"),
+                Verbs::CREATE,
+            )
             .done(),
         V1.kind("services", "Service")
             .namespaced()
