@@ -1,6 +1,7 @@
 //! The composition root: extensions → core → aggregator, one chain in front, one port. The only file that may name every
 //! room.
 
+mod access;
 mod admission;
 mod authentication;
 mod flows;
@@ -63,7 +64,8 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let address = port.local_addr();
     let url = options.local_url(address.port());
     let authentication = authentication::build(&options, &port)?;
-    let authorizer = authentication::authorizer(&options);
+    let access = access::build(&options);
+    let authorizer = access.authorizer.clone();
     let telemetry = Telemetry::new();
     let lifecycle = Lifecycle::new();
     let tasks = TaskGroup::new("gateway");
@@ -71,10 +73,11 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let judges = Judges {
         tokens: authentication.tokens.clone(),
         authorizer: authorizer.clone(),
-        rules: None,
+        roles: access.roles.clone(),
         audiences: options.authentication.api_audiences.clone(),
     };
     let plane = Arc::new(servers::control_plane(&engine, &options, judges, &telemetry).await?);
+    let access_synced = access.start(&plane, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let serving = servers::Serving {
         min_request_timeout: options.generic.min_request_timeout,
@@ -131,7 +134,12 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     });
     hooks::informers_synced(
         &mut head,
-        flows.synced.into_iter().chain([definitions_synced]).collect(),
+        flows
+            .synced
+            .into_iter()
+            .chain([definitions_synced])
+            .chain(access_synced)
+            .collect(),
     );
     // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
     for (name, at) in [

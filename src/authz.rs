@@ -10,14 +10,17 @@ pub mod impersonation;
 pub mod node;
 mod path;
 pub mod rbac;
+mod rules;
 mod union;
 
 pub use attributes::Attributes;
 pub use forbidden::forbidden;
 pub use path::{AllowedPaths, PrivilegedGroups};
 pub use rbac::Rbac;
+pub use rules::Rules;
 pub use union::{AlwaysAllow, AlwaysDeny, Union};
 
+use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::borrow::Cow;
 
@@ -70,4 +73,9 @@ impl Verdict {
 pub trait Authorizer: Send + Sync + 'static {
     /// Decides about one request.
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict;
+
+    /// What somebody may do in a namespace, as far as this authorizer knows.
+    async fn rules_for(&self, _user: &UserInfo, _namespace: &str) -> Rules {
+        Rules::default()
+    }
 }

@@ -109,6 +109,10 @@ pub fn build(
         scale: scale(0),
         event_ttl_seconds: config.event_ttl_seconds,
     };
+    let guard = strategies::rbac::Guard {
+        authorizer: config.judges.authorizer.clone(),
+        roles: config.judges.roles.clone(),
+    };
     let serve = |rows: Vec<Resource>| Group {
         gv: rows.first().map(|r| r.gvk().group_version()).unwrap_or_default(),
         resources: rows
@@ -127,7 +131,7 @@ pub fn build(
         serve(groups::core::rows(parts)),
         serve(groups::access::authentication(&config.judges)),
         serve(groups::access::authorization(&config.judges)),
-        serve(groups::rbac::rows()),
+        serve(groups::rbac::rows(&guard)),
         serve(groups::apiextensions::rows()),
         serve(groups::admissionregistration::rows()),
         serve(groups::coordination::rows()),

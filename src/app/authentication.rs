@@ -6,9 +6,7 @@ use crate::authn::{
     Anonymous, Authenticator, BearerToken, RequestHeader, RequestHeaderNames, TokenAuthenticator, TokenFile,
     WebSocketToken, WithAnonymous, X509,
 };
-use crate::authz::{self, Authorizer};
 use crate::cli::CompletedOptions;
-use crate::cli::options::AuthorizationMode;
 use crate::request::ClientCaSource;
 use crate::server::chain::IdentityHeaders;
 use http::HeaderName;
@@ -80,23 +78,4 @@ pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, 
         tokens,
         identity_headers,
     })
-}
-
-/// `system:masters` may do everything; then the modes in the operator's order. Until roles are evaluated, RBAC allows what
-/// upstream's bootstrap roles allow everybody: health and version, and discovery to callers with credentials; Node allows
-/// nothing.
-pub fn authorizer(options: &CompletedOptions) -> Arc<dyn Authorizer> {
-    let mut members: Vec<Arc<dyn Authorizer>> = vec![Arc::new(authz::PrivilegedGroups::masters())];
-    for mode in &options.authorization.modes {
-        match mode {
-            AuthorizationMode::AlwaysAllow => members.push(Arc::new(authz::AlwaysAllow)),
-            AuthorizationMode::AlwaysDeny => members.push(Arc::new(authz::AlwaysDeny)),
-            AuthorizationMode::Rbac => {
-                members.push(Arc::new(authz::AllowedPaths::public_info()));
-                members.push(Arc::new(authz::AllowedPaths::discovery()));
-            }
-            AuthorizationMode::Node => {}
-        }
-    }
-    Arc::new(authz::Union::new(members))
 }

@@ -1,11 +1,12 @@
 //! Authorization by the core API server, for extension servers: one SubjectAccessReview per question, remembered for a
 //! while (upstream: `k8s.io/apiserver/pkg/server/options/authorization.go`). No answer is a no.
 
-use super::{AllowedPaths, Attributes, Authorizer, Decision, PrivilegedGroups, Union, Verdict};
+use super::{AllowedPaths, Attributes, Authorizer, Decision, PrivilegedGroups, Rules, Union, Verdict};
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Map;
 use crate::client::{Client, ClientError};
+use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -163,13 +164,17 @@ impl Authorizer for Delegated {
         }
         verdict
     }
+
+    async fn rules_for(&self, _: &UserInfo, _: &str) -> Rules {
+        Rules::unknown("webhook authorizer does not support user rule resolution")
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::json;
-    use crate::request::{RequestInfo, UserInfo};
+    use crate::request::RequestInfo;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     struct Says(AtomicUsize, Option<Value>);

@@ -1,8 +1,8 @@
 //! Options → [`CompletedOptions`]: files are read and judged, flags are held against each other, gaps are filled.
 
 use super::options::{
-    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationMode, AuthorizationOptions,
-    GenericOptions, LoggingOptions, NetworkOptions, Options, ServingOptions, StorageOptions,
+    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationOptions, GenericOptions, LoggingOptions,
+    NetworkOptions, Options, ServingOptions, StorageOptions,
 };
 use super::value::{UsageError, Values};
 use crate::pki::PkiOptions;
@@ -187,16 +187,6 @@ impl Options {
                 warnings.push("--anonymous-auth has no effect: with AlwaysAllow anyone could do anything".to_owned());
             }
             authentication.anonymous = false;
-        }
-        if values.is_given("authorization-mode")
-            && let modes = &authorization.modes
-            && (modes.contains(&AuthorizationMode::Rbac) || modes.contains(&AuthorizationMode::Node))
-        {
-            warnings.push(
-                "--authorization-mode: roles and node rules are not evaluated in this release; system:masters may do \
-                 everything, everyone may read health and version, all else is forbidden"
-                    .to_owned(),
-            );
         }
         if client_ca.is_some() {
             warnings.push(

@@ -42,7 +42,7 @@ pub(super) fn config() -> Config {
         judges: Judges {
             tokens: Arc::new(NoTokens),
             authorizer: Arc::new(AlwaysAllow),
-            rules: None,
+            roles: crate::authz::Rbac::fixed(crate::authz::rbac::Index::default()),
             audiences: vec![],
         },
     }
