@@ -4,9 +4,10 @@
 mod access;
 mod nothing;
 mod rules;
+mod selectors;
 mod subject;
 
-pub use access::{LocalSubjectAccessReview, SelfSubjectAccessReview, SubjectAccessReview};
+pub use access::{EXPLAIN, LocalSubjectAccessReview, SelfSubjectAccessReview, SubjectAccessReview};
 pub use nothing::Nothing;
 pub use rules::SelfSubjectRulesReview;
 pub use subject::{SelfSubjectReview, TokenReview};
