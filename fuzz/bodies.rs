@@ -2,7 +2,7 @@
 //! Run over seeds and generated input by `tests/fuzz.rs`, and by libFuzzer through `fuzz_targets/`.
 
 use torana::api::{self, protobuf as messages};
-use torana::apimachinery::codec::{json, protobuf, yaml};
+use torana::apimachinery::codec::{cbor, json, protobuf, yaml};
 use torana::apimachinery::patch::{json_patch::JsonPatch, merge};
 use torana::apimachinery::quantity;
 use torana::apimachinery::selector::{FieldSelector, LabelSelector};
@@ -35,6 +35,11 @@ pub const ALL: &[Body] = &[
             "? k\n: v",
             "a: !!binary x",
         ],
+    ),
+    (
+        "cbor",
+        cbor_codec,
+        &["\u{1}", "\u{7f}\x61a\x61b\x7fc", "\x41a", "\x62hi", "\x42\x41a\x01"],
     ),
     (
         "json-patch",
@@ -142,6 +147,18 @@ pub fn yaml_codec(data: &[u8]) {
     if let Ok(v) = yaml::decode(data) {
         let text = yaml::to_string(&v);
         assert_eq!(yaml::decode(text.as_bytes()), Ok(v), "{text}");
+    }
+}
+
+/// What was decoded is written and read back as it was; the seeds are text, so each input is read inside a map, too.
+pub fn cbor_codec(data: &[u8]) {
+    let mut inside = vec![0xbf, 0x41, b'k'];
+    inside.extend_from_slice(data);
+    inside.push(0xff);
+    for bytes in [data, &inside] {
+        if let Ok(v) = cbor::decode(bytes) {
+            assert_eq!(cbor::decode(&cbor::to_vec(&v)), Ok(v));
+        }
     }
 }
 

@@ -64,7 +64,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let address = port.local_addr();
     let url = options.local_url(address.port());
     let authentication = authentication::build(&options, &port)?;
-    let access = access::build(&options);
+    let access = access::build(&options)?;
     let authorizer = access.authorizer.clone();
     let telemetry = Telemetry::new();
     let lifecycle = Lifecycle::new();
@@ -77,7 +77,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         audiences: options.authentication.api_audiences.clone(),
     };
     let plane = Arc::new(servers::control_plane(&engine, &options, judges, &telemetry).await?);
-    let access_synced = access.start(&plane, &tasks);
+    let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let serving = servers::Serving {
         min_request_timeout: options.generic.min_request_timeout,

@@ -3,15 +3,19 @@
 //! Entry points: [`Authorizer`], [`Attributes`], [`Union`]. The authorization filter asks, and turns a refusal into
 //! upstream's 403 with [`forbidden`].
 
+pub mod abac;
 mod attributes;
+pub mod config;
 pub mod delegated;
 mod forbidden;
 pub mod impersonation;
 pub mod node;
 mod path;
 pub mod rbac;
+mod review;
 mod rules;
 mod union;
+pub mod webhook;
 
 pub use attributes::Attributes;
 pub use forbidden::forbidden;

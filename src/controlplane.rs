@@ -15,15 +15,17 @@ mod strategies;
 mod subresources;
 pub mod table;
 mod validation;
+mod versions;
 
 pub use strategies::apiservice::{set_condition, set_local_condition};
 pub use strategies::namespace;
 pub use strategies::service::ServiceNumbers;
 
 use crate::admission::Admission;
-use crate::apimachinery::gvk::{GroupResource, GroupVersion};
+use crate::apimachinery::gvk::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::apimachinery::status::Result;
-use crate::registry::resource::{Backing, Resource, SubresourceHandler};
+use crate::registry::converting::Converting;
+use crate::registry::resource::{Backing, ExtractFields, Resource, SubresourceHandler};
 use crate::registry::store::Store;
 use crate::storage::Storage;
 use allocators::{IpRange, PortRange};
@@ -93,7 +95,8 @@ pub fn build(
 ) -> std::result::Result<ControlPlane, BuildError> {
     let numbers = Arc::new(service_numbers(&config)?);
     let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
-    let approval = LateStore::default();
+    let (approval, namespaces) = (LateStore::default(), LateStore::default());
+    let (evicted, budgets) = (LateStore::default(), LateStore::default());
     let scales: [(&str, &str, LateStore); 4] = [
         ("", "replicationcontrollers", LateStore::default()),
         ("apps", "deployments", LateStore::default()),
@@ -106,6 +109,10 @@ pub fn build(
         service: Arc::new(Service::new(numbers.clone(), cleanup.clone())),
         finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
         binding: Arc::new(subresources::binding::Binding(binding.clone())),
+        eviction: Arc::new(subresources::eviction::Eviction {
+            pods: evicted.clone(),
+            budgets: budgets.clone(),
+        }),
         scale: scale(0),
         event_ttl_seconds: config.event_ttl_seconds,
     };
@@ -113,20 +120,36 @@ pub fn build(
         authorizer: config.judges.authorizer.clone(),
         roles: config.judges.roles.clone(),
     };
-    let serve = |rows: Vec<Resource>| Group {
+    // Storages of rows so far, with what selects in them: other versions of a kind are served over those.
+    let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<ExtractFields>)> = HashMap::new();
+    let mut serve = |rows: Vec<Resource>| Group {
         gv: rows.first().map(|r| r.gvk().group_version()).unwrap_or_default(),
         resources: rows
             .into_iter()
             .map(|row| {
                 let row = Arc::new(row);
-                let storage = match row.backing {
-                    Backing::Stored { .. } => storage(&row),
+                let storage: Arc<dyn Storage> = match &row.backing {
+                    Backing::Stored { .. } => {
+                        let stored = storage(&row);
+                        let fields = row.selectable.as_ref().map(|s| s.extract.clone());
+                        hubs.insert(row.gvr.clone(), (stored.clone(), fields));
+                        stored
+                    }
+                    Backing::Converted { hub, conversion, .. } => {
+                        let (stored, fields) = hubs
+                            .get(hub)
+                            .cloned()
+                            .unwrap_or_else(|| unreachable!("the stored version is built before others: {hub:?}"));
+                        Arc::new(Converting::new(stored, conversion.clone(), fields))
+                    }
                     Backing::Answered(_) => Arc::new(reviews::Nothing),
                 };
                 (row.clone(), Arc::new(Store::new(row, storage, admission.clone())))
             })
             .collect(),
     };
+    let autoscaling = groups::autoscaling::v2();
+    let older_autoscaling = groups::autoscaling::v1(&autoscaling);
     let groups = vec![
         serve(groups::core::rows(parts)),
         serve(groups::access::authentication(&config.judges)),
@@ -136,6 +159,7 @@ pub fn build(
         serve(groups::admissionregistration::rows()),
         serve(groups::coordination::rows()),
         serve(groups::discovery::rows()),
+        serve(groups::events::rows(config.event_ttl_seconds)),
         serve(groups::flowcontrol::rows()),
         serve(groups::scheduling::rows()),
         serve(groups::apps::rows(groups::apps::Parts {
@@ -143,12 +167,16 @@ pub fn build(
             replica_sets: scale(2),
             stateful_sets: scale(3),
         })),
+        serve(autoscaling),
+        serve(older_autoscaling),
         serve(groups::batch::rows()),
         serve(groups::certificates::rows(Arc::new(
             subresources::approval::ApprovalHandler(approval.clone()),
         ))),
         serve(groups::networking::rows()),
+        serve(groups::node::rows()),
         serve(groups::policy::rows()),
+        serve(groups::resource::rows(&namespaces, &config.judges.authorizer)),
         serve(groups::storage::rows()),
     ];
     let plane = ControlPlane {
@@ -168,13 +196,18 @@ pub fn build(
         "namespaces",
         Arc::new(subresources::finalize::FinalizeStrategy),
     ));
-    binding.fill(beside("", "pods", Arc::new(subresources::binding::BindingStrategy)));
+    let bindings = beside("", "pods", Arc::new(subresources::binding::BindingStrategy));
+    binding.fill(Arc::new(bindings.past_admission()));
     let approving: Arc<dyn crate::registry::Strategy> = Arc::new(strategies::csr::Approval);
     approval.fill(beside("certificates.k8s.io", "certificatesigningrequests", approving));
+    let pods = plane.store("", "pods");
+    evicted.fill(Arc::new(pods.past_admission()));
+    budgets.fill(plane.store("policy", "poddisruptionbudgets").clone());
     for (group, plural, late) in &scales {
-        late.fill(plane.store(group, plural).clone());
+        late.fill(Arc::new(plane.store(group, plural).past_admission()));
     }
-    endpoints.fill(plane.store("", "endpoints").clone());
+    namespaces.fill(plane.store("", "namespaces").clone());
+    endpoints.fill(Arc::new(plane.store("", "endpoints").past_admission()));
     // Nobody else holds this cell yet.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));
     Ok(plane)

@@ -41,16 +41,16 @@ pub async fn control_plane(
         cluster: cluster.clone(),
         authorizer: judges.authorizer.clone(),
         telemetry,
+        pod_security: crate::admission::plugins::PodSecurityConfig::default(),
     };
     let admission = super::admission::chain(&options.admission, &needs);
     let (store, metrics) = (engine.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
-        let prefix = match &row.backing {
-            Backing::Stored { prefix } => prefix.clone(),
-            Backing::Answered(_) => unreachable!("rows without a store are not asked for one"),
+        let Backing::Stored { prefix } = &row.backing else {
+            unreachable!("rows without a store of their own are not asked for one")
         };
         let stored = store.resource(ResourceConfig {
-            prefix,
+            prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         });
         Arc::new(Measured::new(
@@ -123,12 +123,19 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
     let server = GenericServer::new("kube-apiserver", delegate);
     let own = plane.groups.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
     let groups: Vec<ApiGroupVersion> = own.map(|g| serving.group_version(g)).collect();
-    let names: Vec<(String, String)> = groups
-        .iter()
-        .filter(|g| !g.gv.group.is_empty())
-        .map(|g| (g.gv.group.to_string(), g.gv.version.to_string()))
-        .collect();
-    let entries = names.iter().map(|(g, v)| versions::group_entry(g, &[v])).collect();
+    // Groups in the order of their rows, each with its versions, best first.
+    let mut names: Vec<(String, Vec<String>)> = Vec::new();
+    for gv in groups.iter().map(|g| &g.gv).filter(|gv| !gv.group.is_empty()) {
+        match names.iter_mut().find(|(group, _)| *group == gv.group.as_str()) {
+            Some((_, of)) => of.push(gv.version.to_string()),
+            None => names.push((gv.group.to_string(), vec![gv.version.to_string()])),
+        }
+    }
+    let entries = names.iter().map(|(group, of)| {
+        let of: Vec<&str> = of.iter().map(String::as_str).collect();
+        versions::group_entry(group, &of)
+    });
+    let entries = entries.collect();
     let list = versions::api_group_list(entries);
     let handler = Arc::new(Answer(move |req: &crate::request::Request| {
         discovery::plain(&list, req.headers(), &Query::of(req))

@@ -139,7 +139,7 @@ impl Options {
         let Self {
             serving,
             mut authentication,
-            authorization,
+            mut authorization,
             admission,
             generic,
             aggregator,
@@ -181,6 +181,11 @@ impl Options {
         }
         if let Some(path) = &authentication.service_account.signing_key {
             read("service-account-signing-key-file", path)?;
+        }
+        if let Some(path) = &authorization.config {
+            let text = read("authorization-config", path)?;
+            authorization.authorizers = crate::authz::config::parse(&text)
+                .map_err(|e| about("authorization-config", format!("{}: {e}", path.display())))?;
         }
         if authorization.allows_all() && authentication.anonymous {
             if values.is_given("anonymous-auth") {

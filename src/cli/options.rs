@@ -13,7 +13,7 @@ mod storage;
 pub use admission::AdmissionOptions;
 pub use aggregator::AggregatorOptions;
 pub use authentication::{AuthenticationOptions, RequestHeaderOptions, ServiceAccountOptions};
-pub use authorization::{AuthorizationMode, AuthorizationOptions};
+pub use authorization::AuthorizationOptions;
 pub use generic::GenericOptions;
 pub use logging::LoggingOptions;
 pub use network::{Cidr, NetworkOptions};

@@ -56,7 +56,7 @@ pub(super) fn running() -> Running {
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         }),
-        Backing::Answered(_) => unreachable!("reviews have no storage"),
+        _ => unreachable!("only stored rows are asked for a storage"),
     };
     let admission: Arc<dyn Admission> = Arc::new(Always);
     let plane = build(config(), &storage, &admission).unwrap();
@@ -126,7 +126,7 @@ async fn services_keep_their_numbers_over_a_restart() {
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         }),
-        Backing::Answered(_) => unreachable!("reviews have no storage"),
+        _ => unreachable!("only stored rows are asked for a storage"),
     };
     let admission: Arc<dyn Admission> = Arc::new(Always);
     let again = build(config(), &storage, &admission).unwrap();

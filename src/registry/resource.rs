@@ -1,5 +1,6 @@
 //! A row: everything the verbs, discovery and OpenAPI need to know about one resource, as data.
 
+use super::converting::Conversion;
 use super::schema::Schema;
 use super::strategy::{Context, Strategy};
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
@@ -107,6 +108,15 @@ pub enum Backing {
         /// Full key prefix, closed by a slash.
         prefix: String,
     },
+    /// Objects of another resource, seen through a conversion.
+    Converted {
+        /// The prefix of that resource.
+        prefix: String,
+        /// Its group, version and plural.
+        hub: GroupVersionResource,
+        /// To it and back.
+        conversion: Arc<dyn Conversion>,
+    },
     /// Nothing: a create is answered (reviews).
     Answered(Arc<dyn Answer>),
 }
@@ -146,14 +156,37 @@ pub trait SubresourceHandler: Send + Sync + 'static {
     /// # Errors
     /// Any Status.
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value>;
+    /// [`update`](Self::update), recorded for `manager`; `None`: an apply, whose managed fields stand in the object. The
+    /// default records nothing.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn update_as(&self, cx: &Context, name: &str, object: Value, _manager: Option<&str>) -> Result<Value> {
+        self.update(cx, name, object).await
+    }
+    /// What a patch is made on: as [`get`](Self::get), with the managed fields as this endpoint has them.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
+        self.get(cx, name).await
+    }
+    /// The schema of its kind, where that is not the resource's.
+    fn schema(&self) -> Option<Arc<dyn Schema>> {
+        None
+    }
+    /// Its table; `None`: it has none.
+    fn columns(&self) -> Option<Columns> {
+        None
+    }
 }
 
 /// How a subresource acts.
 #[derive(Clone)]
 pub enum SubresourceBehaviour {
-    /// `status`: an update of the parent through the strategy's status methods.
+    /// A part of the parent (`status`, `pods/resize`): an update of it through the strategy's methods for that part.
     Status,
-    /// As `status`, but through the strategy's main methods with this subresource's name (namespaces/finalize).
+    /// An object of its own, or one that is written in a way of its own (scale, binding, namespaces/finalize).
     Custom(Arc<dyn SubresourceHandler>),
     /// A connection.
     Connect(Arc<dyn Connect>),
@@ -222,6 +255,22 @@ impl Resource {
     /// Group, version and kind.
     pub fn gvk(&self) -> GroupVersionKind {
         GroupVersionKind::new(&self.gvr.group, &self.gvr.version, &self.kind)
+    }
+
+    /// The group in refusals of invalid objects: that of the version they are judged in.
+    pub fn judged_group(&self) -> &str {
+        match &self.backing {
+            Backing::Converted { hub, .. } => &hub.group,
+            _ => &self.gvr.group,
+        }
+    }
+
+    /// The prefix of its keys; `None`: nothing of it is stored.
+    pub fn prefix(&self) -> Option<&str> {
+        match &self.backing {
+            Backing::Stored { prefix } | Backing::Converted { prefix, .. } => Some(prefix),
+            Backing::Answered(_) => None,
+        }
     }
 
     /// The subresource of this name.

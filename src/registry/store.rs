@@ -3,10 +3,10 @@
 //! Reads hand out shared encoded entries; writes work on the tree between decoding and encoding. A write that a client
 //! waits for must be run in an owned task (`endpoints/finish.rs`): the futures here are not cancel safe.
 
-use super::resource::{Backing, Resource};
+use super::resource::Resource;
 use super::strategy::Context;
 use super::{create, delete, delete_collection, errors, update};
-use crate::admission::Admission;
+use crate::admission::{Admission, Always};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -165,12 +165,15 @@ impl Store {
         &self.admission
     }
 
+    /// The same store for writers whose write went through admission as another object (a Scale, a Binding).
+    #[must_use]
+    pub fn past_admission(&self) -> Self {
+        Self::new(self.resource.clone(), self.storage.clone(), Arc::new(Always))
+    }
+
     /// The full key of an object as errors show it: `/registry/configmaps/ns/name`.
     pub fn full_key(&self, namespace: &str, name: &str) -> String {
-        let prefix = match &self.resource.backing {
-            Backing::Stored { prefix } => prefix.as_str(),
-            Backing::Answered(_) => "",
-        };
+        let prefix = self.resource.prefix().unwrap_or("");
         format!("{prefix}{}", self.resource.key(namespace, name))
     }
 

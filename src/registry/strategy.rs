@@ -19,6 +19,8 @@ pub struct Context {
     pub warnings: Warnings,
     /// True where nothing may be written.
     pub dry_run: bool,
+    /// The verb as authorization knows it: `create`, `update`, `patch`, `delete`.
+    pub verb: &'static str,
 }
 
 impl Context {
@@ -29,6 +31,7 @@ impl Context {
             namespace: namespace.to_owned(),
             warnings: Warnings::default(),
             dry_run: false,
+            verb: "update",
         }
     }
 }
@@ -108,6 +111,17 @@ pub trait Strategy: Send + Sync + 'static {
     /// Errors of a status update.
     fn validate_status_update(&self, _new: &Value, _old: &Value) -> ErrorList {
         Vec::new()
+    }
+
+    /// As [`prepare_update`](Self::prepare_update), for another subresource that is a part of the object
+    /// (`pods/ephemeralcontainers`, `pods/resize`). The default takes it for the main resource.
+    fn prepare_part_update(&self, _subresource: &str, new: &mut Value, old: &Value) {
+        self.prepare_update(new, old);
+    }
+
+    /// Errors of an update of such a part.
+    fn validate_part_update(&self, _subresource: &str, new: &Value, old: &Value) -> ErrorList {
+        self.validate_update(new, old)
     }
 
     /// A `Warning` that every request on the kind carries, whatever its verb and outcome.

@@ -116,8 +116,8 @@ pub struct Event {
     pub deleted: bool,
     /// The JSON watch frames, each made once, on first use: ADDED, MODIFIED, DELETED.
     pub frames: [OnceLock<Bytes>; 3],
-    /// The same in protobuf; there where a watcher wants them.
-    pub protobuf_frames: OnceLock<Box<[OnceLock<Bytes>; 3]>>,
+    /// The same in protobuf and in CBOR; there where a watcher wants them.
+    pub binary_frames: OnceLock<Box<[[OnceLock<Bytes>; 3]; 2]>>,
 }
 
 /// What a watcher receives.

@@ -7,7 +7,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::controlplane::columns::{core as columns, pods};
 use crate::controlplane::fields::text;
-use crate::controlplane::strategies::{data, endpoints, events, namespace, node, pod, service::Service};
+use crate::controlplane::strategies::{data, endpoints, events::CoreEvent, namespace, node, pod, service::Service};
 use crate::controlplane::table::Group;
 use crate::registry::resource::{Resource, SubresourceHandler, Verbs};
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub struct Parts {
     pub finalize: Arc<dyn SubresourceHandler>,
     /// `pods/binding`
     pub binding: Arc<dyn SubresourceHandler>,
+    /// `pods/eviction`
+    pub eviction: Arc<dyn SubresourceHandler>,
     /// `replicationcontrollers/scale`
     pub scale: Arc<dyn SubresourceHandler>,
     /// `--event-ttl` in seconds.
@@ -64,16 +66,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .columns(columns::endpoints())
             .create_on_update()
             .done(),
-        V1.kind("events", "Event")
-            .namespaced()
-            .short(&["ev"])
-            .strategy(events::Event {
-                ttl_seconds: parts.event_ttl_seconds,
-            })
-            .columns(columns::events())
-            .create_on_update()
-            .selectable(EVENT_FIELDS, event_fields)
-            .done(),
+        events(parts.event_ttl_seconds),
         V1.kind("namespaces", "Namespace")
             .short(&["ns"])
             .without(Verbs::DELETE_COLLECTION)
@@ -111,6 +104,14 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
                 Verbs::CREATE,
                 parts.binding,
             )
+            .part("ephemeralcontainers")
+            .custom(
+                "eviction",
+                GroupVersionKind::new("policy", "v1", "Eviction"),
+                Verbs::CREATE,
+                parts.eviction,
+            )
+            .part("resize")
             .status()
             .done(),
         V1.kind("secrets", "Secret")
@@ -141,6 +142,18 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .status()
             .done(),
     ]
+}
+
+/// Events, which are served by another name as well.
+pub fn events(ttl_seconds: u64) -> Resource {
+    V1.kind("events", "Event")
+        .namespaced()
+        .short(&["ev"])
+        .strategy(CoreEvent { ttl_seconds })
+        .columns(columns::events())
+        .create_on_update()
+        .selectable(EVENT_FIELDS, event_fields)
+        .done()
 }
 
 const POD_FIELDS: [&str; 10] = [

@@ -5,20 +5,26 @@ mod annotations;
 mod container;
 mod env;
 mod mounts;
+mod parts;
 mod probe;
 mod resources;
 mod security;
 mod spec;
+mod status;
 mod volume;
 mod warnings;
 
 use super::internal;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{meta, net, qualified_name};
+use crate::apimachinery::validation::meta;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, elements_mut, invalid_each, restore, same};
+use crate::controlplane::fields::{elements_mut, restore, same};
 pub(super) use affinity::node_selector;
+pub(crate) use parts::{ephemeral_containers_update, resize};
+pub(super) use resources::container as container_resources;
 use spec::Of;
+pub(super) use spec::toleration;
+pub(crate) use status::pod_status;
 pub(super) use volume::source as volume_source;
 pub(crate) use warnings::{deprecated_label, template as template_warnings};
 
@@ -41,6 +47,11 @@ pub(crate) fn pod(v: &Value) -> ErrorList {
         ));
     }
     out
+}
+
+/// A toleration as upstream shows it.
+pub(super) fn toleration_shown(t: &Value) -> String {
+    internal::compact(t, internal::TOLERATION)
 }
 
 fn checked_spec(v: &Value) -> ErrorList {
@@ -176,37 +187,6 @@ fn immutable_part(v: &Value, gated: bool) -> Value {
         }
     }
     spec
-}
-
-pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
-    let mut out = ErrorList::new();
-    let path = FieldPath::new("status");
-    for (i, c) in new.at(&["status", "conditions"]).items().iter().enumerate() {
-        let kind = c.str_at(&["type"]);
-        if !matches!(kind, "PodScheduled" | "Ready" | "Initialized") {
-            invalid_each(
-                &mut out,
-                &path.child("conditions").index(i).child("Type"),
-                kind,
-                qualified_name(kind),
-            );
-        }
-    }
-    for (i, ip) in new.at(&["status", "podIPs"]).items().iter().enumerate() {
-        let (text, was) = (ip.str_at(&["ip"]), old.at(&["status", "podIPs"]).items());
-        if !was.iter().any(|o| o.str_at(&["ip"]) == text) {
-            invalid_each(&mut out, &path.child("podIPs").index(i), text, net::ip_strict(text));
-        }
-    }
-    let was = old.str_at(&["status", "qosClass"]);
-    if !was.is_empty() && new.str_at(&["status", "qosClass"]) != was {
-        out.push(FieldError::invalid(
-            &path.child("qosClass"),
-            new.at(&["status", "qosClass"]).clone(),
-            IMMUTABLE,
-        ));
-    }
-    out
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
         call.check_name()?;
     }
     let negotiated = call.negotiate(call.offer())?;
-    let body_type = body::body_type(&call.parts.headers, call.definition().is_some())?;
+    let body_type = body::body_type(&call.parts.headers, call.definition().is_some(), call.codecs)?;
     let bytes = body::read(req_body).await?;
     let options = WriteQuery::parse(&call.query, "CreateOptions", false)?;
     call.cx.dry_run = options.dry_run;

@@ -221,6 +221,17 @@ const CONTAINER: &[Field] = &[
     ("TTY", "tty", Bool),
 ];
 
+/// An ephemeral container: a container and its target.
+pub(in crate::controlplane::validation) const EPHEMERAL_CONTAINER: [Field; CONTAINER.len() + 1] = {
+    let mut all = [("TargetContainerName", "targetContainerName", Str); CONTAINER.len() + 1];
+    let mut i = 0;
+    while i < CONTAINER.len() {
+        all[i] = CONTAINER[i];
+        i += 1;
+    }
+    all
+};
+
 /// The security context of a pod.
 const POD_CONTEXT: &[Field] = &[
     ("HostNetwork", "hostNetwork", Bool),
@@ -244,7 +255,7 @@ const POD_CONTEXT: &[Field] = &[
 ];
 
 /// A toleration.
-const TOLERATION: &[Field] = &[
+pub(in crate::controlplane::validation) const TOLERATION: &[Field] = &[
     ("Key", "key", Str),
     ("Operator", "operator", Str),
     ("Value", "value", Str),
@@ -263,7 +274,7 @@ pub(in crate::controlplane::validation) const POD_SPEC: &[Field] = &[
     ("Volumes", "volumes", List(VOLUME)),
     ("InitContainers", "initContainers", List(CONTAINER)),
     ("Containers", "containers", List(CONTAINER)),
-    ("EphemeralContainers", "ephemeralContainers", Any),
+    ("EphemeralContainers", "ephemeralContainers", List(&EPHEMERAL_CONTAINER)),
     ("RestartPolicy", "restartPolicy", Str),
     ("TerminationGracePeriodSeconds", "terminationGracePeriodSeconds", Any),
     ("ActiveDeadlineSeconds", "activeDeadlineSeconds", Any),

@@ -52,7 +52,7 @@ pub(super) fn containers(
             conflicts(out, c, taken, &at);
         }
     }
-    ephemeral(out, spec, &names, path);
+    ephemeral(out, spec, &names, volumes, claims, path);
 }
 
 fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Vec<String>, at: &FieldPath) {
@@ -223,34 +223,43 @@ const NOT_EPHEMERAL: &[&str] = &[
     "restartPolicyRules",
 ];
 
-fn ephemeral(out: &mut ErrorList, spec: &Value, names: &[&str], path: &FieldPath) {
+fn ephemeral(
+    out: &mut ErrorList,
+    spec: &Value,
+    names: &[&str],
+    volumes: &Volumes<'_>,
+    claims: &[&str],
+    path: &FieldPath,
+) {
+    const NOT_FOR_THEM: &str = "cannot be set for an Ephemeral Container";
     let path = path.child("ephemeralContainers");
     let mut names = names.to_vec();
     let known = names.clone();
     for (i, c) in spec.get("ephemeralContainers").items().iter().enumerate() {
         let at = path.index(i);
-        match c.str_at(&["name"]) {
-            "" => out.push(FieldError::required(&at.child("name"), "")),
-            name => {
-                invalid_each(out, &at.child("name"), name, dns1123_label(name));
-                if names.contains(&name) {
-                    out.push(FieldError::duplicate(&at.child("name"), name));
-                }
-                names.push(name);
-            }
+        container(out, spec, c, &at, Of::Pod);
+        env::env(out, c, &at);
+        mounts::mounts(out, c, volumes, &at);
+        resources::container(out, c.get("resources"), claims, &at.child("resources"));
+        let name = c.str_at(&["name"]);
+        if !name.is_empty() && names.contains(&name) {
+            out.push(FieldError::duplicate(&at.child("name"), name));
         }
-        if c.str_at(&["image"]).is_empty() {
-            out.push(FieldError::required(&at.child("image"), ""));
-        }
-        for key in NOT_EPHEMERAL.iter().filter(|k| !c.get(k).is_empty_value()) {
-            out.push(FieldError::forbidden(
-                &at.child(key),
-                "cannot be set for an Ephemeral Container",
-            ));
-        }
+        names.push(name);
         let target = c.str_at(&["targetContainerName"]);
         if !target.is_empty() && !known.contains(&target) {
             out.push(FieldError::not_found(&at.child("targetContainerName"), target));
+        }
+        for key in NOT_EPHEMERAL.iter().filter(|k| !c.get(k).is_empty_value()) {
+            out.push(FieldError::forbidden(&at.child(key), NOT_FOR_THEM));
+        }
+        for (i, mount) in c.get("volumeMounts").items().iter().enumerate() {
+            for key in ["subPath", "subPathExpr"] {
+                if !mount.str_at(&[key]).is_empty() {
+                    let at = at.child("volumeMounts").index(i).child(key);
+                    out.push(FieldError::forbidden(&at, NOT_FOR_THEM));
+                }
+            }
         }
     }
 }

@@ -44,7 +44,12 @@ fn amount(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {
 }
 
 /// A container's resources; `claims` are the pod's.
-pub(super) fn container(out: &mut ErrorList, v: &Value, claims: &[&str], path: &FieldPath) {
+pub(in crate::controlplane::validation) fn container(
+    out: &mut ErrorList,
+    v: &Value,
+    claims: &[&str],
+    path: &FieldPath,
+) {
     for side in ["limits", "requests"] {
         list(out, v.get(side), &path.child(side));
     }

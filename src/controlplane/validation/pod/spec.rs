@@ -222,7 +222,7 @@ fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath) -
     names
 }
 
-pub(super) fn toleration(out: &mut ErrorList, t: &Value, at: &FieldPath) {
+pub(in crate::controlplane::validation) fn toleration(out: &mut ErrorList, t: &Value, at: &FieldPath) {
     let (key, operator, value, effect) = (
         t.str_at(&["key"]),
         t.str_at(&["operator"]),
