@@ -1,6 +1,7 @@
 //! The composition root: extensions → core → aggregator, one chain in front, one port. The only file that may name every
 //! room.
 
+mod access;
 mod admission;
 mod authentication;
 mod components;
@@ -72,17 +73,18 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let url = options.local_url(address.port());
     let cluster = Cluster::default();
     let live = live::Live::new(cluster.clone());
+    let access = access::build(&options)?;
+    let authorizer = access.authorizer.clone();
     let telemetry = Telemetry::new();
     let tasks = TaskGroup::new("gateway");
     let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
-    let authorizer = authentication::authorizer(&options);
     let lifecycle = Lifecycle::new();
 
     let judges = Judges {
         tokens: authentication.tokens.clone(),
         authorizer: authorizer.clone(),
         anonymous: authentication.anonymous,
-        rules: None,
+        roles: access.roles.clone(),
         audiences: options.authentication.api_audiences.clone(),
     };
     let kubelets = kubelets::config(&options, &provider, &tasks)?;
@@ -90,6 +92,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let made = servers::control_plane(&engine, &options, &cluster, judges, kubelets, issuing, &telemetry);
     let plane = Arc::new(made.await?);
     live.fill(plane.clone());
+    let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
     let built_in: Vec<_> = built_in.iter().map(|g| g.gv.clone()).collect();
@@ -158,7 +161,12 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     });
     hooks::informers_synced(
         &mut head,
-        flows.synced.into_iter().chain([definitions_synced]).collect(),
+        flows
+            .synced
+            .into_iter()
+            .chain([definitions_synced])
+            .chain(access_synced)
+            .collect(),
     );
     // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
     for (name, at) in [

@@ -160,6 +160,10 @@ pub fn build(
         event_ttl_seconds: config.event_ttl_seconds,
         components: Arc::new(components::Components::new(config.components.clone())),
     };
+    let guard = strategies::rbac::Guard {
+        authorizer: config.judges.authorizer.clone(),
+        roles: config.judges.roles.clone(),
+    };
     // Storages of rows so far, with what selects in them: other versions of a kind are served over those.
     let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<ExtractFields>)> = HashMap::new();
     let mut serve = |rows: Vec<Resource>| Group {
@@ -195,7 +199,7 @@ pub fn build(
         serve(groups::core::rows(parts)),
         serve(groups::access::authentication(&config.judges)),
         serve(groups::access::authorization(&config.judges)),
-        serve(groups::rbac::rows()),
+        serve(groups::rbac::rows(&guard)),
         serve(groups::apiextensions::rows()),
         serve(groups::admissionregistration::rows()),
         serve(groups::coordination::rows()),

@@ -1,9 +1,8 @@
 //! Options → [`CompletedOptions`]: files are read and judged, flags are held against each other, gaps are filled.
 
 use super::options::{
-    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationMode, AuthorizationOptions, FeatureGates,
-    GenericOptions, KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions,
-    StorageOptions,
+    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationOptions, FeatureGates, GenericOptions,
+    KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions, StorageOptions,
 };
 use super::value::{UsageError, Values};
 use crate::authn::oidc::Configuration;
@@ -158,7 +157,7 @@ impl Options {
         let Self {
             serving,
             mut authentication,
-            authorization,
+            mut authorization,
             admission,
             features,
             runtime,
@@ -230,21 +229,16 @@ impl Options {
             ClientConfig::from_kubeconfig(&webhook.config_file)
                 .map_err(|e| about("authentication-token-webhook-config-file", e))?;
         }
+        if let Some(path) = &authorization.config {
+            let text = read("authorization-config", path)?;
+            authorization.authorizers = crate::authz::config::parse(&text)
+                .map_err(|e| about("authorization-config", format!("{}: {e}", path.display())))?;
+        }
         if authorization.allows_all() && authentication.anonymous {
             if values.is_given("anonymous-auth") {
                 warnings.push("--anonymous-auth has no effect: with AlwaysAllow anyone could do anything".to_owned());
             }
             authentication.anonymous = false;
-        }
-        if values.is_given("authorization-mode")
-            && let modes = &authorization.modes
-            && (modes.contains(&AuthorizationMode::Rbac) || modes.contains(&AuthorizationMode::Node))
-        {
-            warnings.push(
-                "--authorization-mode: roles and node rules are not evaluated in this release; system:masters may do \
-                 everything, everyone may read health and version, all else is forbidden"
-                    .to_owned(),
-            );
         }
         if client_ca.is_some() {
             warnings.push(

@@ -18,7 +18,7 @@ pub use aggregator::AggregatorOptions;
 pub use authentication::{
     AuthenticationOptions, OidcOptions, RequestHeaderOptions, ServiceAccountOptions, TokenWebhookOptions,
 };
-pub use authorization::{AuthorizationMode, AuthorizationOptions};
+pub use authorization::AuthorizationOptions;
 pub use features::FeatureGates;
 pub use generic::GenericOptions;
 pub use kubelet::KubeletOptions;

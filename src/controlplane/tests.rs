@@ -42,7 +42,7 @@ pub(super) fn config() -> Config {
             tokens: Arc::new(NoTokens),
             authorizer: Arc::new(AlwaysAllow),
             anonymous: true,
-            rules: None,
+            roles: crate::authz::Rbac::fixed(crate::authz::rbac::Index::default()),
             audiences: vec![],
         },
         components: vec![],

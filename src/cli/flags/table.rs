@@ -23,7 +23,6 @@ macro_rules! flags {
 const ETCD: &str = "objects are kept in the embedded store under --data-dir; etcd is not in this release";
 const CACHE: &str = "every kind is served from memory";
 const AUDIT: &str = "this release writes no audit events";
-const AUTHZ: &str = "this release cannot follow it, and guessing about permissions would be worse than stopping";
 const LEADER: &str = "coordinated leader election is not in this release";
 const PEERS: &str = "gateways do not proxy to each other in this release";
 const VERSIONS: &str = "only v1.36 is spoken";
@@ -166,13 +165,13 @@ flags! {
         "token-auth-file" Text "" honoured "CSV of static tokens: token,user,uid[,\"group1,group2\"]; read once";
     }
     Authorization {
-        "authorization-config" Text "" refused(AUTHZ) "Authorization configuration";
-        "authorization-mode" List "" honoured "AlwaysAllow, AlwaysDeny, RBAC, Node, in order; empty: Node,RBAC. Until roles are evaluated, RBAC and Node mean: system:masters may do everything, everyone may read health and version";
-        "authorization-policy-file" Text "" refused(AUTHZ) "ABAC policy";
-        "authorization-webhook-cache-authorized-ttl" Duration "5m0s" ignored("there is no authorization webhook") "Time answers are kept";
-        "authorization-webhook-cache-unauthorized-ttl" Duration "30s" ignored("there is no authorization webhook") "Time answers are kept";
-        "authorization-webhook-config-file" Text "" refused(AUTHZ) "Authorization webhook kubeconfig";
-        "authorization-webhook-version" Text "v1beta1" ignored("there is no authorization webhook") "Authorization webhook version";
+        "authorization-config" Text "" honoured "AuthorizationConfiguration file, reloaded when changed; instead of --authorization-mode and --authorization-webhook-*. Match conditions (CEL) are refused";
+        "authorization-mode" List "" honoured "AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node, in order; empty: Node,RBAC";
+        "authorization-policy-file" Text "" honoured "ABAC policies, one a line; needs mode ABAC";
+        "authorization-webhook-cache-authorized-ttl" Duration "5m0s" honoured "How long a webhook's yes holds";
+        "authorization-webhook-cache-unauthorized-ttl" Duration "30s" honoured "How long a webhook's no holds";
+        "authorization-webhook-config-file" Text "" honoured "Kubeconfig of the authorization webhook; needs mode Webhook";
+        "authorization-webhook-version" Text "v1beta1" honoured "SubjectAccessReview spoken with the webhook: v1 or v1beta1";
     }
     Enablement {
         "runtime-config" List "" honoured "api/all, api/ga, api/beta, api/alpha, group/version or group/version/resource=true|false pairs";
