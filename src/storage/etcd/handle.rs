@@ -57,14 +57,23 @@ impl Handle {
         serving.progress.wait_for(revision).await
     }
 
-    /// Waits until the cache holds the state etcd has now, without asking for progress: compares them.
-    async fn verify(&self, serving: &Serving, prefix: &str, single: bool) -> Result<(), Error> {
+    /// A watch that begins with the state etcd has now, without asking for progress: waits until the cache holds it.
+    async fn watch_verified(&self, serving: &Serving, options: &WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        let (prefix, single) = (&options.prefix, options.single);
         let (revision, pairs) = direct::keys(&self.0, prefix, single).await?;
         let give_up = Instant::now() + self.0.shared.patience;
         loop {
             let state = serving.cacher.snapshot();
-            if serving.progress.applied() >= revision || direct::same(&state, prefix, single, &pairs) {
-                return Ok(());
+            let reached = serving.progress.applied() >= revision;
+            if reached || direct::same(&state, prefix, single, &pairs) {
+                if reached {
+                    return serving.cacher.watch(options.clone()).await;
+                }
+                let seen = state.revision;
+                if let Some(watch) = serving.cacher.watch_known(options.clone(), seen, revision)? {
+                    return Ok(watch);
+                }
+                continue;
             }
             if Instant::now() + POLL > give_up {
                 let current = serving.progress.applied();
@@ -171,12 +180,12 @@ impl Storage for Handle {
                     if let MinRevision::AtLeast(revision) = min {
                         self.await_revision(revision).await?;
                     }
-                    if self.is_trusted() {
-                        let current = self.0.current().await?;
-                        self.catch_up(&serving, current).await?;
-                    } else {
-                        self.verify(&serving, &options.prefix, options.single).await?;
+                    options.initial = Some(MinRevision::Any);
+                    if !self.is_trusted() {
+                        return self.watch_verified(&serving, &options).await;
                     }
+                    let current = self.0.current().await?;
+                    self.catch_up(&serving, current).await?;
                 }
                 options.initial = Some(MinRevision::Any);
             }
