@@ -9,6 +9,7 @@ mod measured;
 mod metrics;
 mod port;
 mod servers;
+mod store;
 mod trust;
 
 use crate::aggregator::{self, Aggregator};
@@ -18,10 +19,8 @@ use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
-use crate::server::health::{Endpoints, HealthCheck};
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
 use crate::serving::Drained;
-use crate::storage::embedded::{self, Engine};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use port::{OpenPort, Port};
@@ -29,6 +28,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use store::Stores;
 use tokio::sync::mpsc;
 
 /// How long the gateway's own tasks get to end after the last connection is closed.
@@ -43,7 +43,7 @@ pub struct Gateway {
     hooks: Vec<PreShutdownHook>,
     times: ShutdownTimes,
     tasks: TaskGroup,
-    engine: Arc<Engine>,
+    stores: Arc<Stores>,
     port: OpenPort,
     fatal: mpsc::Receiver<String>,
 }
@@ -58,7 +58,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
     let data_dir = options.storage.data_dir.clone();
-    let engine = open_store(&options)?;
+    let stores = Stores::open(&options).await?;
     let port = Port::prepare(&options, &provider)?;
     let address = port.local_addr();
     let url = options.local_url(address.port());
@@ -74,7 +74,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         rules: None,
         audiences: options.authentication.api_audiences.clone(),
     };
-    let plane = Arc::new(servers::control_plane(&engine, &options, judges, &telemetry).await?);
+    let plane = Arc::new(servers::control_plane(&stores, &options, judges, &telemetry).await?);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let serving = servers::Serving {
         min_request_timeout: options.generic.min_request_timeout,
@@ -133,15 +133,8 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         &mut head,
         flows.synced.into_iter().chain([definitions_synced]).collect(),
     );
-    // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
-    for (name, at) in [
-        ("etcd", Endpoints::HEALTHZ_LIVEZ),
-        ("etcd-readiness", Endpoints::READYZ),
-    ] {
-        let store = engine.clone();
-        head.add_health_check(HealthCheck::new(name, at, move || store.health()));
-    }
-    metrics::publish(&telemetry, &engine, &plane);
+    stores.add_checks(&mut head);
+    metrics::publish(&telemetry, &stores, &plane);
     let config = ChainConfig {
         identity_headers: authentication.identity_headers,
         request_timeout: options.generic.request_timeout,
@@ -177,24 +170,10 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         hooks,
         times,
         tasks,
-        engine,
+        stores,
         port,
         fatal,
     })
-}
-
-fn open_store(options: &CompletedOptions) -> Result<Arc<Engine>, String> {
-    let dir = &options.storage.data_dir;
-    std::fs::create_dir_all(dir).map_err(|e| format!("--data-dir: cannot make {}: {e}", dir.display()))?;
-    let settings = embedded::Options {
-        // 0: never, as upstream's.
-        history: match options.storage.compaction_interval {
-            Duration::ZERO => Duration::MAX,
-            interval => interval,
-        },
-        ..embedded::Options::default()
-    };
-    Engine::open(dir, settings).map_err(|e| format!("--data-dir: {e}"))
 }
 
 impl Gateway {
@@ -235,7 +214,7 @@ impl Gateway {
             hooks,
             times,
             tasks,
-            engine,
+            stores,
             port,
             ..
         } = self;
@@ -247,7 +226,7 @@ impl Gateway {
         if let Err(late) = tasks.shutdown(tokio::time::Instant::now() + TASKS_GRACE).await {
             tracing::warn!(tasks = ?late.0, "tasks did not end in time");
         }
-        let flushed = tokio::task::spawn_blocking(move || engine.shutdown()).await;
+        let flushed = tokio::task::spawn_blocking(move || stores.shutdown()).await;
         if let Err(e) = flushed {
             tracing::error!("closing the store failed: {e}");
         }

@@ -81,7 +81,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "api",
         ],
     ),
-    ("cli", &["serving", "pki", "authn", "authz", "app"]),
+    ("cli", &["serving", "pki", "authn", "authz", "storage", "app"]),
 ];
 
 /// Crate → the paths under `src/` where it may appear.

@@ -1,6 +1,7 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
 use super::measured::Measured;
+use super::store::Stores;
 use crate::admission::Cluster;
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
@@ -20,8 +21,7 @@ use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
 use crate::server::generic::GenericServer;
 use crate::server::respond::Answer;
-use crate::storage::Storage;
-use crate::storage::embedded::{Engine, ResourceConfig};
+use crate::storage::{ResourceConfig, Storage};
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// # Errors
 /// One line: options or the store refuse.
 pub async fn control_plane(
-    engine: &Arc<Engine>,
+    stores: &Arc<Stores>,
     options: &CompletedOptions,
     judges: Judges,
     telemetry: &Telemetry,
@@ -43,16 +43,17 @@ pub async fn control_plane(
         telemetry,
     };
     let admission = super::admission::chain(&options.admission, &needs);
-    let (store, metrics) = (engine.clone(), telemetry.clone());
+    let (store, metrics) = (stores.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let prefix = match &row.backing {
             Backing::Stored { prefix } => prefix.clone(),
             Backing::Answered(_) => unreachable!("rows without a store are not asked for one"),
         };
-        let stored = store.resource(ResourceConfig {
+        let config = ResourceConfig {
             prefix,
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
-        });
+        };
+        let stored = store.resource(&row.group_resource(), config);
         Arc::new(Measured::new(
             stored,
             metrics.storage(&row.gvr.group, &row.gvr.resource),
@@ -67,10 +68,11 @@ pub async fn control_plane(
     };
     let plane =
         controlplane::build(config, &storage, &admission).map_err(|e| format!("--service-cluster-ip-range: {e}"))?;
+    stores.loaded(options.generic.storage_initialization_timeout).await;
     plane
         .adopt()
         .await
-        .map_err(|e| format!("--data-dir: reading the stored services: {e}"))?;
+        .map_err(|e| format!("reading the stored services: {e}"))?;
     cluster.fill(plane.storages());
     Ok(plane)
 }

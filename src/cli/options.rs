@@ -18,7 +18,7 @@ pub use generic::GenericOptions;
 pub use logging::LoggingOptions;
 pub use network::{Cidr, NetworkOptions};
 pub use serving::{ServingOptions, SniFiles};
-pub use storage::StorageOptions;
+pub use storage::{EtcdOptions, StorageOptions};
 
 use super::flags::{self, Fate};
 use super::value::{UsageError, Values};
