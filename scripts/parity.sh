@@ -6,7 +6,7 @@
 #   BACKEND=etcd                 with a throw-away etcd as the store
 set -euo pipefail
 cd "$(dirname "$0")/.."
-kit=../shared/parity
+kit=${PARITY_KIT:-../shared/parity}
 [ -x "$kit/parity" ] || { echo "no parity kit at $kit: nothing to compare with"; exit 0; }
 bin=${TORANA_BIN:-target/release/torana}
 [ -n "${TORANA_BIN:-}" ] || cargo build -q --release

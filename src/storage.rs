@@ -4,6 +4,7 @@ pub mod backend;
 pub mod cacher;
 pub mod continue_token;
 pub mod embedded;
+pub mod encryption;
 pub mod entry;
 pub mod etcd;
 pub mod interface;

@@ -86,7 +86,10 @@ impl Stores {
         for (i, store) in self.all().enumerate() {
             let (health, readiness) = match i {
                 0 => ("etcd".to_owned(), "etcd-readiness".to_owned()),
-                n => (format!("etcd-override-{}", n - 1), format!("etcd-override-readiness-{}", n - 1)),
+                n => (
+                    format!("etcd-override-{}", n - 1),
+                    format!("etcd-override-readiness-{}", n - 1),
+                ),
             };
             let backend = store.clone();
             let check = move || backend.health();
@@ -145,9 +148,12 @@ pub fn access(etcd: &EtcdOptions, servers: &[String]) -> Result<Access, String> 
         Some(path) => {
             let text = String::from_utf8_lossy(&read("etcd-user-file", path)?).into_owned();
             let line = text.lines().next().unwrap_or_default();
-            let (name, password) = line
-                .split_once(':')
-                .ok_or_else(|| format!("--etcd-user-file: {}: the first line is not name:password", path.display()))?;
+            let (name, password) = line.split_once(':').ok_or_else(|| {
+                format!(
+                    "--etcd-user-file: {}: the first line is not name:password",
+                    path.display()
+                )
+            })?;
             Some((name.to_owned(), password.to_owned()))
         }
     };

@@ -92,7 +92,11 @@ impl EtcdOptions {
         }
         for server in servers.iter().chain(overrides.iter().flat_map(|(_, s)| s)) {
             if !server.starts_with("http://") && !server.starts_with("https://") {
-                return Err(UsageError::invalid("etcd-servers", server, "is no http:// or https:// URL"));
+                return Err(UsageError::invalid(
+                    "etcd-servers",
+                    server,
+                    "is no http:// or https:// URL",
+                ));
             }
         }
         let reuse = values.int("lease-reuse-duration-seconds")?;

@@ -1,6 +1,7 @@
 //! What etcd holds: the bytes kube-apiserver v1.36 writes and reads. Built-in kinds in protobuf, in their envelope;
 //! custom resources, CustomResourceDefinitions and APIServices in JSON. Read is either, and YAML, whatever the kind.
 
+use crate::api::decode::normalize;
 use crate::api::protobuf;
 use crate::apimachinery::codec::{json, protobuf as wire, yaml};
 use crate::apimachinery::value::Value;
@@ -43,7 +44,7 @@ pub fn encode(object: &Bytes, media: MediaType) -> Bytes {
 /// # Errors
 /// Why they are no object.
 pub fn decode(bytes: &[u8]) -> Result<Value, String> {
-    let tree = if bytes.starts_with(&wire::MAGIC) {
+    let mut tree = if bytes.starts_with(&wire::MAGIC) {
         let unknown = wire::open(bytes)?;
         let (version, kind) = (&*unknown.api_version, &*unknown.kind);
         let def = protobuf::definition(version, kind)
@@ -57,7 +58,29 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
     if tree.at(&["metadata"]).as_object().is_none() {
         return Err("it has no metadata".to_owned());
     }
+    let (version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
+    let def = Some(version).filter(|v| !v.is_empty());
+    if let Some(def) = def.and_then(|version| protobuf::definition(version, kind)) {
+        let claims = kind == "StatefulSet";
+        normalize(def, &mut tree).map_err(|e| e.to_string())?;
+        if claims {
+            name_claims(&mut tree);
+        }
+    }
     Ok(tree)
+}
+
+/// The templates' own apiVersion and kind have no place in the message; upstream's defaults put them back on every read.
+fn name_claims(set: &mut Value) {
+    let templates = set
+        .at_mut(&["spec", "volumeClaimTemplates"])
+        .and_then(Value::as_array_mut);
+    for template in templates.into_iter().flatten() {
+        if template.get("kind").is_null() {
+            template.set(&["apiVersion"], "v1");
+            template.set(&["kind"], "PersistentVolumeClaim");
+        }
+    }
 }
 
 /// The entry of stored bytes. `key`: below the resource's prefix.
@@ -95,7 +118,8 @@ mod tests {
     #[test]
     fn definitions_and_custom_resources_are_json() {
         for object in [
-            crate::json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "n"}}),
+            crate::json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "n"},
+                "spec": {"groupPriorityMinimum": 0, "versionPriority": 0}, "status": {}}),
             crate::json!({"apiVersion": "example.com/v1", "kind": "ConfigMap", "metadata": {"name": "n"}}),
         ] {
             assert!(stored(&object).0.starts_with(b"{"));
@@ -111,7 +135,7 @@ mod tests {
             let e = entry("n", Revision(3), text.as_bytes(), None).expect("it decodes");
             assert_eq!(
                 &e.json[..],
-                br#"{"kind":"A","metadata":{"resourceVersion":"3","name":"n"}}"#
+                br#"{"kind":"A","metadata":{"resourceVersion":"3","name":"x"}}"#
             );
         }
         for odd in [
