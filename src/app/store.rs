@@ -7,6 +7,7 @@ use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::storage::backend::{Backend, Figures};
 use crate::storage::embedded::{self, Engine};
+use crate::storage::encryption::Encryption;
 use crate::storage::etcd::{self, Access, Cluster};
 use crate::storage::{ResourceConfig, Storage};
 use std::path::Path;
@@ -16,12 +17,16 @@ use tokio::time::Instant;
 
 /// Time between looks at whether everything is read.
 const POLL: Duration = Duration::from_millis(20);
+/// Time between looks at the encryption configuration; upstream's.
+const RELOAD: Duration = Duration::from_secs(60);
 
 /// The stores of a gateway.
 pub struct Stores {
     main: Arc<dyn Backend>,
     /// `--etcd-servers-overrides`: by distinct set of servers, with the resources that are there.
     elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)>,
+    encryption: Option<Arc<Encryption>>,
+    reload: bool,
 }
 
 impl Stores {
@@ -33,10 +38,23 @@ impl Stores {
         let storage = &options.storage;
         let dir = &storage.data_dir;
         std::fs::create_dir_all(dir).map_err(|e| format!("--data-dir: cannot make {}: {e}", dir.display()))?;
+        let encryption = match storage.encryption.clone() {
+            None => None,
+            Some(path) => {
+                let loaded = tokio::task::spawn_blocking(move || Encryption::load(&path)).await;
+                let loaded = loaded.map_err(|e| e.to_string()).and_then(|l| l);
+                Some(Arc::new(
+                    loaded.map_err(|e| format!("--encryption-provider-config: {e}"))?,
+                ))
+            }
+        };
+        let reload = storage.encryption_reload;
         let Some(etcd) = &storage.etcd else {
             return Ok(Arc::new(Self {
                 main: embedded(storage)?,
                 elsewhere: Vec::new(),
+                encryption,
+                reload,
             }));
         };
         let main = connect(etcd, &etcd.servers, "etcd-servers").await?;
@@ -52,7 +70,12 @@ impl Stores {
                 }
             }
         }
-        Ok(Arc::new(Self { main, elsewhere }))
+        Ok(Arc::new(Self {
+            main,
+            elsewhere,
+            encryption,
+            reload,
+        }))
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
@@ -63,7 +86,10 @@ impl Stores {
     pub fn resource(&self, resource: &GroupResource, config: ResourceConfig) -> Arc<dyn Storage> {
         let other = self.elsewhere.iter().find(|(here, _)| here.contains(resource));
         let backend = other.map_or(&self.main, |(_, b)| b);
-        backend.resource(config)
+        match &self.encryption {
+            None => backend.resource(config),
+            Some(e) => backend.resource_with(config, e.transform(&resource.group, &resource.resource)),
+        }
     }
 
     /// Waits until everything asked for so far is in memory, or the time is over, which is only logged: upstream's
@@ -99,6 +125,28 @@ impl Stores {
             let check = move || backend.readiness();
             server.add_health_check(HealthCheck::new(readiness, Endpoints::READYZ, check));
         }
+        let Some(encryption) = &self.encryption else { return };
+        if encryption.has_plugins() {
+            let plugins = encryption.clone();
+            let check = move || plugins.health();
+            server.add_health_check(HealthCheck::new("kms-providers", Endpoints::HEALTHZ_READYZ, check));
+        }
+        if self.reload {
+            let encryption = encryption.clone();
+            let hook = "start-encryption-provider-config-automatic-reload";
+            server.add_post_start_hook(hook, move |cx| async move {
+                let stop = cx.tasks.stop_signal().clone();
+                cx.tasks.spawn("encryption configuration", async move {
+                    // Stopping first: following a file has no end of its own.
+                    tokio::select! {
+                        biased;
+                        () = stop.wait() => {}
+                        () = follow(encryption) => {}
+                    }
+                });
+                Ok(())
+            });
+        }
     }
 
     /// The figures of all of them.
@@ -116,6 +164,20 @@ impl Stores {
     /// Ends watches and closes everything. Blocks.
     pub fn shutdown(&self) {
         self.all().for_each(|b| b.shutdown());
+    }
+}
+
+/// Reads the file again every so often.
+async fn follow(encryption: Arc<Encryption>) {
+    loop {
+        tokio::time::sleep(RELOAD).await;
+        let again = encryption.clone();
+        match tokio::task::spawn_blocking(move || again.reload()).await {
+            Ok(Ok(false)) => {}
+            Ok(Ok(true)) => tracing::info!("the encryption configuration has changed and is in use"),
+            Ok(Err(error)) => tracing::error!(error, "the changed encryption configuration is not used"),
+            Err(e) => tracing::error!("reading the encryption configuration: {e}"),
+        }
     }
 }
 

@@ -252,15 +252,6 @@ impl Backend for Engine {
         self.serve(&config, Some(transform))
     }
 
-    fn loaded(&self) -> Result<(), String> {
-        let catalog = lock(&self.shared.catalog);
-        let broken = catalog.resources.values().filter_map(|r| r.broken.as_deref());
-        match broken.collect::<Vec<_>>() {
-            none if none.is_empty() => Ok(()),
-            some => Err(some.join(", ")),
-        }
-    }
-
     fn release(&self, prefix: &str) {
         Engine::release(self, prefix);
     }

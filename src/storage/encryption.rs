@@ -19,7 +19,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use config::Rule;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kms_plugin::Plugin;
 
@@ -48,8 +48,6 @@ struct Loaded {
 pub struct Encryption {
     path: PathBuf,
     current: Arc<ArcSwap<Loaded>>,
-    /// Why the file as it is now was not taken.
-    refused: Mutex<Option<String>>,
 }
 
 impl Encryption {
@@ -68,7 +66,6 @@ impl Encryption {
         Ok(Self {
             path: path.to_path_buf(),
             current: Arc::new(ArcSwap::from_pointee(loaded)),
-            refused: Mutex::new(None),
         })
     }
 
@@ -87,12 +84,6 @@ impl Encryption {
     /// # Errors
     /// Why it was not; the encryption stays as it was.
     pub fn reload(&self) -> Result<bool, String> {
-        let taken = self.try_reload();
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = taken.as_ref().err().cloned();
-        taken
-    }
-
-    fn try_reload(&self) -> Result<bool, String> {
         if config::digest(&self.path)? == self.current.load().digest {
             return Ok(false);
         }

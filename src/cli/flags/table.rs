@@ -64,8 +64,8 @@ flags! {
         "default-watch-cache-size" Int "100" ignored(CACHE) "Deprecated: events kept per kind";
         "delete-collection-workers" Int "1" ignored("one worker deletes a collection") "Workers of a collection delete";
         "enable-garbage-collector" Bool "true" ignored("the flag only tells an external controller") "Generic garbage collection";
-        "encryption-provider-config" Text "" refused("encryption at rest is not in this release; objects would be written in clear") "Encryption configuration";
-        "encryption-provider-config-automatic-reload" Bool "false" ignored("encryption at rest is not in this release") "Reload it when changed";
+        "encryption-provider-config" Text "" honoured "Encryption at rest: an EncryptionConfiguration (identity, aescbc, aesgcm, secretbox, KMS v2)";
+        "encryption-provider-config-automatic-reload" Bool "false" honoured "Read the file again when it has changed";
         "etcd-cafile" Text "" honoured "CA of etcd (PEM); empty: the system's roots";
         "etcd-certfile" Text "" honoured "Client certificate for etcd (PEM); needs --etcd-keyfile";
         "etcd-compaction-interval" Duration "5m0s" honoured "Time between compactions; 0: never";

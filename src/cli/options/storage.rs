@@ -17,6 +17,10 @@ pub struct StorageOptions {
     pub event_ttl: Duration,
     /// `--etcd-servers` and what belongs to it; absent: the embedded store.
     pub etcd: Option<EtcdOptions>,
+    /// `--encryption-provider-config`.
+    pub encryption: Option<PathBuf>,
+    /// `--encryption-provider-config-automatic-reload`.
+    pub encryption_reload: bool,
 }
 
 /// `--etcd-*`.
@@ -49,7 +53,16 @@ impl StorageOptions {
         let data_dir = values
             .some_text("data-dir")
             .ok_or_else(|| UsageError::new("--data-dir can not be empty"))?;
+        let encryption = file(values, "encryption-provider-config");
+        let encryption_reload = values.bool("encryption-provider-config-automatic-reload")?;
+        if encryption_reload && encryption.is_none() {
+            return Err(UsageError::new(
+                "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config",
+            ));
+        }
         Ok(Self {
+            encryption,
+            encryption_reload,
             data_dir: data_dir.into(),
             compaction_interval: values.duration("etcd-compaction-interval")?,
             event_ttl: values.duration("event-ttl")?,

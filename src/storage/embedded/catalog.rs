@@ -56,7 +56,10 @@ impl Reader<'_> {
             }
             Err(why) => {
                 let why = format!("unable to transform key {:?}: {why}", key());
-                self.broken.get_or_insert(why);
+                if self.broken.is_none() {
+                    tracing::error!(prefix = self.prefix, error = %why, "a resource cannot be read and is not served");
+                    self.broken = Some(why);
+                }
                 return None;
             }
         };

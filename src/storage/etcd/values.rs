@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn json_and_yaml_of_any_form_are_read() {
         for text in [
-            "{ \"kind\":\"A\",\n\"metadata\": {\"name\": \"n\"}}\n",
+            "{ \"kind\":\"A\",\n\"metadata\": {\"name\": \"x\"}}\n",
             "kind: A\nmetadata:\n  name: n\n",
         ] {
             let e = entry("n", Revision(3), text.as_bytes(), None).expect("it decodes");
