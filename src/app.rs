@@ -15,6 +15,7 @@ mod trust;
 
 use crate::aggregator::{self, Aggregator};
 use crate::cli::CompletedOptions;
+use crate::cli::flags::FLAGS;
 use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
@@ -22,6 +23,7 @@ use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
+use crate::server::zpages;
 use crate::serving::Drained;
 use crate::storage::embedded::{self, Engine};
 use crate::tasks::TaskGroup;
@@ -31,7 +33,7 @@ use port::{OpenPort, Port};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// How long the gateway's own tasks get to end after the last connection is closed.
@@ -152,6 +154,13 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         head.add_health_check(HealthCheck::new(name, at, move || store.health()));
     }
     metrics::publish(&telemetry, &engine, &plane);
+    let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
+    head.mux().handle("/flagz", zpages::flagz(flags.collect()));
+    let listed = {
+        let (mux, started) = (head.mux().clone(), crate::apimachinery::time::now());
+        zpages::statusz(started, Instant::now(), move || mux.listed_paths())
+    };
+    head.mux().handle("/statusz", listed);
     let config = ChainConfig {
         identity_headers: authentication.identity_headers,
         request_timeout: options.generic.request_timeout,

@@ -35,6 +35,7 @@ use reviews::Judges;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use strategies::service::addresses::Stored;
 use strategies::service::{EndpointsCleanup, Service};
 use subresources::LateStore;
 
@@ -107,6 +108,7 @@ pub fn build(
     let numbers = Arc::new(service_numbers(&config)?);
     let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
     let (approval, namespaces) = (LateStore::default(), LateStore::default());
+    let addresses = Stored::default();
     let (evicted, budgets) = (LateStore::default(), LateStore::default());
     let scales: [(&str, &str, LateStore); 4] = [
         ("", "replicationcontrollers", LateStore::default()),
@@ -117,7 +119,11 @@ pub fn build(
     let scale = |i: usize| -> Arc<dyn SubresourceHandler> { Arc::new(subresources::scale::Scale(scales[i].2.clone())) };
     let cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>> = Arc::default();
     let parts = groups::core::Parts {
-        service: Arc::new(Service::new(numbers.clone(), cleanup.clone())),
+        service: Arc::new(Service::new(
+            numbers.clone(),
+            Arc::new(addresses.clone()),
+            cleanup.clone(),
+        )),
         finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
         binding: Arc::new(subresources::binding::Binding(binding.clone())),
         eviction: Arc::new(subresources::eviction::Eviction {
@@ -218,6 +224,9 @@ pub fn build(
     for (group, plural, late) in &scales {
         late.fill(Arc::new(plane.store(group, plural).past_admission()));
     }
+    addresses
+        .0
+        .fill(plane.store("networking.k8s.io", "ipaddresses").clone());
     namespaces.fill(plane.store("", "namespaces").clone());
     endpoints.fill(Arc::new(plane.store("", "endpoints").past_admission()));
     // Nobody else holds this cell yet.
@@ -262,6 +271,7 @@ fn service_numbers(config: &Config) -> std::result::Result<ServiceNumbers, Build
     }
     Ok(ServiceNumbers {
         ranges,
+        followed: Default::default(),
         ports: PortRange::new(config.node_ports.0, config.node_ports.1),
     })
 }
@@ -303,6 +313,17 @@ impl ControlPlane {
                 )
             })
             .collect()
+    }
+
+    /// Plural, and whether it lives in namespaces, of every kind by group and kind, for admission plugins.
+    pub fn kinds(&self) -> HashMap<(String, String), (String, bool)> {
+        let groups = self.groups.iter().chain([&self.apiregistration]);
+        let rows = groups.flat_map(|g| &g.resources).map(|(row, _)| row);
+        rows.map(|row| {
+            let key = (row.gvr.group.to_string(), row.kind.to_string());
+            (key, (row.gvr.resource.to_string(), row.namespaced))
+        })
+        .collect()
     }
 
     /// The address the server's own Service has: the first of the default range.

@@ -42,9 +42,9 @@ pub async fn control_plane(
         cluster: cluster.clone(),
         authorizer: judges.authorizer.clone(),
         telemetry,
-        pod_security: crate::admission::plugins::PodSecurityConfig::default(),
+        configuration: super::admission::configuration(&options.admission)?,
     };
-    let admission = super::admission::chain(&options.admission, &needs);
+    let admission = super::admission::chain(&options.admission, &needs)?;
     let (store, metrics) = (engine.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let Backing::Stored { prefix } = &row.backing else {
@@ -76,6 +76,7 @@ pub async fn control_plane(
         .await
         .map_err(|e| format!("--data-dir: reading the stored services: {e}"))?;
     cluster.fill(plane.storages());
+    cluster.fill_kinds(plane.kinds(), plane.store("", "namespaces").clone());
     Ok(plane)
 }
 

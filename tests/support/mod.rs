@@ -158,6 +158,18 @@ impl Gateway {
     }
 
     fn kubectl_output(&self, args: &[&str], stdin: Option<&str>) -> Output {
+        self.kubectl_run(&[], args, stdin)
+    }
+
+    /// kubectl that must succeed, with variables in its environment; its standard output.
+    pub fn kubectl_with(&self, environment: &[(&str, &str)], args: &[&str]) -> String {
+        let out = self.kubectl_run(environment, args, None);
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "kubectl {args:?}: {}\n{error}", out.status);
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    fn kubectl_run(&self, environment: &[(&str, &str)], args: &[&str], stdin: Option<&str>) -> Output {
         use std::io::Write;
         let mut child = Command::new("kubectl")
             .arg("--kubeconfig")
@@ -165,6 +177,7 @@ impl Gateway {
             .arg("--cache-dir")
             .arg(self.dir.join("kube-cache"))
             .args(args)
+            .envs(environment.iter().copied())
             .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -186,7 +186,7 @@ flags! {
     }
     Admission {
         "admission-control" List "" honoured "Deprecated: exactly these plugins";
-        "admission-control-config-file" Text "" ignored("admission plugins take no configuration in this release") "Admission configuration";
+        "admission-control-config-file" Text "" honoured "AdmissionConfiguration: what plugins are told at start; strict";
         "disable-admission-plugins" List "" honoured "Plugins to leave out";
         "enable-admission-plugins" List "" honoured "Plugins to add";
     }

@@ -171,3 +171,33 @@ fn managers_own_fields_in_the_version_they_named_them_in() {
     let one = managers.iter().find(|e| e.str_at(&["manager"]) == "one").unwrap();
     assert!(one.at(&["fieldsV1", "f:spec", "f:maxReplicas"]).is_null());
 }
+
+#[test]
+fn an_annotation_that_is_a_field_is_not_metadata() {
+    let plane = running_rows();
+    let of = |gv: (&str, &str), plural: &str, key: &str| {
+        let gv = GroupVersion::new(gv.0, gv.1);
+        let group = plane.groups.iter().find(|g| g.gv == gv).unwrap();
+        let (row, _) = group.resources.iter().find(|(r, _)| r.gvr.resource == plural).unwrap();
+        let mut v = json!({"metadata": {}});
+        v.set(&["metadata", "annotations", key], "1");
+        crate::endpoints::respond::partial::of(row, &v, "v1")
+            .at(&["metadata"])
+            .clone()
+    };
+    let generation = "deprecated.daemonset.template.generation";
+    assert_eq!(of(("apps", "v1"), "daemonsets", generation), json!({}));
+    assert_eq!(
+        of(("apps", "v1"), "deployments", "deprecated.deployment.rollback.to"),
+        json!({})
+    );
+    assert_eq!(
+        of(V1, AUTOSCALERS, "autoscaling.alpha.kubernetes.io/behavior"),
+        json!({})
+    );
+    assert!(
+        !of(("apps", "v1"), "replicasets", generation)
+            .get("annotations")
+            .is_null()
+    );
+}
