@@ -22,12 +22,14 @@ mod trust;
 use crate::admission::Cluster;
 use crate::aggregator::{self, Aggregator};
 use crate::cli::CompletedOptions;
+use crate::cli::flags::FLAGS;
 use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
+use crate::server::zpages;
 use crate::serving::Drained;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
@@ -36,7 +38,7 @@ use port::{OpenPort, Port};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::Stores;
 use tokio::sync::mpsc;
 
@@ -170,6 +172,13 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     );
     stores.add_checks(&mut head);
     metrics::publish(&telemetry, &stores, &plane);
+    let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
+    head.mux().handle("/flagz", zpages::flagz(flags.collect()));
+    let listed = {
+        let (mux, started) = (head.mux().clone(), crate::apimachinery::time::now());
+        zpages::statusz(started, Instant::now(), move || mux.listed_paths())
+    };
+    head.mux().handle("/statusz", listed);
     let config = ChainConfig {
         identity_headers: authentication.identity_headers,
         request_timeout: options.generic.request_timeout,
