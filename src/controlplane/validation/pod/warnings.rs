@@ -4,8 +4,10 @@ mod paths;
 mod ports;
 
 use super::super::common::{is_whole, quantity};
+use super::super::service::warnings::ip_warning;
 use crate::apimachinery::field::show;
 use crate::apimachinery::value::Value;
+use crate::controlplane::fields::strings;
 
 /// What a label of nodes that has a successor is told.
 pub(crate) fn deprecated_label(key: &str) -> Option<String> {
@@ -133,6 +135,12 @@ pub(crate) fn template(v: &Value, at: &str) -> Vec<String> {
                 }
             }
         }
+    }
+    for (i, a) in spec.get("hostAliases").items().iter().enumerate() {
+        out.extend(ip_warning(&format!("{path}.hostAliases[{i}].ip"), a.str_at(&["ip"])));
+    }
+    for (i, ip) in strings(spec.at(&["dnsConfig", "nameservers"])).into_iter().enumerate() {
+        out.extend(ip_warning(&format!("{path}.dnsConfig.nameservers[{i}]"), ip));
     }
     out
 }
