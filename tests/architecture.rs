@@ -80,7 +80,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "api",
         ],
     ),
-    ("cli", &["serving", "pki", "authn", "authz", "app"]),
+    ("cli", &["serving", "pki", "authn", "authz", "app", "client"]),
 ];
 
 /// Crate → the paths under `src/` where it may appear.

@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub struct Judges {
     /// Knows tokens.
     pub tokens: Arc<dyn TokenAuthenticator>,
+    /// Who shows no token is somebody, too (`--anonymous-auth`).
+    pub anonymous: bool,
     /// Decides.
     pub authorizer: Arc<dyn Authorizer>,
     /// Lists what somebody may do; `None`: the authorizer cannot.
