@@ -45,6 +45,10 @@ pub async fn control_plane(
         authorizer: judges.authorizer.clone(),
         telemetry,
         configuration: super::admission::configuration(&options.admission)?,
+        toleration_seconds: [
+            options.admission.not_ready_seconds,
+            options.admission.unreachable_seconds,
+        ],
     };
     let admission = super::admission::chain(&options.admission, &needs)?;
     let (store, metrics) = (stores.clone(), telemetry.clone());

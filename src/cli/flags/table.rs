@@ -183,6 +183,8 @@ flags! {
     Admission {
         "admission-control" List "" honoured "Deprecated: exactly these plugins";
         "admission-control-config-file" Text "" honoured "AdmissionConfiguration: what plugins are told at start; strict";
+        "default-not-ready-toleration-seconds" Int "300" honoured "Seconds pods stay on a node that is not ready, unless they say";
+        "default-unreachable-toleration-seconds" Int "300" honoured "Seconds pods stay on a node nobody can reach, unless they say";
         "disable-admission-plugins" List "" honoured "Plugins to leave out";
         "enable-admission-plugins" List "" honoured "Plugins to add";
     }
