@@ -80,7 +80,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "api",
         ],
     ),
-    ("cli", &["serving", "pki", "authn", "authz", "app"]),
+    (
+        "cli",
+        &["serving", "pki", "authn", "authz", "app", "client", "controlplane"],
+    ),
 ];
 
 /// Crate → the paths under `src/` where it may appear.
