@@ -104,7 +104,7 @@ fn discovery_names_are_the_recorded_ones() {
         .filter(|(r, _)| !r.unconditional_update)
         .map(|(r, _)| r.gvr.resource.to_string())
         .collect();
-    assert_eq!(forbidden.len(), 14, "{forbidden:?}");
+    assert_eq!(forbidden.len(), 15, "{forbidden:?}");
 }
 
 fn running_rows() -> ControlPlane {
