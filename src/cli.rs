@@ -1,4 +1,4 @@
-//! The command line: `torana serve`, `torana version`, `torana --help`.
+//! The command line: `torana serve`, `torana explain-access`, `torana version`, `torana --help`.
 //!
 //! [`parse`] turns arguments into a [`Command`];
 //! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
@@ -6,12 +6,14 @@
 //! nothing but that step binds, writes or spawns.
 
 pub mod complete;
+mod explain;
 pub mod flags;
 pub mod options;
 pub mod value;
 mod version;
 
 pub use complete::CompletedOptions;
+pub use explain::ExplainAccess;
 pub use options::Options;
 pub use value::{UsageError, Values};
 
@@ -25,6 +27,8 @@ use std::ffi::OsString;
 pub enum Command {
     /// Run the server.
     Serve(Box<Options>),
+    /// Ask a running server why somebody may do something.
+    ExplainAccess(ExplainAccess),
     /// Print this and end well.
     Print(String),
 }
@@ -57,6 +61,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             let format = matches.get_one::<String>("output").map_or("text", String::as_str);
             Ok(Command::Print(version::render(format)))
         }
+        Some(("explain-access", matches)) => Ok(Command::ExplainAccess(ExplainAccess::read(matches))),
         Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
         _ => Ok(Command::Print(version::render("text"))),
     }
@@ -139,6 +144,7 @@ fn command() -> clap::Command {
                     .help("Format"),
             ),
         )
+        .subcommand(explain::command())
         .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
 }
 

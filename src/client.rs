@@ -4,14 +4,17 @@
 
 pub mod backend;
 pub mod dial;
+pub mod fetch;
 pub mod headers;
 pub mod informer;
 pub mod kubeconfig;
+pub mod probe;
 pub mod rest;
 pub mod tls;
 pub mod tunnel;
 pub mod url;
 
+pub use fetch::{FetchError, Fetcher};
 pub use informer::{Change, Informer, InformerHandle};
 pub use kubeconfig::{ClientConfig, KubeconfigError};
 pub use rest::{Client, ClientError, Events};

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
             let _ = std::io::stdout().write_all(text.as_bytes());
             return ExitCode::SUCCESS;
         }
+        Ok(Command::ExplainAccess(question)) => return explain(&question),
         Err(error) => return fail(USAGE, &error),
     };
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
@@ -44,6 +45,20 @@ fn main() -> ExitCode {
     }
     match run(options, seeding) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(FAILED, &error),
+    }
+}
+
+fn explain(question: &cli::ExplainAccess) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let answer = runtime
+        .map_err(|e| e.to_string())
+        .and_then(|r| r.block_on(question.run()));
+    match answer {
+        Ok(text) => {
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
         Err(error) => fail(FAILED, &error),
     }
 }

@@ -7,6 +7,7 @@ pub(super) mod connect;
 pub(super) mod eviction;
 pub(super) mod finalize;
 pub(super) mod scale;
+pub(super) mod token;
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};

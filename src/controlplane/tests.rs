@@ -4,12 +4,11 @@ use super::*;
 use crate::admission::Always;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::authn::{Refused, TokenAuthenticator};
+use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
 use crate::authz::AlwaysAllow;
 use crate::json;
 use crate::registry::store::DeleteOptions;
 use crate::registry::strategy::Context;
-use crate::request::UserInfo;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
 use async_trait::async_trait;
 
@@ -17,7 +16,7 @@ struct NoTokens;
 
 #[async_trait]
 impl TokenAuthenticator for NoTokens {
-    async fn authenticate_token(&self, _token: &str) -> std::result::Result<Option<Arc<UserInfo>>, Refused> {
+    async fn authenticate_token(&self, _: Asked<'_>) -> std::result::Result<Option<TokenUser>, Refused> {
         Ok(None)
     }
 }
@@ -42,9 +41,11 @@ pub(super) fn config() -> Config {
         judges: Judges {
             tokens: Arc::new(NoTokens),
             authorizer: Arc::new(AlwaysAllow),
-            rules: None,
+            anonymous: true,
+            roles: crate::authz::Rbac::fixed(crate::authz::rbac::Index::default()),
             audiences: vec![],
         },
+        components: vec![],
         kubelets: KubeletConfig {
             certificate_authority: None,
             client: None,
@@ -54,6 +55,7 @@ pub(super) fn config() -> Config {
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: crate::tasks::TaskGroup::new("test"),
         },
+        tokens: None,
     }
 }
 
@@ -111,6 +113,21 @@ fn running_rows() -> ControlPlane {
     let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::Nothing) };
     let admission: Arc<dyn Admission> = Arc::new(Always);
     build(config(), &storage, &admission).unwrap()
+}
+
+#[test]
+fn a_second_registration_is_an_error() {
+    let plane = running_rows();
+    assert_eq!(super::twice(plane.groups.iter()), None);
+    let again = plane.groups.iter().chain(plane.groups.iter().take(1));
+    assert_eq!(super::twice(again).as_deref(), Some("v1"));
+    let mut core = plane.groups[0].clone();
+    core.resources.push(core.resources[0].clone());
+    assert_eq!(
+        super::twice([&core].into_iter()).as_deref(),
+        Some("v1, Resource=configmaps")
+    );
+    assert_eq!(BuildError::Twice("v1".into()).to_string(), "double registration of v1");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::controlplane::fields::text;
 use crate::controlplane::strategies::{data, endpoints, events::CoreEvent, namespace, node, pod, service::Service};
 use crate::controlplane::table::Group;
 use crate::registry::resource::{Answer, Connect, Resource, SubresourceHandler, Verbs};
+use crate::storage::Storage;
 use std::sync::Arc;
 
 /// The group.
@@ -28,6 +29,8 @@ pub struct Parts {
     pub binding: Arc<dyn SubresourceHandler>,
     /// `bindings`
     pub bindings: Arc<dyn Answer>,
+    /// `serviceaccounts/token`; `None`: no tokens are made.
+    pub token: Option<Arc<dyn SubresourceHandler>>,
     /// `pods/eviction`
     pub eviction: Arc<dyn SubresourceHandler>,
     /// Connections to where pods run.
@@ -36,6 +39,8 @@ pub struct Parts {
     pub scale: Arc<dyn SubresourceHandler>,
     /// `--event-ttl` in seconds.
     pub event_ttl_seconds: u64,
+    /// Whose statuses are told.
+    pub components: Arc<dyn Storage>,
 }
 
 /// Connection subresources.
@@ -76,6 +81,12 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
 fn own_rows(parts: Parts) -> Vec<Resource> {
     let connections = parts.connections;
     vec![
+        V1.kind("componentstatuses", "ComponentStatus")
+            .short(&["cs"])
+            .computed(parts.components)
+            .strategy(data::ComponentStatus)
+            .columns(columns::component_statuses())
+            .done(),
         V1.review("bindings", "Binding", parts.bindings).namespaced().done(),
         V1.kind("configmaps", "ConfigMap")
             .namespaced()
@@ -162,6 +173,12 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .strategy(data::ServiceAccount)
             .columns(columns::service_accounts())
             .returns_deleted()
+            .custom_where(
+                parts.token,
+                "token",
+                GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest"),
+                Verbs::CREATE,
+            )
             .done(),
         V1.kind("services", "Service")
             .namespaced()
