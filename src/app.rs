@@ -3,6 +3,7 @@
 
 mod admission;
 mod authentication;
+pub mod credentials;
 mod flows;
 mod hooks;
 mod identity_providers;

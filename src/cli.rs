@@ -1,4 +1,4 @@
-//! The command line: `torana serve`, `torana version`, `torana --help`.
+//! The command line: `torana serve`, `torana token`, `torana kubeconfig`, `torana version`, `torana --help`.
 //!
 //! [`parse`] turns arguments into a [`Command`];
 //! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
@@ -6,12 +6,14 @@
 //! nothing but that step binds, writes or spawns.
 
 pub mod complete;
+pub mod credentials;
 pub mod flags;
 pub mod options;
 pub mod value;
 mod version;
 
 pub use complete::CompletedOptions;
+pub use credentials::{KubeconfigCommand, TokenCommand};
 pub use options::Options;
 pub use value::{UsageError, Values};
 
@@ -27,6 +29,10 @@ pub enum Command {
     Serve(Box<Options>),
     /// Print this and end well.
     Print(String),
+    /// Ask the running server for a token of a service account, and print it.
+    Token(TokenCommand),
+    /// Make a kubeconfig with credentials of its own, and print it.
+    Kubeconfig(KubeconfigCommand),
 }
 
 const ABOUT: &str = "An aggregating API gateway, wire-compatible with the Kubernetes API server v1.36";
@@ -57,6 +63,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             let format = matches.get_one::<String>("output").map_or("text", String::as_str);
             Ok(Command::Print(version::render(format)))
         }
+        Some(("token", matches)) => Ok(Command::Token(TokenCommand::read(matches)?)),
+        Some(("kubeconfig", matches)) => Ok(Command::Kubeconfig(KubeconfigCommand::read(matches)?)),
         Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
         _ => Ok(Command::Print(version::render("text"))),
     }
@@ -139,6 +147,8 @@ fn command() -> clap::Command {
                     .help("Format"),
             ),
         )
+        .subcommand(credentials::token())
+        .subcommand(credentials::kubeconfig())
         .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
 }
 

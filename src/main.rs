@@ -16,6 +16,13 @@ fn main() -> ExitCode {
     raise_open_file_limit();
     let options = match cli::parse(std::env::args_os()) {
         Ok(Command::Serve(options)) => options,
+        Ok(Command::Token(command)) => {
+            let print = |token: String| token + "\n";
+            return answer(async move { torana::app::credentials::token(&command).await.map(print) });
+        }
+        Ok(Command::Kubeconfig(command)) => {
+            return answer(async move { torana::app::credentials::kubeconfig(&command).await });
+        }
         Ok(Command::Print(text)) => {
             // A closed pipe (`torana --help | head`) is no failure.
             let _ = std::io::stdout().write_all(text.as_bytes());
@@ -44,6 +51,23 @@ fn main() -> ExitCode {
     }
     match run(options, seeding) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(FAILED, &error),
+    }
+}
+
+/// Prints what a command comes to.
+fn answer(command: impl Future<Output = Result<String, String>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(FAILED, &format_args!("cannot start the runtime: {error}")),
+    };
+    match runtime.block_on(command) {
+        Ok(text) => {
+            // A closed pipe is no failure.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
         Err(error) => fail(FAILED, &error),
     }
 }

@@ -172,7 +172,7 @@ fn parse_float(value: &str) -> Result<f64, String> {
 }
 
 /// Go's `time.ParseDuration` without a sign: `1h2m`, `1.5s`, `300ms`, `0`.
-fn parse_duration(value: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(value: &str) -> Result<Duration, String> {
     const EXPECTED: &str = "expected a duration such as 90s, 1m30s or 300ms";
     let fail = || EXPECTED.to_owned();
     if value == "0" {
