@@ -5,6 +5,7 @@ mod access;
 mod admission;
 mod authentication;
 mod components;
+pub mod credentials;
 mod enablement;
 mod flows;
 mod hooks;
