@@ -8,6 +8,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::controlplane::columns::{core as columns, pods};
 use crate::controlplane::fields::text;
 use crate::controlplane::strategies::{data, endpoints, events::CoreEvent, namespace, node, pod, service::Service};
+use crate::controlplane::subresources::binding::RootBinding;
 use crate::controlplane::table::Group;
 use crate::registry::resource::{Resource, SubresourceHandler, Verbs};
 use crate::storage::Storage;
@@ -55,6 +56,9 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
 
 fn own_rows(parts: Parts) -> Vec<Resource> {
     vec![
+        V1.review("bindings", "Binding", Arc::new(RootBinding(parts.binding.clone())))
+            .namespaced()
+            .done(),
         V1.kind("componentstatuses", "ComponentStatus")
             .short(&["cs"])
             .computed(parts.components)

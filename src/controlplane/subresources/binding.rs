@@ -8,10 +8,11 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::pod::Pod;
-use crate::registry::resource::SubresourceHandler;
+use crate::registry::resource::{Answer, SubresourceHandler};
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::{Context, Strategy};
 use async_trait::async_trait;
+use std::sync::Arc;
 
 /// The strategy of the store behind it: what binding writes is taken as it is, the generation too.
 pub(in crate::controlplane) struct BindingStrategy;
@@ -117,6 +118,22 @@ impl SubresourceHandler for Binding {
 
     async fn update(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
         Err(unsupported("update"))
+    }
+}
+
+/// The older way: a POST to `bindings`, which names the pod in its metadata.
+pub(in crate::controlplane) struct RootBinding(pub(in crate::controlplane) Arc<dyn SubresourceHandler>);
+
+#[async_trait]
+impl Answer for RootBinding {
+    async fn answer(&self, cx: &Context, mut object: Value) -> Result<Value> {
+        // It was recorded as a review is; the pod is not to own that.
+        object.unset_meta("managedFields");
+        let name = object.name().to_owned();
+        if name.is_empty() {
+            return Err(Status::bad_request("Name parameter required."));
+        }
+        self.0.create(cx, &name, object).await
     }
 }
 
