@@ -81,7 +81,6 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
         judges: Judges {
             tokens: Arc::new(NoTokens),
             authorizer: Arc::new(AlwaysAllow),
-            rules: None,
             audiences: vec![],
         },
     };

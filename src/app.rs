@@ -1,39 +1,46 @@
 //! The composition root: extensions → core → aggregator, one chain in front, one port. The only file that may name every
 //! room.
 
+mod access;
 mod admission;
 mod authentication;
+mod components;
 pub mod credentials;
+mod enablement;
 mod flows;
 mod hooks;
 mod identity_providers;
+mod kubelets;
 mod live;
 mod measured;
 mod metrics;
 mod port;
 mod servers;
 mod service_accounts;
+mod store;
 mod trust;
 
 use crate::admission::Cluster;
 use crate::aggregator::{self, Aggregator};
 use crate::cli::CompletedOptions;
+use crate::cli::flags::FLAGS;
 use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
-use crate::server::health::{Endpoints, HealthCheck};
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
+use crate::server::zpages;
 use crate::serving::Drained;
-use crate::storage::embedded::{self, Engine};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
+use enablement::Enablement;
 use port::{OpenPort, Port};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use store::Stores;
 use tokio::sync::mpsc;
 
 /// How long the gateway's own tasks get to end after the last connection is closed.
@@ -48,7 +55,7 @@ pub struct Gateway {
     hooks: Vec<PreShutdownHook>,
     times: ShutdownTimes,
     tasks: TaskGroup,
-    engine: Arc<Engine>,
+    stores: Arc<Stores>,
     port: OpenPort,
     fatal: mpsc::Receiver<String>,
 }
@@ -63,31 +70,41 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
     let data_dir = options.storage.data_dir.clone();
-    let engine = open_store(&options)?;
+    let stores = Stores::open(&options).await?;
     let port = Port::prepare(&options, &provider)?;
     let address = port.local_addr();
     let url = options.local_url(address.port());
     let cluster = Cluster::default();
     let live = live::Live::new(cluster.clone());
+    let access = access::build(&options)?;
+    let authorizer = access.authorizer.clone();
     let telemetry = Telemetry::new();
     let tasks = TaskGroup::new("gateway");
     let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
-    let authorizer = authentication::authorizer(&options);
     let lifecycle = Lifecycle::new();
 
     let judges = Judges {
         tokens: authentication.tokens.clone(),
         authorizer: authorizer.clone(),
         anonymous: authentication.anonymous,
-        rules: None,
+        roles: access.roles.clone(),
         audiences: options.authentication.api_audiences.clone(),
     };
+    let kubelets = kubelets::config(&options, &provider, &tasks)?;
     let issuing = authentication.service_accounts.requests.clone();
-    let made = servers::control_plane(&engine, &options, &cluster, judges, issuing, &telemetry);
+    let made = servers::control_plane(&stores, &options, &cluster, judges, kubelets, issuing, &telemetry);
     let plane = Arc::new(made.await?);
     live.fill(plane.clone());
+    let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
+    let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
+    let built_in: Vec<_> = built_in.iter().map(|g| g.gv.clone()).collect();
+    let enabled = Enablement::read(&options.runtime, &built_in).map_err(|e| format!("--runtime-config: {e}"))?;
+    for warning in &enabled.warnings {
+        tracing::warn!("--runtime-config: {warning}");
+    }
     let serving = servers::Serving {
+        enabled,
         min_request_timeout: options.generic.min_request_timeout,
         authorizer: authorizer.clone(),
         published: Published::new(external.to_string()),
@@ -147,17 +164,22 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     });
     hooks::informers_synced(
         &mut head,
-        flows.synced.into_iter().chain([definitions_synced]).collect(),
+        flows
+            .synced
+            .into_iter()
+            .chain([definitions_synced])
+            .chain(access_synced)
+            .collect(),
     );
-    // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
-    for (name, at) in [
-        ("etcd", Endpoints::HEALTHZ_LIVEZ),
-        ("etcd-readiness", Endpoints::READYZ),
-    ] {
-        let store = engine.clone();
-        head.add_health_check(HealthCheck::new(name, at, move || store.health()));
-    }
-    metrics::publish(&telemetry, &engine, &plane);
+    stores.add_checks(&mut head);
+    metrics::publish(&telemetry, &stores, &plane);
+    let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
+    head.mux().handle("/flagz", zpages::flagz(flags.collect()));
+    let listed = {
+        let (mux, started) = (head.mux().clone(), crate::apimachinery::time::now());
+        zpages::statusz(started, Instant::now(), move || mux.listed_paths())
+    };
+    head.mux().handle("/statusz", listed);
     let config = ChainConfig {
         identity_headers: authentication.identity_headers,
         request_timeout: options.generic.request_timeout,
@@ -193,24 +215,10 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         hooks,
         times,
         tasks,
-        engine,
+        stores,
         port,
         fatal,
     })
-}
-
-fn open_store(options: &CompletedOptions) -> Result<Arc<Engine>, String> {
-    let dir = &options.storage.data_dir;
-    std::fs::create_dir_all(dir).map_err(|e| format!("--data-dir: cannot make {}: {e}", dir.display()))?;
-    let settings = embedded::Options {
-        // 0: never, as upstream's.
-        history: match options.storage.compaction_interval {
-            Duration::ZERO => Duration::MAX,
-            interval => interval,
-        },
-        ..embedded::Options::default()
-    };
-    Engine::open(dir, settings).map_err(|e| format!("--data-dir: {e}"))
 }
 
 impl Gateway {
@@ -251,7 +259,7 @@ impl Gateway {
             hooks,
             times,
             tasks,
-            engine,
+            stores,
             port,
             ..
         } = self;
@@ -263,7 +271,7 @@ impl Gateway {
         if let Err(late) = tasks.shutdown(tokio::time::Instant::now() + TASKS_GRACE).await {
             tracing::warn!(tasks = ?late.0, "tasks did not end in time");
         }
-        let flushed = tokio::task::spawn_blocking(move || engine.shutdown()).await;
+        let flushed = tokio::task::spawn_blocking(move || stores.shutdown()).await;
         if let Err(e) = flushed {
             tracing::error!("closing the store failed: {e}");
         }

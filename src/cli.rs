@@ -1,4 +1,5 @@
-//! The command line: `torana serve`, `torana token`, `torana kubeconfig`, `torana version`, `torana --help`.
+//! The command line: `torana serve`, `torana token`, `torana kubeconfig`, `torana explain-access`, `torana version`,
+//! `torana --help`.
 //!
 //! [`parse`] turns arguments into a [`Command`];
 //! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
@@ -7,6 +8,7 @@
 
 pub mod complete;
 pub mod credentials;
+mod explain;
 pub mod flags;
 pub mod options;
 pub mod value;
@@ -14,6 +16,7 @@ mod version;
 
 pub use complete::CompletedOptions;
 pub use credentials::{KubeconfigCommand, TokenCommand};
+pub use explain::ExplainAccess;
 pub use options::Options;
 pub use value::{UsageError, Values};
 
@@ -27,6 +30,8 @@ use std::ffi::OsString;
 pub enum Command {
     /// Run the server.
     Serve(Box<Options>),
+    /// Ask a running server why somebody may do something.
+    ExplainAccess(ExplainAccess),
     /// Print this and end well.
     Print(String),
     /// Ask the running server for a token of a service account, and print it.
@@ -65,6 +70,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
         }
         Some(("token", matches)) => Ok(Command::Token(TokenCommand::read(matches)?)),
         Some(("kubeconfig", matches)) => Ok(Command::Kubeconfig(KubeconfigCommand::read(matches)?)),
+        Some(("explain-access", matches)) => Ok(Command::ExplainAccess(ExplainAccess::read(matches))),
         Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
         _ => Ok(Command::Print(version::render("text"))),
     }
@@ -149,6 +155,7 @@ fn command() -> clap::Command {
         )
         .subcommand(credentials::token())
         .subcommand(credentials::kubeconfig())
+        .subcommand(explain::command())
         .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
 }
 

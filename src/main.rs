@@ -28,6 +28,7 @@ fn main() -> ExitCode {
             let _ = std::io::stdout().write_all(text.as_bytes());
             return ExitCode::SUCCESS;
         }
+        Ok(Command::ExplainAccess(question)) => return answer(async move { question.run().await }),
         Err(error) => return fail(USAGE, &error),
     };
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {

@@ -13,9 +13,7 @@ use crate::authn::{
     Anonymous, Authenticator, BearerToken, ForOwnAudiences, RequestHeader, RequestHeaderNames, TokenAuthenticator,
     TokenFile, TokenUnion, WebSocketToken, WithAnonymous, X509,
 };
-use crate::authz::{self, Authorizer};
 use crate::cli::CompletedOptions;
-use crate::cli::options::AuthorizationMode;
 use crate::client::ClientConfig;
 use crate::request::ClientCaSource;
 use crate::server::chain::IdentityHeaders;
@@ -130,23 +128,4 @@ pub fn build(
         service_accounts: accounts,
         identity_headers,
     })
-}
-
-/// `system:masters` may do everything; then the modes in the operator's order. Until roles are evaluated, RBAC allows what
-/// upstream's bootstrap roles allow everybody: health and version, and discovery to callers with credentials; Node allows
-/// nothing.
-pub fn authorizer(options: &CompletedOptions) -> Arc<dyn Authorizer> {
-    let mut members: Vec<Arc<dyn Authorizer>> = vec![Arc::new(authz::PrivilegedGroups::masters())];
-    for mode in &options.authorization.modes {
-        match mode {
-            AuthorizationMode::AlwaysAllow => members.push(Arc::new(authz::AlwaysAllow)),
-            AuthorizationMode::AlwaysDeny => members.push(Arc::new(authz::AlwaysDeny)),
-            AuthorizationMode::Rbac => {
-                members.push(Arc::new(authz::AllowedPaths::public_info()));
-                members.push(Arc::new(authz::AllowedPaths::discovery()));
-            }
-            AuthorizationMode::Node => {}
-        }
-    }
-    Arc::new(authz::Union::new(members))
 }

@@ -1,6 +1,8 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
+use super::enablement::Enablement;
 use super::measured::Measured;
+use super::store::Stores;
 use crate::admission::Cluster;
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
@@ -8,7 +10,7 @@ use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
-use crate::controlplane::{self, ControlPlane};
+use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
@@ -20,8 +22,7 @@ use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
 use crate::server::generic::GenericServer;
 use crate::server::respond::Answer;
-use crate::storage::Storage;
-use crate::storage::embedded::{Engine, ResourceConfig};
+use crate::storage::{ResourceConfig, Storage};
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,10 +32,11 @@ use std::time::Duration;
 /// # Errors
 /// One line: options or the store refuse.
 pub async fn control_plane(
-    engine: &Arc<Engine>,
+    stores: &Arc<Stores>,
     options: &CompletedOptions,
     cluster: &Cluster,
     judges: Judges,
+    kubelets: KubeletConfig,
     tokens: controlplane::TokenRequests,
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
@@ -42,18 +44,23 @@ pub async fn control_plane(
         cluster: cluster.clone(),
         authorizer: judges.authorizer.clone(),
         telemetry,
-        pod_security: crate::admission::plugins::PodSecurityConfig::default(),
+        configuration: super::admission::configuration(&options.admission)?,
+        toleration_seconds: [
+            options.admission.not_ready_seconds,
+            options.admission.unreachable_seconds,
+        ],
     };
-    let admission = super::admission::chain(&options.admission, &needs);
-    let (store, metrics) = (engine.clone(), telemetry.clone());
+    let admission = super::admission::chain(&options.admission, &needs)?;
+    let (store, metrics) = (stores.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let Backing::Stored { prefix } = &row.backing else {
             unreachable!("rows without a store of their own are not asked for one")
         };
-        let stored = store.resource(ResourceConfig {
+        let config = ResourceConfig {
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
-        });
+        };
+        let stored = store.resource(&row.group_resource(), config);
         Arc::new(Measured::new(
             stored,
             metrics.storage(&row.gvr.group, &row.gvr.resource),
@@ -65,20 +72,25 @@ pub async fn control_plane(
         node_ports: (*network.node_ports.start(), *network.node_ports.end()),
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
         judges,
+        components: super::components::all(stores),
+        kubelets,
         tokens: Some(tokens),
     };
-    let plane =
-        controlplane::build(config, &storage, &admission).map_err(|e| format!("--service-cluster-ip-range: {e}"))?;
+    let plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
+    stores.loaded(options.generic.storage_initialization_timeout).await;
     plane
         .adopt()
         .await
-        .map_err(|e| format!("--data-dir: reading the stored services: {e}"))?;
+        .map_err(|e| format!("reading the stored services: {e}"))?;
     cluster.fill(plane.storages());
+    cluster.fill_kinds(plane.kinds(), plane.store("", "namespaces").clone());
     Ok(plane)
 }
 
 /// What every group version is served with.
 pub struct Serving {
+    /// `--runtime-config`
+    pub enabled: Enablement,
     /// `--min-request-timeout`
     pub min_request_timeout: Duration,
     /// Asked again where an update creates.
@@ -113,7 +125,8 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
 /// Extensions: the CustomResourceDefinition group.
 pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
-    let own = plane.groups.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
+    let served = serving.enabled.groups(plane);
+    let own = served.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
     let groups = own.map(|g| serving.group_version(g)).collect();
     install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
     server
@@ -123,7 +136,8 @@ pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
 pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn DelegationTarget>) -> GenericServer {
     let published = &serving.published;
     let server = GenericServer::new("kube-apiserver", delegate);
-    let own = plane.groups.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
+    let enabled = serving.enabled.groups(plane);
+    let own = enabled.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
     let groups: Vec<ApiGroupVersion> = own.map(|g| serving.group_version(g)).collect();
     // Groups in the order of their rows, each with its versions, best first.
     let mut names: Vec<(String, Vec<String>)> = Vec::new();
@@ -147,7 +161,8 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
         handler,
     });
     install(&server, groups, Source::BUILT_IN, &priorities, published);
-    let served = plane.groups.iter().chain([&plane.apiregistration]);
+    let registration = serving.enabled.of(&plane.apiregistration);
+    let served = enabled.iter().chain(&registration);
     let served = served.map(|g| (g.gv.clone(), g.resources.iter().map(|(r, _)| r.clone()).collect()));
     server
         .mux()
@@ -165,7 +180,8 @@ pub fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) 
         openapi: Arc::default(),
         ..serving.published.clone()
     };
-    let groups = vec![serving.group_version(&plane.apiregistration)];
+    let served = serving.enabled.of(&plane.apiregistration);
+    let groups = served.iter().map(|g| serving.group_version(g)).collect();
     install(head, groups, Source::BUILT_IN, &priorities, &own);
     own
 }

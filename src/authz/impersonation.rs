@@ -20,8 +20,8 @@ use super::{Attributes, Authorizer, Decision, forbidden};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
+use crate::request::UserInfo;
 use crate::request::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED};
-use crate::request::{RequestInfo, UserInfo};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -194,7 +194,6 @@ impl Impersonation {
             let on = Attributes { user: caller, ..*asked }.with_verb(&verb);
             self.allowed(&on).await?;
         }
-        let nothing = RequestInfo::default();
         let ask = Ask {
             me: self,
             mode,
@@ -203,7 +202,7 @@ impl Impersonation {
                 verb: mode.verb(),
                 api_group: AUTHENTICATION,
                 api_version: "v1",
-                ..Attributes::of(caller, &nothing)
+                ..Attributes::nothing(caller)
             },
         };
         let groups = ask.name(&wanted.name, &wanted.groups).await?;

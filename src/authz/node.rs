@@ -9,7 +9,7 @@ mod refs;
 pub use graph::{Feeds, Graph, Sources};
 
 use super::rbac::PolicyRule;
-use super::{Attributes, Authorizer, Verdict};
+use super::{Attributes, Authorizer, Rules, Verdict};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::selector::FieldSelector;
 use crate::request::UserInfo;
@@ -107,6 +107,13 @@ impl Authorizer for Node {
             ("", "nodes") => q.node(),
             ("", "pods") => q.pod(),
             _ => self.fixed(asked),
+        }
+    }
+
+    async fn rules_for(&self, user: &UserInfo, _: &str) -> Rules {
+        match node_of(user) {
+            Some(_) => Rules::unknown("node authorizer does not support user rule resolution"),
+            None => Rules::default(),
         }
     }
 }

@@ -22,7 +22,7 @@ pub use follow::{Feeds, Sources};
 pub use index::{Applies, Found, Index};
 pub use objects::{Binding, PolicyRule, Role, Subject};
 
-use super::{Attributes, Authorizer, Verdict};
+use super::{Attributes, Authorizer, Rules, Verdict};
 use crate::request::UserInfo;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -134,6 +134,17 @@ impl Authorizer for Rbac {
                 error: Some(behind.to_string()),
                 ..Verdict::no_opinion("")
             },
+        }
+    }
+
+    async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
+        match self.rules(user, namespace).await {
+            Ok((rules, errors)) => Rules {
+                rules,
+                errors,
+                ..Rules::default()
+            },
+            Err(behind) => Rules::unknown(behind.to_string()),
         }
     }
 }

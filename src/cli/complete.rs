@@ -1,8 +1,8 @@
 //! Options → [`CompletedOptions`]: files are read and judged, flags are held against each other, gaps are filled.
 
 use super::options::{
-    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationMode, AuthorizationOptions,
-    GenericOptions, LoggingOptions, NetworkOptions, Options, ServingOptions, StorageOptions,
+    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationOptions, FeatureGates, GenericOptions,
+    KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions, StorageOptions,
 };
 use super::value::{UsageError, Values};
 use crate::authn::jwt::{PublicKey, Signer};
@@ -34,6 +34,10 @@ pub struct CompletedOptions {
     pub authorization: AuthorizationOptions,
     /// Which admission plugins are on.
     pub admission: AdmissionOptions,
+    /// Which features are on.
+    pub features: FeatureGates,
+    /// Which built-in APIs are served.
+    pub runtime: RuntimeConfig,
     /// Limits and lifecycle.
     pub generic: GenericOptions,
     /// Backends.
@@ -42,6 +46,8 @@ pub struct CompletedOptions {
     pub storage: StorageOptions,
     /// Service addresses.
     pub network: NetworkOptions,
+    /// Nodes.
+    pub kubelet: KubeletOptions,
     /// Logs.
     pub logging: LoggingOptions,
     /// Everything as it was given.
@@ -152,12 +158,15 @@ impl Options {
         let Self {
             serving,
             mut authentication,
-            authorization,
+            mut authorization,
             admission,
+            features,
+            runtime,
             generic,
             aggregator,
             storage,
             network,
+            kubelet,
             logging,
             values,
             mut warnings,
@@ -171,6 +180,10 @@ impl Options {
         if let Some((cert, key)) = &aggregator.proxy_client {
             check_pair("proxy-client-cert-file", "proxy-client-key-file", cert, key)?;
         }
+        if let Some((cert, key)) = &kubelet.client {
+            check_pair("kubelet-client-certificate", "kubelet-client-key", cert, key)?;
+        }
+        check_ca("kubelet-certificate-authority", kubelet.certificate_authority.as_ref())?;
         let client_ca = check_ca("client-ca-file", authentication.client_ca.as_ref())?;
         let proxy_ca = check_ca(
             "requestheader-client-ca-file",
@@ -219,21 +232,16 @@ impl Options {
             ClientConfig::from_kubeconfig(&webhook.config_file)
                 .map_err(|e| about("authentication-token-webhook-config-file", e))?;
         }
+        if let Some(path) = &authorization.config {
+            let text = read("authorization-config", path)?;
+            authorization.authorizers = crate::authz::config::parse(&text)
+                .map_err(|e| about("authorization-config", format!("{}: {e}", path.display())))?;
+        }
         if authorization.allows_all() && authentication.anonymous {
             if values.is_given("anonymous-auth") {
                 warnings.push("--anonymous-auth has no effect: with AlwaysAllow anyone could do anything".to_owned());
             }
             authentication.anonymous = false;
-        }
-        if values.is_given("authorization-mode")
-            && let modes = &authorization.modes
-            && (modes.contains(&AuthorizationMode::Rbac) || modes.contains(&AuthorizationMode::Node))
-        {
-            warnings.push(
-                "--authorization-mode: roles and node rules are not evaluated in this release; system:masters may do \
-                 everything, everyone may read health and version, all else is forbidden"
-                    .to_owned(),
-            );
         }
         if client_ca.is_some() {
             warnings.push(
@@ -267,10 +275,13 @@ impl Options {
             authentication,
             authorization,
             admission,
+            features,
+            runtime,
             generic,
             aggregator,
             storage,
             network,
+            kubelet,
             logging,
             values,
             warnings,

@@ -1,6 +1,7 @@
 //! `torana token` and `torana kubeconfig`: credentials for somebody, short-lived unless asked otherwise.
 
-use super::value::{UsageError, parse_duration};
+use super::value::UsageError;
+use crate::apimachinery::time::parse_duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-use super::options::{AuthorizationMode, SniFiles};
+use super::options::SniFiles;
 use super::*;
+use crate::authz::config::{AuthorizerConfig, Mode};
 use crate::serving::TlsVersion;
 use std::time::Duration;
 
@@ -37,8 +38,8 @@ fn no_flag_is_needed() {
     assert_eq!(completed.storage.data_dir.to_str(), Some("./torana-data"));
     assert_eq!(completed.generic.request_timeout, Duration::from_secs(60));
     assert_eq!(
-        completed.authorization.modes,
-        [AuthorizationMode::Node, AuthorizationMode::Rbac]
+        completed.authorization.authorizers,
+        [Mode::Node, Mode::Rbac].map(AuthorizerConfig::of)
     );
     let pki = completed.pki_options();
     assert!(pki.addresses.contains(&"10.0.0.1".parse().unwrap()));
@@ -117,8 +118,6 @@ fn flags_without_effect_are_named_and_dangerous_ones_refused() {
     for args in [
         "--etcd-servers=https://127.0.0.1:2379",
         "--encryption-provider-config=x",
-        "--authorization-config=x",
-        "--authorization-mode=Webhook",
         "--logging-format=json",
     ] {
         let text = error(&[args]);
@@ -219,13 +218,12 @@ fn always_allow_turns_anonymous_off_as_upstream_does() {
 }
 
 #[test]
-fn rbac_asked_for_by_name_is_told_what_it_means_today() {
-    let completed = serve(&["--authorization-mode=Node,RBAC"]).complete().unwrap();
-    assert!(
-        completed.warnings.iter().any(|w| w.contains("system:masters")),
-        "{:?}",
-        completed.warnings
-    );
+fn an_authorizer_and_what_it_needs_come_together() {
+    assert!(error(&["--authorization-mode=Webhook"]).contains("config file not passed"));
+    assert!(error(&["--authorization-mode=ABAC"]).contains("policy file not passed"));
+    assert!(error(&["--authorization-policy-file=x"]).contains("without mode ABAC"));
+    assert!(error(&["--authorization-config=x", "--authorization-mode=RBAC"]).contains("can not be specified when"));
+    assert!(error(&["--authorization-mode=RBAC,RBAC"]).contains("more than once"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub(super) mod approval;
 pub(super) mod binding;
 pub(super) mod cleanup;
+pub(super) mod connect;
 pub(super) mod eviction;
 pub(super) mod finalize;
 pub(super) mod scale;

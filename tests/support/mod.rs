@@ -1,6 +1,8 @@
 //! What several test binaries share: a gateway process of its own per test, on a free port, in a throw-away directory.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod kubelet;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};

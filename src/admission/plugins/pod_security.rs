@@ -15,8 +15,7 @@ pub use config::PodSecurityConfig;
 pub use pod::Pod;
 pub use policy::{Level, LevelVersion, Policy, Version};
 
-use super::forbidden;
-use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
 use crate::apimachinery::field::{ErrorList, aggregate, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -102,26 +101,20 @@ pub fn judge(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -
     verdict
 }
 
-/// True where an update of a pod may change what it is allowed to do: another image, other containers, or another of
-/// the seccomp annotations of old.
+/// True where an update of a pod may change what it is allowed to do: another image, or other containers. The rest of
+/// what the checks look at cannot be changed.
 fn is_significant(new: &Value, old: &Value) -> bool {
-    const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
-    let differs = |key: &str| new.annotation(key) != old.annotation(key);
-    let container = |a: &Value, b: &Value| {
-        let name = a.str_at(&["name"]);
-        a.get("image") != b.get("image") || differs(&format!("{SECCOMP}{name}"))
-    };
+    let other_image = |a: &Value, b: &Value| a.get("image") != b.get("image");
     let changed = |field: &str| {
         let (a, b) = (new.at(&["spec", field]).items(), old.at(&["spec", field]).items());
-        a.len() != b.len() || a.iter().zip(b).any(|(a, b)| container(a, b))
+        a.len() != b.len() || a.iter().zip(b).any(|(a, b)| other_image(a, b))
     };
-    differs("seccomp.security.alpha.kubernetes.io/pod")
-        || changed("containers")
+    changed("containers")
         || changed("initContainers")
         || new.at(&["spec", "ephemeralContainers"]).items().iter().any(|c| {
             let mut before = old.at(&["spec", "ephemeralContainers"]).items().iter();
             let before = before.find(|b| b.get("name") == c.get("name"));
-            before.is_none_or(|b| container(c, b))
+            before.is_none_or(|b| other_image(c, b))
         })
 }
 
@@ -194,12 +187,13 @@ impl PodSecurity {
     }
 
     async fn validate_pod(&self, attributes: &Attributes, object: &Value) -> Result<()> {
-        if IGNORED.contains(&&*attributes.subresource) || self.is_exempt(attributes) {
+        if self.is_exempt(attributes) {
             return Ok(());
         }
         let namespace = &attributes.namespace;
         let Some((policy, errors)) = self.of_namespace(namespace).await else {
-            return Err(Status::internal(format!("failed to lookup namespace {namespace}")));
+            let why = format!("failed to lookup namespace {}", quote(namespace));
+            return Err(Status::internal(why));
         };
         if errors.is_empty() && policy.is_privileged() {
             return Ok(());
@@ -212,7 +206,7 @@ impl PodSecurity {
     }
 
     async fn validate_template(&self, attributes: &Attributes, object: &Value, path: &[&str]) -> Result<()> {
-        if !attributes.subresource.is_empty() || self.is_exempt(attributes) {
+        if self.is_exempt(attributes) {
             return Ok(());
         }
         let Some((policy, errors)) = self.of_namespace(&attributes.namespace).await else {
@@ -251,10 +245,18 @@ impl PodSecurity {
 
 #[async_trait]
 impl Admission for PodSecurity {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        let (group, resource) = (&*attributes.resource.group, &*attributes.resource.resource);
+        let plain = attributes.subresource.is_empty();
+        matches!(attributes.operation, Operation::Create | Operation::Update)
+            && match (group, resource) {
+                ("", "pods") => !IGNORED.contains(&&*attributes.subresource),
+                ("", "namespaces") => plain,
+                _ => plain && template(group, resource).is_some(),
+            }
+    }
+
     async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
-        if !matches!(attributes.operation, Operation::Create | Operation::Update) {
-            return Ok(());
-        }
         let (group, resource) = (&*attributes.resource.group, &*attributes.resource.resource);
         match (group, resource) {
             ("", "pods") => self.validate_pod(attributes, object).await,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::authz::Verdict;
+use crate::request::RequestInfo;
 use async_trait::async_trait;
 use http::Method;
 

@@ -20,11 +20,9 @@ macro_rules! flags {
     (@ refused $reason:expr) => { Fate::Refused($reason) };
 }
 
-const ETCD: &str = "objects are kept in the embedded store under --data-dir; etcd is not in this release";
+const COUNTED: &str = "counted and measured as metrics are read";
 const CACHE: &str = "every kind is served from memory";
 const AUDIT: &str = "this release writes no audit events";
-const AUTHZ: &str = "this release cannot follow it, and guessing about permissions would be worse than stopping";
-const KUBELET: &str = "this release does not connect to kubelets";
 const LEADER: &str = "coordinated leader election is not in this release";
 const PEERS: &str = "gateways do not proxy to each other in this release";
 const VERSIONS: &str = "only v1.36 is spoken";
@@ -34,6 +32,7 @@ const BUFFERS: &str = "logs are written at once, to standard error";
 flags! {
     Torana {
         "data-dir" Text "./torana-data" honoured "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig";
+        "etcd-user-file" Text "" honoured "File whose first line is name:password, for etcd with authentication by name; tokens are renewed";
     }
     Generic {
         "advertise-address" Text "" honoured "IP address under which others reach this server; empty: --bind-address, or that of the default interface";
@@ -41,7 +40,7 @@ flags! {
         "emulated-version" List "" ignored(VERSIONS) "Version to behave as";
         "emulation-forward-compatible" Bool "false" ignored(VERSIONS) "Serve APIs newer than the emulated version";
         "external-hostname" Text "" honoured "Host name for generated URLs; also put into the generated serving certificate";
-        "feature-gates" List "" ignored("features are as in v1.36's defaults") "Feature=true|false pairs";
+        "feature-gates" List "" honoured "Feature=true|false pairs; features are as in v1.36's defaults, so one set otherwise is only warned about";
         "goaway-chance" Float "0" ignored("connections are only ended when they are idle, broken or unauthenticated") "Probability that a request ends its HTTP/2 connection, 0 to 0.02";
         "livez-grace-period" Duration "0s" honoured "Time after start in which /livez tolerates unfinished start-up steps";
         "max-mutating-requests-inflight" Int "200" honoured "Mutating requests served at once; 0: no limit";
@@ -60,22 +59,22 @@ flags! {
         "default-watch-cache-size" Int "100" ignored(CACHE) "Deprecated: events kept per kind";
         "delete-collection-workers" Int "1" ignored("one worker deletes a collection") "Workers of a collection delete";
         "enable-garbage-collector" Bool "true" ignored("the flag only tells an external controller") "Generic garbage collection";
-        "encryption-provider-config" Text "" refused("encryption at rest is not in this release; objects would be written in clear") "Encryption configuration";
-        "encryption-provider-config-automatic-reload" Bool "false" ignored("encryption at rest is not in this release") "Reload it when changed";
-        "etcd-cafile" Text "" ignored(ETCD) "CA of etcd";
-        "etcd-certfile" Text "" ignored(ETCD) "Client certificate for etcd";
+        "encryption-provider-config" Text "" honoured "Encryption at rest: an EncryptionConfiguration (identity, aescbc, aesgcm, secretbox, KMS v2)";
+        "encryption-provider-config-automatic-reload" Bool "false" honoured "Read the file again when it has changed";
+        "etcd-cafile" Text "" honoured "CA of etcd (PEM); empty: the system's roots";
+        "etcd-certfile" Text "" honoured "Client certificate for etcd (PEM); needs --etcd-keyfile";
         "etcd-compaction-interval" Duration "5m0s" honoured "Time between compactions; 0: never";
-        "etcd-count-metric-poll-period" Duration "1m0s" ignored(ETCD) "Period of counting objects";
-        "etcd-db-metric-poll-interval" Duration "30s" ignored(ETCD) "Period of measuring the database";
-        "etcd-healthcheck-timeout" Duration "2s" ignored(ETCD) "Time for the health check";
-        "etcd-keyfile" Text "" ignored(ETCD) "Client key for etcd";
-        "etcd-prefix" Text "/registry" ignored(ETCD) "Prefix of keys";
-        "etcd-readycheck-timeout" Duration "2s" ignored(ETCD) "Time for the readiness check";
-        "etcd-servers" List "" refused(ETCD) "URLs of etcd";
-        "etcd-servers-overrides" List "" refused(ETCD) "URLs of etcd by resource";
-        "lease-reuse-duration-seconds" Int "60" ignored(ETCD) "Time a lease is shared";
-        "storage-backend" Text "" refused("the embedded store is the only one in this release; leave the flag out") "Kind of store";
-        "storage-media-type" Text "application/vnd.kubernetes.protobuf" ignored("the embedded store keeps JSON") "Encoding in the store";
+        "etcd-count-metric-poll-period" Duration "1m0s" ignored(COUNTED) "Period of counting objects";
+        "etcd-db-metric-poll-interval" Duration "30s" ignored(COUNTED) "Period of measuring the database";
+        "etcd-healthcheck-timeout" Duration "2s" honoured "Time for a probe of etcd; probes come at half of it";
+        "etcd-keyfile" Text "" honoured "Key of --etcd-certfile (PEM)";
+        "etcd-prefix" Text "/registry" honoured "Prefix of keys in etcd";
+        "etcd-readycheck-timeout" Duration "2s" ignored("readiness looks at the same probe as health") "Time for the readiness check";
+        "etcd-servers" List "" honoured "URLs of the members of an etcd v3 cluster; empty: the embedded store";
+        "etcd-servers-overrides" List "" honoured "group/resource#url;url: resources kept on other clusters";
+        "lease-reuse-duration-seconds" Int "60" honoured "Longest time a lease of etcd is shared";
+        "storage-backend" Text "" honoured "etcd3, with --etcd-servers; empty: etcd where --etcd-servers is given, else the embedded store";
+        "storage-media-type" Text "application/vnd.kubernetes.protobuf" honoured "Encoding of built-in kinds in etcd; the embedded store keeps JSON";
         "watch-cache" Bool "true" ignored(CACHE) "Serve from the watch cache";
         "watch-cache-sizes" List "" ignored(CACHE) "Cache sizes by resource";
     }
@@ -167,23 +166,25 @@ flags! {
         "token-auth-file" Text "" honoured "CSV of static tokens: token,user,uid[,\"group1,group2\"]; read once";
     }
     Authorization {
-        "authorization-config" Text "" refused(AUTHZ) "Authorization configuration";
-        "authorization-mode" List "" honoured "AlwaysAllow, AlwaysDeny, RBAC, Node, in order; empty: Node,RBAC. Until roles are evaluated, RBAC and Node mean: system:masters may do everything, everyone may read health and version";
-        "authorization-policy-file" Text "" refused(AUTHZ) "ABAC policy";
-        "authorization-webhook-cache-authorized-ttl" Duration "5m0s" ignored("there is no authorization webhook") "Time answers are kept";
-        "authorization-webhook-cache-unauthorized-ttl" Duration "30s" ignored("there is no authorization webhook") "Time answers are kept";
-        "authorization-webhook-config-file" Text "" refused(AUTHZ) "Authorization webhook kubeconfig";
-        "authorization-webhook-version" Text "v1beta1" ignored("there is no authorization webhook") "Authorization webhook version";
+        "authorization-config" Text "" honoured "AuthorizationConfiguration file, reloaded when changed; instead of --authorization-mode and --authorization-webhook-*. Match conditions (CEL) are refused";
+        "authorization-mode" List "" honoured "AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node, in order; empty: Node,RBAC";
+        "authorization-policy-file" Text "" honoured "ABAC policies, one a line; needs mode ABAC";
+        "authorization-webhook-cache-authorized-ttl" Duration "5m0s" honoured "How long a webhook's yes holds";
+        "authorization-webhook-cache-unauthorized-ttl" Duration "30s" honoured "How long a webhook's no holds";
+        "authorization-webhook-config-file" Text "" honoured "Kubeconfig of the authorization webhook; needs mode Webhook";
+        "authorization-webhook-version" Text "v1beta1" honoured "SubjectAccessReview spoken with the webhook: v1 or v1beta1";
     }
     Enablement {
-        "runtime-config" List "" ignored("all APIs of this release are on") "group/version=true|false pairs";
+        "runtime-config" List "" honoured "api/all, api/ga, api/beta, api/alpha, group/version or group/version/resource=true|false pairs";
     }
     Egress {
         "egress-selector-config-file" Text "" refused("connections would leave past the proxy it names") "Egress selector configuration";
     }
     Admission {
         "admission-control" List "" honoured "Deprecated: exactly these plugins";
-        "admission-control-config-file" Text "" ignored("admission plugins take no configuration in this release") "Admission configuration";
+        "admission-control-config-file" Text "" honoured "AdmissionConfiguration: what plugins are told at start; strict";
+        "default-not-ready-toleration-seconds" Int "300" honoured "Seconds pods stay on a node that is not ready, unless they say";
+        "default-unreachable-toleration-seconds" Int "300" honoured "Seconds pods stay on a node nobody can reach, unless they say";
         "disable-admission-plugins" List "" honoured "Plugins to leave out";
         "enable-admission-plugins" List "" honoured "Plugins to add";
     }
@@ -217,13 +218,13 @@ flags! {
         "enable-logs-handler" Bool "false" ignored("there is no /logs; deprecated upstream") "Deprecated: serve /logs";
         "endpoint-reconciler-type" Text "lease" ignored("this server is the only endpoint of the kubernetes Service") "How endpoints of the kubernetes Service are kept";
         "event-ttl" Duration "1h0m0s" honoured "Life of events";
-        "kubelet-certificate-authority" Text "" ignored(KUBELET) "CA of kubelets";
-        "kubelet-client-certificate" Text "" ignored(KUBELET) "Client certificate for kubelets";
-        "kubelet-client-key" Text "" ignored(KUBELET) "Client key for kubelets";
-        "kubelet-port" Int "10250" ignored(KUBELET) "Deprecated";
-        "kubelet-preferred-address-types" List "Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP" ignored(KUBELET) "Order of node addresses";
-        "kubelet-read-only-port" Int "10255" ignored(KUBELET) "Deprecated";
-        "kubelet-timeout" Duration "5s" ignored(KUBELET) "Time for kubelets";
+        "kubelet-certificate-authority" Text "" honoured "CA of kubelets' serving certificates (PEM); empty: they are not verified";
+        "kubelet-client-certificate" Text "" honoured "Certificate shown to kubelets; needs --kubelet-client-key";
+        "kubelet-client-key" Text "" honoured "Key of --kubelet-client-certificate";
+        "kubelet-port" Int "10250" honoured "Port of kubelets whose node names none; deprecated upstream";
+        "kubelet-preferred-address-types" List "Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP" honoured "Types of node addresses, best first";
+        "kubelet-read-only-port" Int "10255" ignored("nothing is asked of that port") "Deprecated";
+        "kubelet-timeout" Duration "5s" honoured "Time for a connection to a kubelet to come about";
         "kubernetes-service-node-port" Int "0" ignored("the kubernetes Service is a ClusterIP") "Node port of the kubernetes Service";
         "max-connection-bytes-per-sec" Int "0" ignored("connections are not throttled") "Throttle of exec and the like";
         "peer-advertise-ip" Text "" ignored(PEERS) "Peer proxy option";
