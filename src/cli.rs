@@ -176,6 +176,7 @@ fn refused(error: &clap::Error) -> Result<Command, UsageError> {
         }
         ErrorKind::UnknownArgument if arg.starts_with('-') => format!("unknown flag: {arg}{like}"),
         ErrorKind::UnknownArgument => format!("unexpected argument {arg:?}: flags only{like}"),
+        ErrorKind::MissingRequiredArgument => format!("missing argument: {arg}"),
         ErrorKind::InvalidSubcommand => {
             format!(
                 "unknown command {:?}{like} (torana --help lists them)",

@@ -179,7 +179,7 @@ pub fn ensure_serving(
     })
 }
 
-/// A client certificate by the generated client CA, and its key, both PEM: for a user and groups, for `life` from now.
+/// A client certificate by the generated client CA, and its key, both PEM: for a user, maybe in a group, for `life` from now.
 /// Nothing is written.
 ///
 /// # Errors
@@ -187,7 +187,7 @@ pub fn ensure_serving(
 pub fn issue_client(
     dir: &Path,
     user: &str,
-    groups: &[String],
+    group: Option<&str>,
     life: Duration,
     now: SystemTime,
 ) -> Result<(String, String), PkiError> {
@@ -198,7 +198,7 @@ pub fn issue_client(
             return Err(PkiError::new(&path, format!("is missing; {mend}")));
         }
     }
-    Authority::ensure(dir, "client-ca", "torana-client-ca", now, &mut Vec::new())?.client(user, groups, life, now)
+    Authority::ensure(dir, "client-ca", "torana-client-ca", now, &mut Vec::new())?.client(user, group, life, now)
 }
 
 impl Pki {

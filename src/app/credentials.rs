@@ -50,9 +50,9 @@ pub async fn kubeconfig(command: &KubeconfigCommand) -> Result<String, String> {
         .to_yaml()
     };
     match &command.subject {
-        Subject::User(user, groups) => {
+        Subject::User(user, group) => {
             let dir = command.data_dir.join("pki");
-            let issued = pki::issue_client(&dir, user, groups, command.duration, SystemTime::now());
+            let issued = pki::issue_client(&dir, user, group.as_deref(), command.duration, SystemTime::now());
             let (certificate, key) = issued.map_err(|e| e.to_string())?;
             let (certificate, key) = (certificate.as_bytes(), key.as_bytes());
             Ok(write(user, Credentials::Certificate { certificate, key }))

@@ -24,8 +24,8 @@ pub struct TokenCommand {
 /// Who a kubeconfig is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A user by client certificate, with groups.
-    User(String, Vec<String>),
+    /// A user by client certificate, maybe in a group. (One: the library that writes certificates takes no more.)
+    User(String, Option<String>),
     /// A service account by token: namespace and name.
     ServiceAccount(String, String),
 }
@@ -94,9 +94,9 @@ pub(super) fn kubeconfig() -> Command {
         .arg(
             Arg::new("group")
                 .long("group")
-                .action(ArgAction::Append)
                 .requires("user")
-                .help("Group in the certificate; may be repeated"),
+                .conflicts_with("serviceaccount")
+                .help("Group in the certificate"),
         )
         .arg(
             Arg::new("serviceaccount")
@@ -174,7 +174,7 @@ impl TokenCommand {
 impl KubeconfigCommand {
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, UsageError> {
         let subject = match (text(matches, "user"), text(matches, "serviceaccount")) {
-            (Some(user), _) if !user.is_empty() => Subject::User(user, all(matches, "group")),
+            (Some(user), _) if !user.is_empty() => Subject::User(user, text(matches, "group")),
             (_, Some(given)) => {
                 let (namespace, name) = account(matches, &given)?;
                 Subject::ServiceAccount(namespace, name)

@@ -260,7 +260,7 @@ fn credentials_are_for_an_hour_unless_asked_otherwise() {
     assert_eq!(config.duration, Duration::from_secs(3600));
     assert_eq!(
         config.subject,
-        credentials::Subject::User("jane".into(), vec!["dev".into()])
+        credentials::Subject::User("jane".into(), Some("dev".into()))
     );
     for wrong in [
         &["token"][..],

@@ -144,7 +144,7 @@ impl Authority {
     pub(super) fn client(
         &self,
         user: &str,
-        groups: &[String],
+        group: Option<&str>,
         life: Duration,
         now: SystemTime,
     ) -> Result<(String, String), PkiError> {
@@ -152,8 +152,8 @@ impl Authority {
         let issuer = issuer.ok_or_else(|| PkiError::new(&self.key_path, "is missing: nothing can be issued"))?;
         let failed = || generation(&self.path);
         let mut params = params(user, now, life);
-        for group in groups {
-            params.distinguished_name.push(DnType::OrganizationName, group.as_str());
+        if let Some(group) = group {
+            params.distinguished_name.push(DnType::OrganizationName, group);
         }
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
