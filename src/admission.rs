@@ -5,6 +5,7 @@
 pub mod attributes;
 pub mod chain;
 pub mod cluster;
+pub mod configuration;
 pub mod plugins;
 pub mod refusal;
 #[cfg(test)]
@@ -14,6 +15,7 @@ pub mod timed;
 pub use attributes::{Attributes, Operation};
 pub use chain::Chain;
 pub use cluster::Cluster;
+pub use configuration::Configuration;
 pub use refusal::forbidden;
 pub use timed::{Phases, Timed};
 

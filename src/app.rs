@@ -4,14 +4,21 @@
 mod access;
 mod admission;
 mod authentication;
+mod components;
+mod enablement;
 mod flows;
 mod hooks;
+mod identity_providers;
+mod kubelets;
+mod live;
 mod measured;
 mod metrics;
 mod port;
 mod servers;
+mod service_accounts;
 mod trust;
 
+use crate::admission::Cluster;
 use crate::aggregator::{self, Aggregator};
 use crate::cli::CompletedOptions;
 use crate::controlplane::bootstrap::{self, Advertise};
@@ -25,6 +32,7 @@ use crate::serving::Drained;
 use crate::storage::embedded::{self, Engine};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
+use enablement::Enablement;
 use port::{OpenPort, Port};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -63,23 +71,37 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let port = Port::prepare(&options, &provider)?;
     let address = port.local_addr();
     let url = options.local_url(address.port());
-    let authentication = authentication::build(&options, &port)?;
+    let cluster = Cluster::default();
+    let live = live::Live::new(cluster.clone());
     let access = access::build(&options)?;
     let authorizer = access.authorizer.clone();
     let telemetry = Telemetry::new();
-    let lifecycle = Lifecycle::new();
     let tasks = TaskGroup::new("gateway");
+    let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
+    let lifecycle = Lifecycle::new();
 
     let judges = Judges {
         tokens: authentication.tokens.clone(),
         authorizer: authorizer.clone(),
+        anonymous: authentication.anonymous,
         roles: access.roles.clone(),
         audiences: options.authentication.api_audiences.clone(),
     };
-    let plane = Arc::new(servers::control_plane(&engine, &options, judges, &telemetry).await?);
+    let kubelets = kubelets::config(&options, &provider, &tasks)?;
+    let issuing = authentication.service_accounts.requests.clone();
+    let made = servers::control_plane(&engine, &options, &cluster, judges, kubelets, issuing, &telemetry);
+    let plane = Arc::new(made.await?);
+    live.fill(plane.clone());
     let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
+    let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
+    let built_in: Vec<_> = built_in.iter().map(|g| g.gv.clone()).collect();
+    let enabled = Enablement::read(&options.runtime, &built_in).map_err(|e| format!("--runtime-config: {e}"))?;
+    for warning in &enabled.warnings {
+        tracing::warn!("--runtime-config: {warning}");
+    }
     let serving = servers::Serving {
+        enabled,
         min_request_timeout: options.generic.min_request_timeout,
         authorizer: authorizer.clone(),
         published: Published::new(external.to_string()),
@@ -89,6 +111,11 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let definitions_synced = hooks::definitions(&mut extensions, &plane, &telemetry);
     let mut core = servers::core(&plane, &serving, extensions.into_delegate());
     hooks::defaults(&mut core, &plane);
+    let host = options.serving.external_hostname.clone();
+    let host = host.map_or_else(|| external.to_string(), |name| format!("{name}:{}", external.port()));
+    if let Some(documents) = authentication.service_accounts.documents(&options, &host) {
+        service_accounts::publish(&core, documents);
+    }
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &serving);
     let flows = flows::follow(&plane);

@@ -8,6 +8,7 @@ pub mod fetch;
 pub mod headers;
 pub mod informer;
 pub mod kubeconfig;
+pub mod probe;
 pub mod rest;
 pub mod tls;
 pub mod tunnel;

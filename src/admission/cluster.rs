@@ -2,6 +2,7 @@
 
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
+use crate::registry::{Context, Store};
 use crate::storage::{ListOptions, MinRevision, Predicate, Storage, VersionMatch};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -12,12 +13,55 @@ pub type Storages = HashMap<(String, String), Arc<dyn Storage>>;
 /// Reads of what else is stored. Plugins are made before the stores they look at (stores have the chain), so it is
 /// filled once, when all of them exist. Clones share.
 #[derive(Clone, Default)]
-pub struct Cluster(Arc<OnceLock<Storages>>);
+pub struct Cluster(Arc<OnceLock<Storages>>, Arc<OnceLock<Kinds>>, Arc<OnceLock<Arc<Store>>>);
+
+/// Plural, and whether it lives in namespaces, of built-in kinds by group and kind.
+pub type Kinds = HashMap<(String, String), (String, bool)>;
 
 impl Cluster {
     /// Tells the plugins where everything is. Later calls change nothing.
     pub fn fill(&self, storages: Storages) {
         let _ = self.0.set(storages);
+    }
+
+    /// Tells the plugins what kinds there are, and where a namespace can be made. Later calls change nothing.
+    pub fn fill_kinds(&self, kinds: Kinds, namespaces: Arc<Store>) {
+        let _ = self.1.set(kinds);
+        let _ = self.2.set(namespaces);
+    }
+
+    /// The plural of a kind, and whether it lives in namespaces; described kinds too. `None`: no such kind.
+    ///
+    /// # Errors
+    /// 500: the store does not answer.
+    pub async fn resource_of(&self, group: &str, kind: &str) -> Result<Option<(String, bool)>> {
+        let key = (group.to_owned(), kind.to_owned());
+        if let Some(known) = self.1.get().and_then(|kinds| kinds.get(&key)) {
+            return Ok(Some(known.clone()));
+        }
+        let described = self
+            .list("apiextensions.k8s.io", "customresourcedefinitions", "")
+            .await?;
+        let found = described
+            .iter()
+            .map(|d| d.get("spec"))
+            .find(|spec| spec.str_at(&["group"]) == group && spec.str_at(&["names", "kind"]) == kind);
+        Ok(found.map(|spec| {
+            let namespaced = spec.str_at(&["scope"]) == "Namespaced";
+            (spec.str_at(&["names", "plural"]).to_owned(), namespaced)
+        }))
+    }
+
+    /// Makes a namespace, as the server itself.
+    ///
+    /// # Errors
+    /// The refusal of the create; 500: nothing is served yet.
+    pub async fn make_namespace(&self, name: &str) -> Result<()> {
+        let store = self.2.get();
+        let store = store.ok_or_else(|| Status::internal("admission: no store of namespaces"))?;
+        let namespace = crate::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": (name)}});
+        store.create_value(&Context::system(""), namespace).await?;
+        Ok(())
     }
 
     /// The storage of a resource.

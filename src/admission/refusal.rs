@@ -9,6 +9,12 @@ use crate::apimachinery::value::Value;
 /// name that will be generated.
 pub fn forbidden(attributes: &Attributes, object: &Value, why: impl AsRef<str>) -> Status {
     let names = [&*attributes.name, object.name(), object.meta("generateName")];
-    let name = names.into_iter().find(|n| !n.is_empty()).unwrap_or("Unknown");
+    let name = names.into_iter().find(|n| !n.is_empty());
+    // An object without metadata has no name that could be asked for.
+    let unnamed = match !object.is_null() && object.get("metadata").is_null() {
+        true => "Unknown/errorGettingName",
+        false => "Unknown",
+    };
+    let name = name.unwrap_or(unnamed);
     Status::forbidden(&attributes.resource.group_resource(), name, why.as_ref())
 }

@@ -1,5 +1,6 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
+use super::enablement::Enablement;
 use super::measured::Measured;
 use crate::admission::Cluster;
 use crate::aggregator;
@@ -8,7 +9,7 @@ use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
-use crate::controlplane::{self, ControlPlane};
+use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
@@ -33,17 +34,19 @@ use std::time::Duration;
 pub async fn control_plane(
     engine: &Arc<Engine>,
     options: &CompletedOptions,
+    cluster: &Cluster,
     judges: Judges,
+    kubelets: KubeletConfig,
+    tokens: controlplane::TokenRequests,
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
-    let cluster = Cluster::default();
     let needs = super::admission::Needs {
         cluster: cluster.clone(),
         authorizer: judges.authorizer.clone(),
         telemetry,
-        pod_security: crate::admission::plugins::PodSecurityConfig::default(),
+        configuration: super::admission::configuration(&options.admission)?,
     };
-    let admission = super::admission::chain(&options.admission, &needs);
+    let admission = super::admission::chain(&options.admission, &needs)?;
     let (store, metrics) = (engine.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let Backing::Stored { prefix } = &row.backing else {
@@ -64,19 +67,24 @@ pub async fn control_plane(
         node_ports: (*network.node_ports.start(), *network.node_ports.end()),
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
         judges,
+        components: super::components::all(engine),
+        kubelets,
+        tokens: Some(tokens),
     };
-    let plane =
-        controlplane::build(config, &storage, &admission).map_err(|e| format!("--service-cluster-ip-range: {e}"))?;
+    let plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
     plane
         .adopt()
         .await
         .map_err(|e| format!("--data-dir: reading the stored services: {e}"))?;
     cluster.fill(plane.storages());
+    cluster.fill_kinds(plane.kinds(), plane.store("", "namespaces").clone());
     Ok(plane)
 }
 
 /// What every group version is served with.
 pub struct Serving {
+    /// `--runtime-config`
+    pub enabled: Enablement,
     /// `--min-request-timeout`
     pub min_request_timeout: Duration,
     /// Asked again where an update creates.
@@ -111,7 +119,8 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
 /// Extensions: the CustomResourceDefinition group.
 pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
-    let own = plane.groups.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
+    let served = serving.enabled.groups(plane);
+    let own = served.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
     let groups = own.map(|g| serving.group_version(g)).collect();
     install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
     server
@@ -121,7 +130,8 @@ pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
 pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn DelegationTarget>) -> GenericServer {
     let published = &serving.published;
     let server = GenericServer::new("kube-apiserver", delegate);
-    let own = plane.groups.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
+    let enabled = serving.enabled.groups(plane);
+    let own = enabled.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
     let groups: Vec<ApiGroupVersion> = own.map(|g| serving.group_version(g)).collect();
     // Groups in the order of their rows, each with its versions, best first.
     let mut names: Vec<(String, Vec<String>)> = Vec::new();
@@ -145,7 +155,8 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
         handler,
     });
     install(&server, groups, Source::BUILT_IN, &priorities, published);
-    let served = plane.groups.iter().chain([&plane.apiregistration]);
+    let registration = serving.enabled.of(&plane.apiregistration);
+    let served = enabled.iter().chain(&registration);
     let served = served.map(|g| (g.gv.clone(), g.resources.iter().map(|(r, _)| r.clone()).collect()));
     server
         .mux()
@@ -163,7 +174,8 @@ pub fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) 
         openapi: Arc::default(),
         ..serving.published.clone()
     };
-    let groups = vec![serving.group_version(&plane.apiregistration)];
+    let served = serving.enabled.of(&plane.apiregistration);
+    let groups = served.iter().map(|g| serving.group_version(g)).collect();
     install(head, groups, Source::BUILT_IN, &priorities, &own);
     own
 }

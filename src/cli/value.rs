@@ -152,12 +152,17 @@ pub(super) fn check(flag: &Flag, value: &str) -> Result<(), UsageError> {
     result.map_err(|why| UsageError::invalid(flag.name, value, why))
 }
 
-fn parse_bool(value: &str) -> Result<bool, String> {
+/// A boolean in one of Go's spellings.
+pub fn go_bool(value: &str) -> Option<bool> {
     match value {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("expected true or false".to_owned()),
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
     }
+}
+
+fn parse_bool(value: &str) -> Result<bool, String> {
+    go_bool(value).ok_or_else(|| "expected true or false".to_owned())
 }
 
 fn parse_int(value: &str) -> Result<i64, String> {

@@ -199,13 +199,12 @@ impl Fetcher {
                 retry_after: retry_after.and_then(|v| v.to_str().ok()?.parse().ok()),
             })
         };
-        // The connection makes progress beside the exchange and ends with it.
+        // The connection makes progress beside the exchange, which knows itself how it ended.
+        let mut exchange = std::pin::pin!(exchange);
         tokio::select! {
-            answer = exchange => answer,
-            end = connection => match end {
-                Ok(()) => Err(passing(format!("{url}: the connection was closed"))),
-                Err(e) => Err(lost(&e)),
-            },
+            biased;
+            answer = &mut exchange => answer,
+            _ = connection => exchange.await,
         }
     }
 }

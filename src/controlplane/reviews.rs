@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub struct Judges {
     /// Knows tokens.
     pub tokens: Arc<dyn TokenAuthenticator>,
+    /// Who shows no token is somebody, too (`--anonymous-auth`).
+    pub anonymous: bool,
     /// Decides.
     pub authorizer: Arc<dyn Authorizer>,
     /// Roles and bindings: who may write them, and why somebody may do something.

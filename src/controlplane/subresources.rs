@@ -3,9 +3,11 @@
 pub(super) mod approval;
 pub(super) mod binding;
 pub(super) mod cleanup;
+pub(super) mod connect;
 pub(super) mod eviction;
 pub(super) mod finalize;
 pub(super) mod scale;
+pub(super) mod token;
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};

@@ -12,6 +12,7 @@ use crate::registry::resource::{
     SubresourceHandler, Verbs,
 };
 use crate::registry::strategy::{Plain, Strategy};
+use crate::storage::Storage;
 use std::sync::Arc;
 
 /// The prefix of all keys in the store, as upstream's `--etcd-prefix` default.
@@ -113,6 +114,14 @@ impl Row {
         self.0.backing = Backing::Stored {
             prefix: format!("{KEY_PREFIX}/{directory}/"),
         };
+        self
+    }
+
+    /// Nothing of it is stored: reads are answered by this.
+    pub fn computed(mut self, storage: Arc<dyn Storage>) -> Self {
+        self.0.backing = Backing::Computed(storage);
+        self.0.verbs = Verbs::GET.with(Verbs::LIST);
+        self.0.storage_version_hash = Str::default();
         self
     }
 
@@ -237,6 +246,20 @@ impl Row {
         handler: Arc<dyn SubresourceHandler>,
     ) -> Self {
         self.subresource(name, kind, verbs, SubresourceBehaviour::Custom(handler))
+    }
+
+    /// As [`Self::custom`], where there is a handler.
+    pub fn custom_where(
+        self,
+        handler: Option<Arc<dyn SubresourceHandler>>,
+        name: &'static str,
+        kind: GroupVersionKind,
+        verbs: Verbs,
+    ) -> Self {
+        match handler {
+            Some(handler) => self.custom(name, kind, verbs, handler),
+            None => self,
+        }
     }
 
     /// A connection.

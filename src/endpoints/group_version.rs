@@ -5,7 +5,7 @@ use super::negotiate::{Codecs, router_check};
 use super::options::Query;
 use super::route::{self, Action, NoRoute};
 use super::{discovery, respond, verbs};
-use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::gvk::{GroupResource, GroupVersion};
 use crate::apimachinery::status::{Result, Status};
 use crate::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::registry::resource::Resource;
@@ -117,6 +117,16 @@ impl ApiGroupVersion {
                 },
             }));
         }
+        if let (Some(authorizer), Action::Connect, &Method::GET) = (&self.authorizer, action, &call.parts.method) {
+            call.may_create = Some(Arc::new(StreamCheck {
+                authorizer: authorizer.clone(),
+                user: authorized.user().clone(),
+                info: RequestInfo {
+                    verb: "create".to_owned(),
+                    ..RequestInfo::clone(&info)
+                },
+            }));
+        }
         let (headers, query) = (call.parts.headers.clone(), call.query.clone());
         match verbs::run(action, call, body).await {
             Ok(response) => response,
@@ -161,6 +171,28 @@ impl MayCreate for CreateCheck {
         match verdict.decision {
             Decision::Allow => Ok(()),
             _ => Err(forbidden(&asked, &verdict.reason)),
+        }
+    }
+}
+
+/// The same for a stream that is opened by GET, as browsers do: it does what a POST does.
+struct StreamCheck {
+    authorizer: Arc<dyn Authorizer>,
+    user: Arc<UserInfo>,
+    info: RequestInfo,
+}
+
+#[async_trait]
+impl MayCreate for StreamCheck {
+    async fn may_create(&self) -> Result<()> {
+        let asked = Attributes::of(&self.user, &self.info);
+        let verdict = self.authorizer.authorize(&asked).await;
+        match verdict.decision {
+            Decision::Allow => Ok(()),
+            _ => {
+                let gr = GroupResource::new(&self.info.api_group, &self.info.resource);
+                Err(Status::forbidden(&gr, &self.info.name, &verdict.reason))
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionReso
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Str, Value};
 use crate::request::{Request, Response};
+use crate::storage::Storage;
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -117,6 +118,8 @@ pub enum Backing {
         /// To it and back.
         conversion: Arc<dyn Conversion>,
     },
+    /// Nothing: whoever reads makes it (component statuses).
+    Computed(Arc<dyn Storage>),
     /// Nothing: a create is answered (reviews).
     Answered(Arc<dyn Answer>),
 }
@@ -134,13 +137,38 @@ pub trait Answer: Send + Sync + 'static {
 /// Serves a connect-style subresource (log, exec, proxy): has the raw request.
 #[async_trait]
 pub trait Connect: Send + Sync + 'static {
-    /// Answers; `name` is the parent's.
-    async fn connect(&self, cx: &Context, name: &str, rest: &str, req: Request) -> Response;
+    /// The core/v1 kind of its options: `PodExecOptions`.
+    fn options(&self) -> &'static str;
+
+    /// Takes paths below its own, and the methods that are no verbs.
+    fn takes_path(&self) -> bool {
+        false
+    }
+
+    /// A GET that opens a stream needs the permission to create, as a POST would.
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// Answers; `name` is the parent's, `options` are of the kind [`options`](Self::options) names.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response>;
 }
 
 /// Serves a subresource with an object body of its own kind (binding, finalize, approval, scale).
 #[async_trait]
 pub trait SubresourceHandler: Send + Sync + 'static {
+    /// Fills in defaults of what is POSTed.
+    fn default(&self, _object: &mut Value) {}
+    /// Looks at what is POSTed before validating admission does, and completes it.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn prepare_create(&self, _cx: &Context, _name: &str, object: Value) -> Result<Value> {
+        Ok(object)
+    }
     /// GET.
     ///
     /// # Errors
@@ -269,7 +297,7 @@ impl Resource {
     pub fn prefix(&self) -> Option<&str> {
         match &self.backing {
             Backing::Stored { prefix } | Backing::Converted { prefix, .. } => Some(prefix),
-            Backing::Answered(_) => None,
+            Backing::Computed(_) | Backing::Answered(_) => None,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Reads hand out shared encoded entries; writes work on the tree between decoding and encoding. A write that a client
 //! waits for must be run in an owned task (`endpoints/finish.rs`): the futures here are not cancel safe.
 
-use super::resource::Resource;
+use super::resource::{Backing, Resource};
 use super::strategy::Context;
 use super::{create, delete, delete_collection, errors, update};
 use crate::admission::{Admission, Always};
@@ -182,7 +182,11 @@ impl Store {
     /// # Errors
     /// 404, and storage's refusals.
     pub async fn get(&self, namespace: &str, name: &str, min: MinRevision) -> Result<Arc<Entry>> {
-        let gr = self.resource.group_resource();
+        let mut gr = self.resource.group_resource();
+        if let Backing::Computed(_) = self.resource.backing {
+            // Upstream's word for what was never a resource of its own (`componentstatus "x" not found`).
+            gr.resource = self.resource.singular.clone();
+        }
         self.storage
             .get(&self.resource.key(namespace, name), min)
             .await

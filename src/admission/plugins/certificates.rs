@@ -9,7 +9,7 @@ use crate::request::user::MASTERS;
 use async_trait::async_trait;
 use base64::Engine as _;
 use std::sync::Arc;
-use x509_parser::prelude::{FromDer, Pem, X509CertificationRequest};
+use x509_parser::prelude::{FromDer, Pem, X509CertificationRequest, X509Name};
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
@@ -120,22 +120,39 @@ impl Admission for ClusterTrustBundleAttest {
 /// Nobody gets a client certificate of the group that may do everything.
 pub struct CertificateSubjectRestriction;
 
-/// The organizations in the subject of a request.
+/// What is found in a request's subject.
 ///
 /// # Errors
 /// Why it cannot be read.
-fn organizations(request: &Value) -> std::result::Result<Vec<String>, String> {
+fn in_subject<T>(request: &Value, find: impl FnOnce(&X509Name<'_>) -> T) -> std::result::Result<T, String> {
     let text = request.as_str().unwrap_or_default();
     let bytes = base64::engine::general_purpose::STANDARD.decode(text);
     let bytes = bytes.map_err(|e| e.to_string())?;
     let pem = Pem::iter_from_buffer(&bytes).next();
-    let pem = pem
-        .and_then(std::result::Result::ok)
-        .filter(|p| p.label == "CERTIFICATE REQUEST");
+    let pem = pem.and_then(std::result::Result::ok);
+    let pem = pem.filter(|p| p.label == "CERTIFICATE REQUEST");
     let pem = pem.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
     let (_, parsed) = X509CertificationRequest::from_der(&pem.contents).map_err(|e| e.to_string())?;
-    let all = parsed.certification_request_info.subject.iter_organization();
-    Ok(all.filter_map(|o| o.as_str().ok().map(str::to_owned)).collect())
+    Ok(find(&parsed.certification_request_info.subject))
+}
+
+/// The organizations a request is for.
+fn organizations(request: &Value) -> std::result::Result<Vec<String>, String> {
+    in_subject(request, |name| {
+        let all = name.iter_organization();
+        all.filter_map(|o| o.as_str().ok().map(str::to_owned)).collect()
+    })
+}
+
+/// The common name a request is for, empty where it has none.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(super) fn common_name(request: &Value) -> std::result::Result<String, String> {
+    in_subject(request, |name| {
+        let last = name.iter_common_name().last();
+        last.and_then(|cn| cn.as_str().ok()).unwrap_or_default().to_owned()
+    })
 }
 
 #[async_trait]

@@ -4,8 +4,7 @@
 mod constraints;
 mod defaults;
 
-use super::forbidden;
-use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -77,6 +76,10 @@ impl LimitRanger {
 
 #[async_trait]
 impl Admission for LimitRanger {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        subject(attributes).is_some()
+    }
+
     async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
         if subject(attributes) == Some(Subject::Pod) {
             for range in self.limit_ranges(attributes, object).await? {

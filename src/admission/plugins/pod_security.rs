@@ -15,8 +15,7 @@ pub use config::PodSecurityConfig;
 pub use pod::Pod;
 pub use policy::{Level, LevelVersion, Policy, Version};
 
-use super::forbidden;
-use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
 use crate::apimachinery::field::{ErrorList, aggregate, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -194,7 +193,7 @@ impl PodSecurity {
     }
 
     async fn validate_pod(&self, attributes: &Attributes, object: &Value) -> Result<()> {
-        if IGNORED.contains(&&*attributes.subresource) || self.is_exempt(attributes) {
+        if self.is_exempt(attributes) {
             return Ok(());
         }
         let namespace = &attributes.namespace;
@@ -212,7 +211,7 @@ impl PodSecurity {
     }
 
     async fn validate_template(&self, attributes: &Attributes, object: &Value, path: &[&str]) -> Result<()> {
-        if !attributes.subresource.is_empty() || self.is_exempt(attributes) {
+        if self.is_exempt(attributes) {
             return Ok(());
         }
         let Some((policy, errors)) = self.of_namespace(&attributes.namespace).await else {
@@ -251,10 +250,18 @@ impl PodSecurity {
 
 #[async_trait]
 impl Admission for PodSecurity {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        let (group, resource) = (&*attributes.resource.group, &*attributes.resource.resource);
+        let plain = attributes.subresource.is_empty();
+        matches!(attributes.operation, Operation::Create | Operation::Update)
+            && match (group, resource) {
+                ("", "pods") => !IGNORED.contains(&&*attributes.subresource),
+                ("", "namespaces") => plain,
+                _ => plain && template(group, resource).is_some(),
+            }
+    }
+
     async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
-        if !matches!(attributes.operation, Operation::Create | Operation::Update) {
-            return Ok(());
-        }
         let (group, resource) = (&*attributes.resource.group, &*attributes.resource.resource);
         match (group, resource) {
             ("", "pods") => self.validate_pod(attributes, object).await,

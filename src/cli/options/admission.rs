@@ -1,6 +1,7 @@
 //! Which admission plugins are on.
 
 use super::{UsageError, Values};
+use std::path::PathBuf;
 
 /// Every plugin of v1.36 in call order, and whether it is on where nothing is said.
 const ALL: &[(&str, bool)] = &[
@@ -47,28 +48,16 @@ const ALL: &[(&str, bool)] = &[
     ("AlwaysDeny", false),
 ];
 
-/// Plugins of upstream that are off by default and that this release does not have: asking for one is refused, since
-/// what it would have kept out would get in.
-const ABSENT: &[&str] = &[
-    "NamespaceAutoProvision",
-    "NamespaceExists",
-    "LimitPodHardAntiAffinityTopology",
-    "ImagePolicyWebhook",
-    "PodNodeSelector",
-    "PodTolerationRestriction",
-    "EventRateLimit",
-    "ExtendedResourceToleration",
-    "OwnerReferencesPermissionEnforcement",
-    "DenyServiceExternalIPs",
-    "AlwaysPullImages",
-    "AlwaysDeny",
-    "NodeRestriction",
-];
+/// Plugins of upstream that are off by default and that this release does not have, since a file of theirs names a
+/// service to ask or limits to keep: asking for one is refused, for what it would have kept out would get in.
+const ABSENT: &[&str] = &["ImagePolicyWebhook", "EventRateLimit"];
 
 /// `--enable-admission-plugins`, `--disable-admission-plugins` and the older `--admission-control`.
 #[derive(Clone, Debug)]
 pub struct AdmissionOptions {
     on: Vec<&'static str>,
+    /// What plugins are told at start.
+    pub config_file: Option<PathBuf>,
 }
 
 fn known(flag: &str, names: &[String]) -> Result<(), UsageError> {
@@ -118,6 +107,8 @@ impl AdmissionOptions {
                  would get in"
             )));
         }
-        Ok(Self { on })
+        let config_file = Some(values.text("admission-control-config-file"));
+        let config_file = config_file.filter(|f| !f.is_empty()).map(PathBuf::from);
+        Ok(Self { on, config_file })
     }
 }

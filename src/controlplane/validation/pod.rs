@@ -4,6 +4,7 @@ mod affinity;
 mod annotations;
 mod container;
 mod env;
+mod gated;
 mod mounts;
 mod parts;
 mod probe;
@@ -13,6 +14,7 @@ mod spec;
 mod status;
 mod volume;
 mod warnings;
+mod windows;
 
 use super::internal;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -46,6 +48,7 @@ pub(crate) fn pod(v: &Value) -> ErrorList {
             "cannot be set until all schedulingGates have been cleared",
         ));
     }
+    annotations::agreement(&mut out, v);
     out
 }
 
@@ -56,7 +59,25 @@ pub(super) fn toleration_shown(t: &Value) -> String {
 
 fn checked_spec(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    spec::spec(&mut out, v.get("spec"), &FieldPath::new("spec"), Of::Pod);
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    spec::spec(&mut out, spec, &path, Of::Pod);
+    if !v.at(&["metadata", "annotations", annotations::MIRROR]).is_null()
+        && !spec.get("resourceClaims").items().is_empty()
+    {
+        let why = "static pods do not support resource claims";
+        out.push(FieldError::forbidden(&FieldPath::new(""), why));
+    }
+    volume::of_pod(&mut out, v, &path);
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for (i, c) in spec.get(list).items().iter().enumerate() {
+            let image = c.str_at(&["image"]);
+            if image.trim() != image {
+                let why = "must not have leading or trailing whitespace";
+                let at = path.child(list).index(i).child("image");
+                out.push(FieldError::invalid(&at, image, why));
+            }
+        }
+    }
     out
 }
 
@@ -75,7 +96,10 @@ pub(super) fn template(out: &mut ErrorList, v: &Value, path: &FieldPath) {
 }
 
 pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = checked_spec(new);
+    let mut out = ErrorList::new();
+    annotations::annotations(&mut out, new, Some(old));
+    out.extend(checked_spec(new));
+    annotations::update(&mut out, new, old);
     let path = FieldPath::new("spec");
     for key in ["containers", "initContainers"] {
         if new.at(&["spec", key]).items().len() != old.at(&["spec", key]).items().len() {
@@ -124,6 +148,9 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
         }
     }
     let gated = !gates.is_empty();
+    if gated {
+        gated::places(&mut out, new.get("spec"), old.get("spec"), &path);
+    }
     if !same(&immutable_part(new, gated), &immutable_part(old, gated)) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
         let (was, now) = (

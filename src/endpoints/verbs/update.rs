@@ -60,7 +60,8 @@ pub(crate) async fn custom(
 ) -> Result<Updated> {
     if call.kind() == call.resource().gvk() {
         // An update of the parent: the store behind the handler asks admission, between its checks as always.
-        let object = handler.update(&call.cx, call.name(), object).await?;
+        let manager = write.manager.as_deref();
+        let object = handler.update_as(&call.cx, call.name(), object, manager).await?;
         return Ok(Updated {
             object: Written::Tree(object),
             created: false,

@@ -41,13 +41,23 @@ const NAMED_ITEMS: &[Field] = &[
 /// Fields in files.
 const DOWNWARD_ITEMS: &[Field] = &[("Items", "items", List(DOWNWARD_FILE))];
 
-/// A source of a projected volume.
+/// A bundle of trust.
+const TRUST_BUNDLE: &[Field] = &[
+    ("Name", "name", Any),
+    ("SignerName", "signerName", Any),
+    ("LabelSelector", "labelSelector", Any),
+    ("Optional", "optional", Any),
+    ("Path", "path", Str),
+];
+
+/// A source of a projected volume. The line numbers of recorded differences (`recordings/validation/update-pod`) leave room
+/// for a bundle in every source, whether it has one or not.
 const PROJECTION: &[Field] = &[
     ("Secret", "secret", Ptr(NAMED_ITEMS)),
     ("DownwardAPI", "downwardAPI", Ptr(DOWNWARD_ITEMS)),
     ("ConfigMap", "configMap", Ptr(NAMED_ITEMS)),
     ("ServiceAccountToken", "serviceAccountToken", Ptr(TOKEN)),
-    ("ClusterTrustBundle", "clusterTrustBundle", Any),
+    ("ClusterTrustBundle", "clusterTrustBundle", Struct(TRUST_BUNDLE)),
     ("PodCertificate", "podCertificate", Any),
 ];
 

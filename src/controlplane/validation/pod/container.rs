@@ -2,7 +2,6 @@
 
 use super::env;
 use super::probe::{self, PROBES};
-use super::spec::Of;
 use super::volume::Volumes;
 use super::{mounts, resources, security};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -11,14 +10,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{PROTOCOLS, invalid_each, required_choice};
 
 /// All containers of a pod, names unique over regular and init containers.
-pub(super) fn containers(
-    out: &mut ErrorList,
-    spec: &Value,
-    volumes: &Volumes<'_>,
-    claims: &[&str],
-    path: &FieldPath,
-    of: Of,
-) {
+pub(super) fn containers(out: &mut ErrorList, spec: &Value, volumes: &Volumes<'_>, claims: &[&str], path: &FieldPath) {
     if spec.get("containers").items().is_empty() {
         out.push(FieldError::required(&path.child("containers"), ""));
     }
@@ -27,7 +19,7 @@ pub(super) fn containers(
     for list in ["containers", "initContainers"] {
         for (i, c) in spec.get(list).items().iter().enumerate() {
             let at = path.child(list).index(i);
-            container(out, spec, c, &at, of);
+            container(out, spec, c, &at);
             env::env(out, c, &at);
             mounts::mounts(out, c, volumes, &at);
             resources::container(out, c.get("resources"), claims, &at.child("resources"));
@@ -88,7 +80,7 @@ fn init_only(out: &mut ErrorList, c: &Value, at: &FieldPath) {
     }
 }
 
-fn container(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath, of: Of) {
+fn container(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
     match c.str_at(&["name"]) {
         "" => out.push(FieldError::required(&at.child("name"), "")),
         name => invalid_each(out, &at.child("name"), name, dns1123_label(name)),
@@ -96,9 +88,6 @@ fn container(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath, of: O
     let image = c.str_at(&["image"]);
     if image.is_empty() {
         out.push(FieldError::required(&at.child("image"), ""));
-    } else if of == Of::Pod && image.trim() != image {
-        let why = "must not have leading or trailing whitespace";
-        out.push(FieldError::invalid(&at.child("image"), image, why));
     }
     required_choice(
         out,
@@ -237,7 +226,7 @@ fn ephemeral(
     let known = names.clone();
     for (i, c) in spec.get("ephemeralContainers").items().iter().enumerate() {
         let at = path.index(i);
-        container(out, spec, c, &at, Of::Pod);
+        container(out, spec, c, &at);
         env::env(out, c, &at);
         mounts::mounts(out, c, volumes, &at);
         resources::container(out, c.get("resources"), claims, &at.child("resources"));

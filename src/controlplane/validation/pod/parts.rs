@@ -13,8 +13,9 @@ fn is_mirror(pod: &Value) -> bool {
     !pod.at(&["metadata", "annotations", MIRROR]).is_null()
 }
 
+/// The only error; Go prints a path without a name so.
 fn only(why: &str) -> ErrorList {
-    vec![FieldError::forbidden(&FieldPath::new(""), why)]
+    vec![FieldError::forbidden(&FieldPath::new("[]"), why)]
 }
 
 /// Ephemeral containers may be added, and stay as they are.
