@@ -409,6 +409,7 @@ async fn what_a_decision_costs() {
                 headers: &headers,
                 peer: None,
                 warnings: None,
+                path: "",
             };
             let who = authn.authenticate(credentials).await.unwrap().unwrap();
             std::hint::black_box(rbac.authorize(&Attributes::of(&who.user, &info)).await);
