@@ -8,6 +8,8 @@ use torana::apimachinery::quantity;
 use torana::apimachinery::selector::{FieldSelector, LabelSelector};
 use torana::apimachinery::value::Value;
 
+#[path = "bodies/access.rs"]
+mod access;
 #[path = "bodies/edge.rs"]
 mod edge;
 
@@ -16,6 +18,34 @@ pub type Body = (&'static str, fn(&[u8]), &'static [&'static str]);
 
 /// Every body, by name.
 pub const ALL: &[Body] = &[
+    (
+        "authorization-configuration",
+        access::configuration,
+        &[
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n\
+             - type: Webhook\n  name: x\n  webhook:\n    timeout: 3s\n    subjectAccessReviewVersion: v1\n    failurePolicy: Deny\n\
+             \x20   connectionInfo: {type: KubeConfigFile, kubeConfigFile: /x}\n",
+        ],
+    ),
+    (
+        "abac",
+        access::abac,
+        &[
+            r#"{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"*","resource":"pods"}}"#,
+        ],
+    ),
+    (
+        "impersonation",
+        access::impersonation,
+        &["impersonate-user:a\nimpersonate-group:g\nimpersonate-extra-a%2fb:c\nimpersonate-uid:u"],
+    ),
+    (
+        "policy-rule",
+        access::rule,
+        &[
+            r#"{"verbs":["get"],"apiGroups":["",1],"resources":["pods/log"],"resourceNames":[],"nonResourceURLs":["/a*"]}"#,
+        ],
+    ),
     (
         "json",
         json_codec,
