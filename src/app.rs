@@ -10,6 +10,7 @@ mod metrics;
 mod port;
 mod servers;
 mod store;
+pub mod tool;
 mod trust;
 
 use crate::aggregator::{self, Aggregator};

@@ -1,4 +1,4 @@
-//! The command line: `torana serve`, `torana version`, `torana --help`.
+//! The command line: `torana serve`, `torana store`, `torana version`, `torana --help`.
 //!
 //! [`parse`] turns arguments into a [`Command`];
 //! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
@@ -8,6 +8,7 @@
 pub mod complete;
 pub mod flags;
 pub mod options;
+pub mod store;
 pub mod value;
 mod version;
 
@@ -25,6 +26,8 @@ use std::ffi::OsString;
 pub enum Command {
     /// Run the server.
     Serve(Box<Options>),
+    /// Look after the store.
+    Store(Box<store::StoreCommand>),
     /// Print this and end well.
     Print(String),
 }
@@ -57,6 +60,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             let format = matches.get_one::<String>("output").map_or("text", String::as_str);
             Ok(Command::Print(version::render(format)))
         }
+        Some(("store", matches)) => Ok(Command::Store(Box::new(store::read(matches)?))),
         Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
         _ => Ok(Command::Print(version::render("text"))),
     }
@@ -130,6 +134,7 @@ fn command() -> clap::Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(serve)
+        .subcommand(store::command())
         .subcommand(
             clap::Command::new("version").about("Print the version").arg(
                 Arg::new("output")

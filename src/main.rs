@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     raise_open_file_limit();
     let options = match cli::parse(std::env::args_os()) {
         Ok(Command::Serve(options)) => options,
+        Ok(Command::Store(command)) => return look_after(*command),
         Ok(Command::Print(text)) => {
             // A closed pipe (`torana --help | head`) is no failure.
             let _ = std::io::stdout().write_all(text.as_bytes());
@@ -44,6 +45,25 @@ fn main() -> ExitCode {
     }
     match run(options, seeding) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(FAILED, &error),
+    }
+}
+
+/// `torana store`.
+fn look_after(command: cli::store::StoreCommand) -> ExitCode {
+    if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+        return fail(FAILED, &"another TLS provider is installed already");
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return fail(FAILED, &format_args!("cannot start the runtime: {e}")),
+    };
+    match runtime.block_on(torana::app::tool::run(command)) {
+        Ok(text) => {
+            // A closed pipe is no failure.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
         Err(error) => fail(FAILED, &error),
     }
 }

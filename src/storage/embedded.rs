@@ -16,6 +16,7 @@ mod lock;
 mod stats;
 #[cfg(test)]
 mod tests;
+pub mod tool;
 
 use super::backend::{Backend, Figures};
 use super::cacher::history::Bounds;

@@ -14,6 +14,7 @@ mod feed;
 mod handle;
 mod lease;
 mod resource;
+pub mod tool;
 mod upkeep;
 mod values;
 
