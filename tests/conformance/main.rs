@@ -20,6 +20,12 @@ macro_rules! suite {
         mod embedded {
             $(#[test] fn $claim() { super::support::run(super::support::Kind::Embedded, super::$module::$claim); })*
         }
+        mod encrypted {
+            $(#[test] fn $claim() { super::support::run(super::support::Kind::Encrypted, super::$module::$claim); })*
+        }
+        mod etcd_progress {
+            $(#[test] fn $claim() { super::support::run(super::support::Kind::EtcdProgress, super::$module::$claim); })*
+        }
         mod etcd {
             $(#[test] fn $claim() { super::support::run(super::support::Kind::Etcd, super::$module::$claim); })*
         }

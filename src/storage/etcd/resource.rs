@@ -29,6 +29,8 @@ pub(super) struct Shared {
     pub ring: crate::storage::cacher::history::Bounds,
     /// Every member answers requests for progress truly; upstream's rule by version.
     pub trusted: AtomicBool,
+    /// That rule decides.
+    pub by_version: bool,
     /// The database is full.
     pub no_space: AtomicBool,
 }
