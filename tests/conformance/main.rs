@@ -3,6 +3,7 @@
 // `allow-unwrap-in-tests` does not reach the helpers of a test binary.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod cost;
 mod crash;
 mod damage;
