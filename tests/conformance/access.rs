@@ -98,14 +98,20 @@ fn a_cluster_that_wants_certificates_gets_one_and_is_checked_itself() {
             identity: None,
             ..access.clone()
         };
-        assert!(connect(&nobody).await.is_err(), "without a certificate nothing is answered");
+        assert!(
+            connect(&nobody).await.is_err(),
+            "without a certificate nothing is answered"
+        );
         let other = tempfile::tempdir().unwrap();
         certificates(other.path());
         let stranger = Access {
             ca: Some(std::fs::read(other.path().join("ca.crt")).unwrap()),
             ..access
         };
-        assert!(connect(&stranger).await.is_err(), "a member of another CA is not believed");
+        assert!(
+            connect(&stranger).await.is_err(),
+            "a member of another CA is not believed"
+        );
     });
 }
 
@@ -134,7 +140,11 @@ fn gateways_agree_on_what_is_compacted_and_keep_an_interval_of_history() {
         let until = Instant::now() + Duration::from_secs(30);
         // The state before the update can be read from etcd until it is compacted.
         loop {
-            let old = etcd.try_ctl(&["get", "/registry/configmaps/ns/a", &format!("--rev={}", first.revision.0)]);
+            let old = etcd.try_ctl(&[
+                "get",
+                "/registry/configmaps/ns/a",
+                &format!("--rev={}", first.revision.0),
+            ]);
             match old {
                 Err(why) if why.contains("compacted") => break,
                 _ => assert!(Instant::now() < until, "nothing is ever compacted"),
@@ -143,6 +153,11 @@ fn gateways_agree_on_what_is_compacted_and_keep_an_interval_of_history() {
         }
         let now = s.get("ns/a", MinRevision::Latest).await.unwrap().unwrap();
         assert_eq!(now.revision, changed.revision);
-        assert!(etcd.ctl(&["get", "compact_rev_key", "--print-value-only"]).trim().parse::<u64>().is_ok());
+        assert!(
+            etcd.ctl(&["get", "compact_rev_key", "--print-value-only"])
+                .trim()
+                .parse::<u64>()
+                .is_ok()
+        );
     });
 }

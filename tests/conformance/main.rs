@@ -10,6 +10,7 @@ mod damage;
 #[path = "../support/etcd.rs"]
 mod etcd_process;
 mod lists;
+mod random;
 mod shared;
 mod support;
 mod watches;

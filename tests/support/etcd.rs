@@ -178,7 +178,8 @@ impl Etcd {
 
     /// Runs etcdctl; its output.
     pub fn ctl(&self, args: &[&str]) -> String {
-        self.try_ctl(args).unwrap_or_else(|why| panic!("etcdctl {args:?}: {why}"))
+        self.try_ctl(args)
+            .unwrap_or_else(|why| panic!("etcdctl {args:?}: {why}"))
     }
 
     /// Runs etcdctl; its output, or what it complains about.
