@@ -2,7 +2,7 @@
 //! Run over seeds and generated input by `tests/fuzz.rs`, and by libFuzzer through `fuzz_targets/`.
 
 use torana::api::{self, protobuf as messages};
-use torana::apimachinery::codec::{json, protobuf, yaml};
+use torana::apimachinery::codec::{cbor, json, protobuf, yaml};
 use torana::apimachinery::patch::{json_patch::JsonPatch, merge};
 use torana::apimachinery::quantity;
 use torana::apimachinery::selector::{FieldSelector, LabelSelector};
@@ -35,6 +35,11 @@ pub const ALL: &[Body] = &[
             "? k\n: v",
             "a: !!binary x",
         ],
+    ),
+    (
+        "cbor",
+        cbor_codec,
+        &["\u{1}", "\u{7f}\x61a\x61b\x7fc", "\x41a", "\x62hi", "\x42\x41a\x01"],
     ),
     (
         "json-patch",
@@ -114,6 +119,30 @@ pub const ALL: &[Body] = &[
         &["token,user,uid,\"a,b\"\n\"x\"\"y\",u,1\n"],
     ),
     (
+        "jwt",
+        edge::jwt,
+        &[
+            "eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ.eyJpc3MiOiJ4IiwiYXVkIjpbImEiXSwiZXhwIjoxLjVlOX0.AAAA",
+            "eyJhbGciOiJub25lIn0.e30.",
+        ],
+    ),
+    (
+        "keys",
+        edge::keys,
+        &[
+            r#"{"kty":"EC","crv":"P-256","kid":"a","x":"1L5S9Za-6tfnuvJ42t85AHf3DRbqA_fFPLBcf514yl8","y":"1UiW4Xszzg16VK2hEDb9gR7-88pTmynL6zZOUQJFNZE"}"#,
+            r#"{"kty":"RSA","alg":"RS256","use":"sig","n":"AQAB","e":"AQAB"}"#,
+            "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n",
+        ],
+    ),
+    (
+        "authentication-config",
+        edge::authentication_config,
+        &[
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: https://a\n    audiences: [x]\n  claimMappings:\n    username: {claim: sub, prefix: ''}\nanonymous: {enabled: true, conditions: [{path: /livez}]}\n",
+        ],
+    ),
+    (
         "extra-key",
         edge::extra_key,
         &["authentication.kubernetes.io%2fcredential-Id", "%%41%4"],
@@ -142,6 +171,18 @@ pub fn yaml_codec(data: &[u8]) {
     if let Ok(v) = yaml::decode(data) {
         let text = yaml::to_string(&v);
         assert_eq!(yaml::decode(text.as_bytes()), Ok(v), "{text}");
+    }
+}
+
+/// What was decoded is written and read back as it was; the seeds are text, so each input is read inside a map, too.
+pub fn cbor_codec(data: &[u8]) {
+    let mut inside = vec![0xbf, 0x41, b'k'];
+    inside.extend_from_slice(data);
+    inside.push(0xff);
+    for bytes in [data, &inside] {
+        if let Ok(v) = cbor::decode(bytes) {
+            assert_eq!(cbor::decode(&cbor::to_vec(&v)), Ok(v));
+        }
     }
 }
 

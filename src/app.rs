@@ -1,34 +1,46 @@
 //! The composition root: extensions → core → aggregator, one chain in front, one port. The only file that may name every
 //! room.
 
+mod access;
 mod admission;
 mod authentication;
+mod components;
+pub mod credentials;
+mod enablement;
 mod flows;
 mod hooks;
+mod identity_providers;
+mod kubelets;
+mod live;
 mod measured;
 mod metrics;
 mod port;
 mod servers;
+mod service_accounts;
 mod store;
 pub mod tool;
 mod trust;
 
+use crate::admission::Cluster;
 use crate::aggregator::{self, Aggregator};
 use crate::cli::CompletedOptions;
+use crate::cli::flags::FLAGS;
 use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
+use crate::server::zpages;
 use crate::serving::Drained;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
+use enablement::Enablement;
 use port::{OpenPort, Port};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::Stores;
 use tokio::sync::mpsc;
 
@@ -63,21 +75,37 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let port = Port::prepare(&options, &provider)?;
     let address = port.local_addr();
     let url = options.local_url(address.port());
-    let authentication = authentication::build(&options, &port)?;
-    let authorizer = authentication::authorizer(&options);
+    let cluster = Cluster::default();
+    let live = live::Live::new(cluster.clone());
+    let access = access::build(&options)?;
+    let authorizer = access.authorizer.clone();
     let telemetry = Telemetry::new();
-    let lifecycle = Lifecycle::new();
     let tasks = TaskGroup::new("gateway");
+    let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
+    let lifecycle = Lifecycle::new();
 
     let judges = Judges {
         tokens: authentication.tokens.clone(),
         authorizer: authorizer.clone(),
-        rules: None,
+        anonymous: authentication.anonymous,
+        roles: access.roles.clone(),
         audiences: options.authentication.api_audiences.clone(),
     };
-    let plane = Arc::new(servers::control_plane(&stores, &options, judges, &telemetry).await?);
+    let kubelets = kubelets::config(&options, &provider, &tasks)?;
+    let issuing = authentication.service_accounts.requests.clone();
+    let made = servers::control_plane(&stores, &options, &cluster, judges, kubelets, issuing, &telemetry);
+    let plane = Arc::new(made.await?);
+    live.fill(plane.clone());
+    let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
+    let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
+    let built_in: Vec<_> = built_in.iter().map(|g| g.gv.clone()).collect();
+    let enabled = Enablement::read(&options.runtime, &built_in).map_err(|e| format!("--runtime-config: {e}"))?;
+    for warning in &enabled.warnings {
+        tracing::warn!("--runtime-config: {warning}");
+    }
     let serving = servers::Serving {
+        enabled,
         min_request_timeout: options.generic.min_request_timeout,
         authorizer: authorizer.clone(),
         published: Published::new(external.to_string()),
@@ -87,6 +115,11 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let definitions_synced = hooks::definitions(&mut extensions, &plane, &telemetry);
     let mut core = servers::core(&plane, &serving, extensions.into_delegate());
     hooks::defaults(&mut core, &plane);
+    let host = options.serving.external_hostname.clone();
+    let host = host.map_or_else(|| external.to_string(), |name| format!("{name}:{}", external.port()));
+    if let Some(documents) = authentication.service_accounts.documents(&options, &host) {
+        service_accounts::publish(&core, documents);
+    }
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &serving);
     let flows = flows::follow(&plane);
@@ -132,10 +165,22 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     });
     hooks::informers_synced(
         &mut head,
-        flows.synced.into_iter().chain([definitions_synced]).collect(),
+        flows
+            .synced
+            .into_iter()
+            .chain([definitions_synced])
+            .chain(access_synced)
+            .collect(),
     );
     stores.add_checks(&mut head);
     metrics::publish(&telemetry, &stores, &plane);
+    let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
+    head.mux().handle("/flagz", zpages::flagz(flags.collect()));
+    let listed = {
+        let (mux, started) = (head.mux().clone(), crate::apimachinery::time::now());
+        zpages::statusz(started, Instant::now(), move || mux.listed_paths())
+    };
+    head.mux().handle("/statusz", listed);
     let config = ChainConfig {
         identity_headers: authentication.identity_headers,
         request_timeout: options.generic.request_timeout,

@@ -6,14 +6,20 @@
 
 pub mod anonymous;
 pub mod bearer;
+pub mod bootstrap;
+pub mod cache;
 pub mod delegated;
+pub mod jwt;
+pub mod oidc;
 pub mod request_header;
+pub mod service_account;
 pub mod token_file;
 mod union;
+pub mod webhook;
 pub mod x509;
 
 pub use anonymous::Anonymous;
-pub use bearer::{BearerToken, TokenAuthenticator, WebSocketToken};
+pub use bearer::{Asked, BearerToken, ForOwnAudiences, TokenAuthenticator, TokenUnion, TokenUser, WebSocketToken};
 pub use request_header::{RequestHeader, RequestHeaderNames};
 pub use token_file::TokenFile;
 pub use union::{Union, WithAnonymous};
@@ -34,6 +40,8 @@ pub struct Credentials<'a> {
     pub headers: &'a HeaderMap,
     /// The chain the client presented on its connection, unverified, its own certificate first.
     pub peer: Option<&'a Arc<Vec<CertificateDer<'static>>>>,
+    /// The request's path.
+    pub path: &'a str,
     /// Where to put texts for the caller.
     pub warnings: Option<&'a Warnings>,
 }
@@ -45,6 +53,8 @@ pub struct Identified {
     pub user: Arc<UserInfo>,
     /// The credentials came as a WebSocket subprotocol, which must not travel on.
     pub strip_subprotocol: bool,
+    /// Facts about the credentials for the audit event.
+    pub annotations: Vec<(&'static str, String)>,
 }
 
 /// Why credentials were refused. The caller reads only `Unauthorized`; this text is for logs and TokenReviews.
@@ -64,6 +74,7 @@ impl Identified {
         Self {
             user,
             strip_subprotocol: false,
+            annotations: Vec::new(),
         }
     }
 }

@@ -3,17 +3,28 @@
 //! Entry points: [`Authorizer`], [`Attributes`], [`Union`]. The authorization filter asks, and turns a refusal into
 //! upstream's 403 with [`forbidden`].
 
+pub mod abac;
 mod attributes;
+pub mod config;
 pub mod delegated;
 mod forbidden;
+pub mod impersonation;
+pub mod node;
 mod path;
+pub mod rbac;
+mod review;
+mod rules;
 mod union;
+pub mod webhook;
 
 pub use attributes::Attributes;
 pub use forbidden::forbidden;
 pub use path::{AllowedPaths, PrivilegedGroups};
+pub use rbac::Rbac;
+pub use rules::Rules;
 pub use union::{AlwaysAllow, AlwaysDeny, Union};
 
+use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::borrow::Cow;
 
@@ -66,4 +77,9 @@ impl Verdict {
 pub trait Authorizer: Send + Sync + 'static {
     /// Decides about one request.
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict;
+
+    /// What somebody may do in a namespace, as far as this authorizer knows.
+    async fn rules_for(&self, _user: &UserInfo, _namespace: &str) -> Rules {
+        Rules::default()
+    }
 }

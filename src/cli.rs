@@ -1,4 +1,5 @@
-//! The command line: `torana serve`, `torana store`, `torana version`, `torana --help`.
+//! The command line: `torana serve`, `torana explain-access`, `torana token`, `torana kubeconfig`, `torana store`,
+//! `torana version`, `torana --help`.
 //!
 //! [`parse`] turns arguments into a [`Command`];
 //! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
@@ -6,6 +7,8 @@
 //! nothing but that step binds, writes or spawns.
 
 pub mod complete;
+pub mod credentials;
+mod explain;
 pub mod flags;
 pub mod options;
 pub mod store;
@@ -13,6 +16,8 @@ pub mod value;
 mod version;
 
 pub use complete::CompletedOptions;
+pub use credentials::{KubeconfigCommand, TokenCommand};
+pub use explain::ExplainAccess;
 pub use options::Options;
 pub use value::{UsageError, Values};
 
@@ -28,8 +33,14 @@ pub enum Command {
     Serve(Box<Options>),
     /// Look after the store.
     Store(Box<store::StoreCommand>),
+    /// Ask a running server why somebody may do something.
+    ExplainAccess(ExplainAccess),
     /// Print this and end well.
     Print(String),
+    /// Ask the running server for a token of a service account, and print it.
+    Token(TokenCommand),
+    /// Make a kubeconfig with credentials of its own, and print it.
+    Kubeconfig(KubeconfigCommand),
 }
 
 const ABOUT: &str = "An aggregating API gateway, wire-compatible with the Kubernetes API server v1.36";
@@ -61,6 +72,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             Ok(Command::Print(version::render(format)))
         }
         Some(("store", matches)) => Ok(Command::Store(Box::new(store::read(matches)?))),
+        Some(("explain-access", matches)) => Ok(Command::ExplainAccess(ExplainAccess::read(matches))),
+        Some(("token", matches)) => Ok(Command::Token(TokenCommand::read(matches)?)),
+        Some(("kubeconfig", matches)) => Ok(Command::Kubeconfig(KubeconfigCommand::read(matches)?)),
         Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
         _ => Ok(Command::Print(version::render("text"))),
     }
@@ -144,6 +158,9 @@ fn command() -> clap::Command {
                     .help("Format"),
             ),
         )
+        .subcommand(explain::command())
+        .subcommand(credentials::token())
+        .subcommand(credentials::kubeconfig())
         .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
 }
 

@@ -13,5 +13,5 @@ pub use context::{AuditId, Deadline, Ending, FromBackend, PathsIncomplete, Recei
 pub use handler::{Answering, Handler, Request, Response, UnprotectedHandler};
 pub use info::RequestInfo;
 pub use peer::{ClientCaSource, PeerCertificates, RemoteAddr, TrustAnchors};
-pub use proof::{Authenticated, Authorized};
+pub use proof::{Authenticated, Authorized, ImpersonatedBy};
 pub use user::UserInfo;

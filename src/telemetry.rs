@@ -3,6 +3,7 @@
 //! Rooms register families of their own through [`Telemetry::registry`]. The request path takes no lock:
 //! [`requests::RequestMetrics`] keeps its series in a snapshot.
 
+pub mod authentication;
 pub mod process;
 mod queue;
 pub mod requests;

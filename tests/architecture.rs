@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("pki", &[]),
     ("client", &["api", "request", "storage"]),
     ("authn", &["api", "client", "request", "serving"]),
-    ("authz", &["api", "client", "request"]),
+    ("authz", &["api", "client", "request", "storage"]),
     ("flowcontrol", &["request"]),
     ("registry", &["storage", "admission", "request", "api"]),
     (
@@ -81,7 +81,19 @@ const ARROWS: &[(&str, &[&str])] = &[
             "api",
         ],
     ),
-    ("cli", &["serving", "pki", "authn", "authz", "storage", "app"]),
+    (
+        "cli",
+        &[
+            "serving",
+            "pki",
+            "authn",
+            "authz",
+            "storage",
+            "app",
+            "client",
+            "controlplane",
+        ],
+    ),
 ];
 
 /// Crate → the paths under `src/` where it may appear.

@@ -56,3 +56,20 @@ pub struct Attributes {
     /// Texts for the answer's `Warning` headers.
     pub warnings: Warnings,
 }
+
+impl Attributes {
+    /// True for this resource and any subresource of it.
+    pub fn is_for(&self, group: &str, resource: &str) -> bool {
+        self.resource.resource == resource && self.resource.group == group
+    }
+
+    /// True for the resource itself, not a subresource.
+    pub fn is(&self, group: &str, resource: &str) -> bool {
+        self.subresource.is_empty() && self.is_for(group, resource)
+    }
+
+    /// True for a new pod: a create of the resource itself.
+    pub fn is_new_pod(&self) -> bool {
+        self.operation == Operation::Create && self.is("", "pods")
+    }
+}

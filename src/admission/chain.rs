@@ -20,14 +20,18 @@ impl Chain {
 impl Admission for Chain {
     async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
         for plugin in &self.0 {
-            plugin.mutate(attributes, object).await?;
+            if plugin.handles(attributes) {
+                plugin.mutate(attributes, object).await?;
+            }
         }
         Ok(())
     }
 
     async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
         for plugin in &self.0 {
-            plugin.validate(attributes, object).await?;
+            if plugin.handles(attributes) {
+                plugin.validate(attributes, object).await?;
+            }
         }
         Ok(())
     }

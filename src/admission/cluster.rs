@@ -2,6 +2,7 @@
 
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
+use crate::registry::{Context, Store};
 use crate::storage::{ListOptions, MinRevision, Predicate, Storage, VersionMatch};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -12,12 +13,55 @@ pub type Storages = HashMap<(String, String), Arc<dyn Storage>>;
 /// Reads of what else is stored. Plugins are made before the stores they look at (stores have the chain), so it is
 /// filled once, when all of them exist. Clones share.
 #[derive(Clone, Default)]
-pub struct Cluster(Arc<OnceLock<Storages>>);
+pub struct Cluster(Arc<OnceLock<Storages>>, Arc<OnceLock<Kinds>>, Arc<OnceLock<Arc<Store>>>);
+
+/// Plural, and whether it lives in namespaces, of built-in kinds by group and kind.
+pub type Kinds = HashMap<(String, String), (String, bool)>;
 
 impl Cluster {
     /// Tells the plugins where everything is. Later calls change nothing.
     pub fn fill(&self, storages: Storages) {
         let _ = self.0.set(storages);
+    }
+
+    /// Tells the plugins what kinds there are, and where a namespace can be made. Later calls change nothing.
+    pub fn fill_kinds(&self, kinds: Kinds, namespaces: Arc<Store>) {
+        let _ = self.1.set(kinds);
+        let _ = self.2.set(namespaces);
+    }
+
+    /// The plural of a kind, and whether it lives in namespaces; described kinds too. `None`: no such kind.
+    ///
+    /// # Errors
+    /// 500: the store does not answer.
+    pub async fn resource_of(&self, group: &str, kind: &str) -> Result<Option<(String, bool)>> {
+        let key = (group.to_owned(), kind.to_owned());
+        if let Some(known) = self.1.get().and_then(|kinds| kinds.get(&key)) {
+            return Ok(Some(known.clone()));
+        }
+        let described = self
+            .list("apiextensions.k8s.io", "customresourcedefinitions", "")
+            .await?;
+        let found = described
+            .iter()
+            .map(|d| d.get("spec"))
+            .find(|spec| spec.str_at(&["group"]) == group && spec.str_at(&["names", "kind"]) == kind);
+        Ok(found.map(|spec| {
+            let namespaced = spec.str_at(&["scope"]) == "Namespaced";
+            (spec.str_at(&["names", "plural"]).to_owned(), namespaced)
+        }))
+    }
+
+    /// Makes a namespace, as the server itself.
+    ///
+    /// # Errors
+    /// The refusal of the create; 500: nothing is served yet.
+    pub async fn make_namespace(&self, name: &str) -> Result<()> {
+        let store = self.2.get();
+        let store = store.ok_or_else(|| Status::internal("admission: no store of namespaces"))?;
+        let namespace = crate::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": (name)}});
+        store.create_value(&Context::system(""), namespace).await?;
+        Ok(())
     }
 
     /// The storage of a resource.
@@ -41,6 +85,58 @@ impl Cluster {
         };
         let got = self.storage(group, resource)?.get(&key, MinRevision::Latest).await;
         Ok(got.map_err(Status::internal)?.map(|entry| entry.decode()))
+    }
+
+    /// The storage of a resource, if it is served at all.
+    fn served(&self, group: &str, resource: &str) -> Result<Option<&Arc<dyn Storage>>> {
+        match self.0.get() {
+            None => self.storage(group, resource).map(Some),
+            Some(all) => Ok(all.get(&(group.to_owned(), resource.to_owned()))),
+        }
+    }
+
+    /// One object: what is at hand, and only where nothing is, a read that is sure. As upstream's plugins, which look
+    /// into their informers first. A resource that is not served has no objects.
+    ///
+    /// # Errors
+    /// 500: the store does not answer.
+    pub async fn find(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>> {
+        let key = match namespace {
+            "" => name.to_owned(),
+            namespace => format!("{namespace}/{name}"),
+        };
+        let Some(storage) = self.served(group, resource)? else {
+            return Ok(None);
+        };
+        if let Ok(Some(entry)) = storage.get(&key, MinRevision::Any).await {
+            return Ok(Some(entry.decode()));
+        }
+        self.get(group, resource, namespace, name).await
+    }
+
+    /// What is at hand of a resource of cluster scope and may matter: objects whose encoding has none of `marks` in it
+    /// are not even decoded.
+    ///
+    /// # Errors
+    /// 500: the store does not answer.
+    pub async fn marked(&self, group: &str, resource: &str, marks: &'static [&'static str]) -> Result<Vec<Value>> {
+        let has = move |entry: &crate::storage::Entry| {
+            let text = std::str::from_utf8(&entry.json).unwrap_or_default();
+            marks.iter().any(|mark| text.contains(mark))
+        };
+        let options = ListOptions {
+            prefix: String::new(),
+            single: false,
+            version: VersionMatch::NotOlderThan(MinRevision::Any),
+            predicate: Predicate(Some(Arc::new(has))),
+            limit: 0,
+            token: None,
+        };
+        let Some(storage) = self.served(group, resource)? else {
+            return Ok(Vec::new());
+        };
+        let entries = storage.list(options).await.map_err(Status::internal)?.entries;
+        Ok(entries.iter().map(|entry| entry.decode()).collect())
     }
 
     /// All objects of a namespace, or of the whole resource where it is empty, in key order.

@@ -1,7 +1,62 @@
 //! Built-in plugins.
 
+pub mod always_deny;
+pub mod always_pull_images;
+pub mod certificates;
+pub mod claim_resize;
+pub mod default_ingress_class;
+pub mod default_storage_class;
+pub mod default_toleration_seconds;
+pub mod defaults;
+pub mod deny_service_external_ips;
+pub mod extended_resource_toleration;
+pub mod hard_anti_affinity;
+pub mod limit_ranger;
+pub mod namespace_existence;
 pub mod namespace_lifecycle;
+pub mod node_restriction;
+pub mod owner_references;
+pub mod pod_node_selector;
+pub mod pod_resize;
+pub mod pod_security;
+pub mod pod_toleration_restriction;
+pub mod pod_topology_labels;
+pub mod pods;
+pub mod priority;
+pub mod quota;
+mod resources;
+pub mod runtime_class;
+pub mod service_account;
 pub mod storage_protection;
+pub mod taint_nodes_by_condition;
+pub mod tolerations;
 
+pub use super::forbidden;
+pub use always_deny::AlwaysDeny;
+pub use always_pull_images::AlwaysPullImages;
+pub use certificates::{
+    CertificateApproval, CertificateSigning, CertificateSubjectRestriction, ClusterTrustBundleAttest,
+};
+pub use claim_resize::PersistentVolumeClaimResize;
+pub use default_ingress_class::DefaultIngressClass;
+pub use default_storage_class::DefaultStorageClass;
+pub use default_toleration_seconds::DefaultTolerationSeconds;
+pub use deny_service_external_ips::DenyServiceExternalIPs;
+pub use extended_resource_toleration::ExtendedResourceToleration;
+pub use hard_anti_affinity::LimitPodHardAntiAffinityTopology;
+pub use limit_ranger::LimitRanger;
+pub use namespace_existence::{NamespaceAutoProvision, NamespaceExists};
 pub use namespace_lifecycle::NamespaceLifecycle;
+pub use node_restriction::NodeRestriction;
+pub use owner_references::OwnerReferencesPermissionEnforcement;
+pub use pod_node_selector::PodNodeSelector;
+pub use pod_resize::{NodeDeclaredFeatureValidator, PodResizeValidator};
+pub use pod_security::{PodSecurity, PodSecurityConfig};
+pub use pod_toleration_restriction::PodTolerationRestriction;
+pub use pod_topology_labels::PodTopologyLabels;
+pub use priority::Priority;
+pub use quota::{QuotaConfig, ResourceQuota};
+pub use runtime_class::RuntimeClass;
+pub use service_account::ServiceAccount;
 pub use storage_protection::StorageProtection;
+pub use taint_nodes_by_condition::TaintNodesByCondition;

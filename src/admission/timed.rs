@@ -49,6 +49,10 @@ impl Timed {
 
 #[async_trait]
 impl Admission for Timed {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        self.plugin.handles(attributes)
+    }
+
     async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
         if self.phases == Phases::Validating {
             return Ok(());

@@ -16,7 +16,7 @@ mod priorities;
 #[cfg(test)]
 mod tests;
 
-pub use priorities::priorities;
+pub use priorities::{groups, priorities};
 
 use super::apiservice::{AUTOMANAGED, ApiService};
 use super::writer::ApiServiceWriter;

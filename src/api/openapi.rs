@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 
 /// All descriptions, deflated: NUL-ended, each definition's own before its fields', in table order.
-static DESCRIPTIONS: &[u8] = include_bytes!("descriptions.bin");
+static DESCRIPTIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.bin"));
 
 /// Types that stand in every group: their documents name the group version they are served under.
 const EVERYWHERE: [&str; 2] = [

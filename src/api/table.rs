@@ -869,7 +869,7 @@ t("io.k8s.api.autoscaling.v2.HPAScalingPolicy", &[], &[
   f("value", Int32, REQUIRED|ZERO, 2),
 ]),
 t("io.k8s.api.autoscaling.v2.HPAScalingRules", &[], &[
-  f("policies", List(&Struct(TypeRef(144))), 0, 2).list(Atomic),
+  f("policies", List(&Struct(TypeRef(144))), OMIT_NIL, 2).list(Atomic),
   f("selectPolicy", String, OMIT_NIL, 1),
   f("stabilizationWindowSeconds", Int32, OMIT_NIL, 3),
   f("tolerance", Quantity, OMIT_NIL, 4),

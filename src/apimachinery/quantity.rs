@@ -409,6 +409,23 @@ mod tests {
         }
 
         #[test]
+        fn suffixes_scale_and_sums_undo(n in -9999i64..9999, m in -9999i64..9999, which in 0usize..13) {
+            let (suffix, units) = [
+                ("m", 0), ("", 1), ("k", 1000), ("M", 1_000_000), ("G", 1_000_000_000), ("T", 1_000_000_000_000),
+                ("e3", 1000), ("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30), ("Ti", 1 << 40), ("E2", 100), ("e0", 1),
+            ][which];
+            let parse = |n: i64| Quantity::parse(&format!("{n}{suffix}")).expect("it is a quantity");
+            let (a, b) = (parse(n), parse(m));
+            match units {
+                0 => prop_assert_eq!(a.milli_value(), n),
+                units => prop_assert_eq!(a.value(), n * units),
+            }
+            prop_assert_eq!(a.plus(b).minus(b), a);
+            prop_assert_eq!(a.cmp(&b), n.cmp(&m));
+            prop_assert_eq!(Quantity::parse(&a.plus(b).to_string()), Ok(parse(n + m)));
+        }
+
+        #[test]
         fn no_text_panics(text in ".{0,40}") {
             let _ = canonicalize(&text);
         }

@@ -1,5 +1,6 @@
 //! Timestamps as the API writes them. The clock is an argument wherever a test may want to hold it.
 
+use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -109,6 +110,47 @@ fn cannot_parse(s: &str, layout: &str) -> String {
         return fail(rest, "Z07:00");
     }
     format!("parsing time {s:?}: value out of range")
+}
+
+/// Go's `time.ParseDuration` without a sign: `1h2m`, `1.5s`, `300ms`, `0`.
+///
+/// # Errors
+/// What was expected.
+pub fn parse_duration(value: &str) -> Result<Duration, String> {
+    const EXPECTED: &str = "expected a duration such as 90s, 1m30s or 300ms";
+    let fail = || EXPECTED.to_owned();
+    if value == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut rest = value;
+    let mut nanos: f64 = 0.0;
+    if rest.is_empty() {
+        return Err(fail());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(fail)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| fail())?;
+        rest = &rest[digits..];
+        let unit_end = rest
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(rest.len());
+        let unit = match &rest[..unit_end] {
+            "ns" => 1.0,
+            "us" | "µs" | "μs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" => 60e9,
+            "h" => 3600e9,
+            _ => return Err(fail()),
+        };
+        rest = &rest[unit_end..];
+        nanos += number * unit;
+    }
+    // Go's durations are 63 bits of nanoseconds.
+    if nanos > i64::MAX as f64 {
+        return Err("too long".to_owned());
+    }
+    Ok(Duration::from_nanos(nanos.round() as u64))
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
-//! `--enable-admission-plugins` and `--disable-admission-plugins` → the admission chain, in upstream's order.
+//! `--enable-admission-plugins`, `--disable-admission-plugins` and `--admission-control-config-file` → the admission
+//! chain, in upstream's order.
 
-use crate::admission::plugins::{NamespaceLifecycle, StorageProtection};
-use crate::admission::{self, Admission, Cluster, Phases, Timed};
+use crate::admission::configuration::Shape;
+use crate::admission::plugins::*;
+use crate::admission::{self, Admission, Cluster, Configuration, Phases, Timed};
 use crate::authz::Authorizer;
 use crate::cli::options::AdmissionOptions;
 use crate::telemetry::Telemetry;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// What plugins are made from.
@@ -15,29 +18,171 @@ pub struct Needs<'a> {
     pub authorizer: Arc<dyn Authorizer>,
     /// Counts and times.
     pub telemetry: &'a Telemetry,
+    /// What plugins are told.
+    pub configuration: Configuration,
+    /// How long pods stay on a node that is not ready, or that nobody can reach.
+    pub toleration_seconds: [i64; 2],
+}
+
+const POD_SECURITY: Shape = Shape {
+    versions: &[
+        "pod-security.admission.config.k8s.io/v1",
+        "pod-security.admission.config.k8s.io/v1beta1",
+        "pod-security.admission.config.k8s.io/v1alpha1",
+    ],
+    kind: "PodSecurityConfiguration",
+    fields: &[
+        (
+            "defaults",
+            &[
+                "enforce",
+                "enforce-version",
+                "audit",
+                "audit-version",
+                "warn",
+                "warn-version",
+            ],
+        ),
+        ("exemptions", &["usernames", "runtimeClasses", "namespaces"]),
+    ],
+};
+
+const QUOTA: Shape = Shape {
+    versions: &[
+        "apiserver.config.k8s.io/v1",
+        "resourcequota.admission.k8s.io/v1",
+        "resourcequota.admission.k8s.io/v1beta1",
+        "resourcequota.admission.k8s.io/v1alpha1",
+    ],
+    kind: "ResourceQuotaConfiguration",
+    fields: &[("limitedResources", &[])],
+};
+
+const POD_TOLERATIONS: Shape = Shape {
+    versions: &["podtolerationrestriction.admission.k8s.io/v1alpha1"],
+    kind: "Configuration",
+    fields: &[("default", &[]), ("whitelist", &[])],
+};
+
+fn about_file(error: impl Display) -> String {
+    format!("--admission-control-config-file: {error}")
+}
+
+fn about(plugin: &str, error: impl Display) -> String {
+    about_file(format!("{plugin}: {error}"))
+}
+
+/// Reads the configuration file, if one is named.
+///
+/// # Errors
+/// One line: what is wrong with it.
+pub fn configuration(options: &AdmissionOptions) -> Result<Configuration, String> {
+    match &options.config_file {
+        None => Ok(Configuration::default()),
+        Some(path) => Configuration::read(path, &|path| std::fs::read(path)).map_err(about_file),
+    }
 }
 
 /// The plugins that are on, in the order of [`AdmissionOptions::on`].
-pub fn chain(options: &AdmissionOptions, needs: &Needs<'_>) -> Arc<dyn Admission> {
-    let plugins = options.on().filter_map(|name| plugin(name, needs)).collect();
-    Arc::new(admission::Chain::new(plugins))
+///
+/// # Errors
+/// One line: a plugin does not take its configuration.
+pub fn chain(options: &AdmissionOptions, needs: &Needs<'_>) -> Result<Arc<dyn Admission>, String> {
+    let mut plugins = Vec::new();
+    for name in options.on() {
+        plugins.extend(plugin(name, needs)?);
+    }
+    Ok(Arc::new(admission::Chain::new(plugins)))
 }
 
-/// `None`: a plugin that is accepted by name and has nothing to do here (its feature is off in v1.36).
-fn plugin(name: &'static str, needs: &Needs<'_>) -> Option<Arc<dyn Admission>> {
-    use Phases::Mutating;
-    fn timed(
-        name: &'static str,
-        phases: Phases,
-        plugin: impl Admission,
-        telemetry: &Telemetry,
-    ) -> Option<Arc<dyn Admission>> {
-        Some(Arc::new(Timed::new(name, phases, plugin, telemetry)))
+fn pod_security(needs: &Needs<'_>) -> Result<PodSecurityConfig, String> {
+    let said = needs.configuration.shaped("PodSecurity", &POD_SECURITY);
+    match said.map_err(about_file)? {
+        None => Ok(PodSecurityConfig::default()),
+        Some(said) => PodSecurityConfig::parse(said).map_err(|e| about("PodSecurity", e)),
     }
-    let (cluster, telemetry) = (|| needs.cluster.clone(), needs.telemetry);
-    match name {
-        "NamespaceLifecycle" => timed(name, Mutating, NamespaceLifecycle::new(cluster()), telemetry),
-        "StorageObjectInUseProtection" => timed(name, Mutating, StorageProtection, telemetry),
-        _ => None,
+}
+
+/// Puts a plugin under its name, with the phases it has.
+struct Make<'a> {
+    name: &'static str,
+    telemetry: &'a Telemetry,
+}
+
+impl Make<'_> {
+    fn with(&self, phases: Phases, plugin: impl Admission) -> Arc<dyn Admission> {
+        Arc::new(Timed::new(self.name, phases, plugin, self.telemetry))
     }
+    fn mutating(&self, plugin: impl Admission) -> Arc<dyn Admission> {
+        self.with(Phases::Mutating, plugin)
+    }
+    fn validating(&self, plugin: impl Admission) -> Arc<dyn Admission> {
+        self.with(Phases::Validating, plugin)
+    }
+    fn both(&self, plugin: impl Admission) -> Arc<dyn Admission> {
+        self.with(Phases::Both, plugin)
+    }
+}
+
+/// `None`: a plugin that is accepted by name and has nothing to do here (its feature is off in v1.36, or it lets
+/// everything pass).
+fn plugin(name: &'static str, needs: &Needs<'_>) -> Result<Option<Arc<dyn Admission>>, String> {
+    let make = Make {
+        name,
+        telemetry: needs.telemetry,
+    };
+    let cluster = || needs.cluster.clone();
+    let authorizer = || needs.authorizer.clone();
+    Ok(Some(match name {
+        "NamespaceLifecycle" => make.mutating(NamespaceLifecycle::new(cluster())),
+        "ServiceAccount" => make.both(ServiceAccount::new(cluster())),
+        "NodeRestriction" => make.mutating(NodeRestriction::new(cluster(), authorizer())),
+        "TaintNodesByCondition" => make.mutating(TaintNodesByCondition),
+        "Priority" => make.both(Priority::new(cluster())),
+        "DefaultTolerationSeconds" => {
+            let [not_ready, unreachable] = needs.toleration_seconds;
+            make.mutating(DefaultTolerationSeconds::new(not_ready, unreachable))
+        }
+        "RuntimeClass" => make.both(RuntimeClass::new(cluster())),
+        "LimitRanger" => make.both(LimitRanger::new(cluster())),
+        "PodSecurity" => {
+            let plugin = PodSecurity::new(cluster(), pod_security(needs)?);
+            make.validating(plugin)
+        }
+        "StorageObjectInUseProtection" => make.mutating(StorageProtection),
+        "DefaultStorageClass" => make.mutating(DefaultStorageClass::new(cluster())),
+        "DefaultIngressClass" => make.mutating(DefaultIngressClass::new(cluster())),
+        "PersistentVolumeClaimResize" => make.validating(PersistentVolumeClaimResize::new(cluster())),
+        "CertificateApproval" => make.validating(CertificateApproval(authorizer())),
+        "CertificateSigning" => make.validating(CertificateSigning(authorizer())),
+        "CertificateSubjectRestriction" => make.validating(CertificateSubjectRestriction),
+        "ClusterTrustBundleAttest" => make.validating(ClusterTrustBundleAttest(authorizer())),
+        "PodTopologyLabels" => make.mutating(PodTopologyLabels::new(cluster())),
+        "PodResizeValidator" => make.validating(PodResizeValidator::new(cluster())),
+        "NodeDeclaredFeatureValidator" => make.validating(NodeDeclaredFeatureValidator::new(cluster())),
+        "ResourceQuota" => {
+            let said = needs.configuration.shaped(name, &QUOTA).map_err(about_file)?;
+            let config = said.map(QuotaConfig::parse).unwrap_or_default();
+            make.validating(ResourceQuota::new(cluster(), config))
+        }
+        "AlwaysDeny" => make.mutating(AlwaysDeny),
+        "AlwaysPullImages" => make.both(AlwaysPullImages),
+        "DenyServiceExternalIPs" => make.validating(DenyServiceExternalIPs),
+        "ExtendedResourceToleration" => make.mutating(ExtendedResourceToleration),
+        "LimitPodHardAntiAffinityTopology" => make.validating(LimitPodHardAntiAffinityTopology),
+        "NamespaceAutoProvision" => make.mutating(NamespaceAutoProvision(cluster())),
+        "NamespaceExists" => make.validating(NamespaceExists(cluster())),
+        "OwnerReferencesPermissionEnforcement" => {
+            make.validating(OwnerReferencesPermissionEnforcement::new(cluster(), authorizer()))
+        }
+        "PodNodeSelector" => {
+            let plugin = PodNodeSelector::try_new(cluster(), needs.configuration.of(name));
+            make.both(plugin.map_err(|e| about(name, e))?)
+        }
+        "PodTolerationRestriction" => {
+            let said = needs.configuration.shaped(name, &POD_TOLERATIONS);
+            make.both(PodTolerationRestriction::new(cluster(), said.map_err(about_file)?))
+        }
+        _ => return Ok(None),
+    }))
 }

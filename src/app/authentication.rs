@@ -1,16 +1,25 @@
 //! Options and loaded certificates → the authenticators, in upstream's order.
 
+use super::identity_providers;
+use super::live::Live;
 use super::port::Port;
+use super::service_accounts::{self, ServiceAccounts};
 use crate::authn;
+use crate::authn::bootstrap::BootstrapTokens;
+use crate::authn::cache::TokenCache;
+use crate::authn::service_account::system_clock;
+use crate::authn::webhook::WebhookTokens;
 use crate::authn::{
-    Anonymous, Authenticator, BearerToken, RequestHeader, RequestHeaderNames, TokenAuthenticator, TokenFile,
-    WebSocketToken, WithAnonymous, X509,
+    Anonymous, Authenticator, BearerToken, ForOwnAudiences, RequestHeader, RequestHeaderNames, TokenAuthenticator,
+    TokenFile, TokenUnion, WebSocketToken, WithAnonymous, X509,
 };
-use crate::authz::{self, Authorizer};
 use crate::cli::CompletedOptions;
-use crate::cli::options::AuthorizationMode;
+use crate::client::ClientConfig;
 use crate::request::ClientCaSource;
 use crate::server::chain::IdentityHeaders;
+use crate::tasks::TaskGroup;
+use crate::telemetry::Telemetry;
+use crate::telemetry::authentication::TokenCacheMetrics;
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -20,6 +29,10 @@ pub struct Authentication {
     pub authenticator: Arc<dyn Authenticator>,
     /// Tokens alone, for TokenReviews.
     pub tokens: Arc<dyn TokenAuthenticator>,
+    /// Whether somebody without credentials is let in anywhere.
+    pub anonymous: bool,
+    /// Makes tokens of service accounts, and publishes what verifies them.
+    pub service_accounts: ServiceAccounts,
     /// To be removed from every request.
     pub identity_headers: IdentityHeaders,
 }
@@ -32,8 +45,14 @@ fn header_names(flag: &str, names: &[String]) -> Result<Vec<HeaderName>, String>
 /// Builds them.
 ///
 /// # Errors
-/// One line: a header name or the token file cannot be used.
-pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, String> {
+/// One line: a header name, the token file or a key cannot be used.
+pub fn build(
+    options: &CompletedOptions,
+    port: &Port,
+    live: &Arc<Live>,
+    tasks: &TaskGroup,
+    telemetry: &Telemetry,
+) -> Result<Authentication, String> {
     let o = &options.authentication;
     let names = RequestHeaderNames {
         username: header_names("requestheader-username-headers", &o.request_header.username_headers)?,
@@ -54,10 +73,30 @@ pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, 
             .collect(),
         prefixes: names.extra_prefix.clone(),
     };
-    let tokens: Arc<dyn TokenAuthenticator> = Arc::new(match &o.token_file {
-        Some(path) => TokenFile::read(path).map_err(|e| format!("--token-auth-file: {e}"))?,
-        None => TokenFile::parse("", "").map_err(|e| e.to_string())?,
-    });
+    let audiences = &o.api_audiences;
+    let mut kinds: Vec<Arc<dyn TokenAuthenticator>> = Vec::new();
+    if let Some(path) = &o.token_file {
+        let file = TokenFile::read(path).map_err(|e| format!("--token-auth-file: {e}"))?;
+        kinds.push(Arc::new(ForOwnAudiences::new(file, audiences.clone())));
+    }
+    let accounts = service_accounts::build(options, live.clone())?;
+    kinds.push(accounts.legacy.clone());
+    kinds.push(accounts.bound.clone());
+    if o.bootstrap_tokens {
+        let bootstrap = BootstrapTokens::new(live.clone(), system_clock());
+        kinds.push(Arc::new(ForOwnAudiences::new(bootstrap, audiences.clone())));
+    }
+    let providers = identity_providers::build(options, tasks, telemetry)?;
+    kinds.push(Arc::new(ForOwnAudiences::new(providers.tokens, audiences.clone())));
+    if let Some(webhook) = &o.webhook {
+        let about = |e: String| format!("--authentication-token-webhook-config-file: {e}");
+        let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about(e.to_string()))?;
+        let asked = WebhookTokens::try_new(&config, &webhook.version, webhook.ttl).map_err(about)?;
+        kinds.push(Arc::new(asked));
+    }
+    let counts = Arc::new(TokenCacheMetrics::new(telemetry.registry()));
+    let tokens: Arc<dyn TokenAuthenticator> =
+        Arc::new(TokenCache::try_new(Arc::new(TokenUnion::new(kinds)), Some(counts))?);
     let proxies = port.request_header_ca.clone() as Arc<dyn ClientCaSource>;
     let clients = port.client_ca.clone() as Arc<dyn ClientCaSource>;
     let union: Arc<dyn Authenticator> = Arc::new(authn::Union::new(vec![
@@ -67,36 +106,26 @@ pub fn build(options: &CompletedOptions, port: &Port) -> Result<Authentication, 
             names,
         )),
         Arc::new(X509::new(clients)),
-        Arc::new(BearerToken::new(tokens.clone())),
-        Arc::new(WebSocketToken::new(tokens.clone())),
+        Arc::new(BearerToken::for_audiences(tokens.clone(), audiences.clone())),
+        Arc::new(WebSocketToken::for_audiences(tokens.clone(), audiences.clone())),
     ]));
-    let authenticator = if o.anonymous {
-        Arc::new(WithAnonymous::new(union, Anonymous::new()))
-    } else {
-        union
+    let anonymous = match (o.anonymous, providers.anonymous) {
+        (false, _) => None,
+        (true, None) => Some(Anonymous::new()),
+        (true, Some(said)) if !said.enabled => None,
+        (true, Some(said)) if said.paths.is_empty() => Some(Anonymous::new()),
+        (true, Some(said)) => Some(Anonymous::only_at(said.paths)),
+    };
+    let anonymous_allowed = anonymous.is_some();
+    let authenticator = match anonymous {
+        Some(anonymous) => Arc::new(WithAnonymous::new(union, anonymous)),
+        None => union,
     };
     Ok(Authentication {
         authenticator,
         tokens,
+        anonymous: anonymous_allowed,
+        service_accounts: accounts,
         identity_headers,
     })
-}
-
-/// `system:masters` may do everything; then the modes in the operator's order. Until roles are evaluated, RBAC allows what
-/// upstream's bootstrap roles allow everybody: health and version, and discovery to callers with credentials; Node allows
-/// nothing.
-pub fn authorizer(options: &CompletedOptions) -> Arc<dyn Authorizer> {
-    let mut members: Vec<Arc<dyn Authorizer>> = vec![Arc::new(authz::PrivilegedGroups::masters())];
-    for mode in &options.authorization.modes {
-        match mode {
-            AuthorizationMode::AlwaysAllow => members.push(Arc::new(authz::AlwaysAllow)),
-            AuthorizationMode::AlwaysDeny => members.push(Arc::new(authz::AlwaysDeny)),
-            AuthorizationMode::Rbac => {
-                members.push(Arc::new(authz::AllowedPaths::public_info()));
-                members.push(Arc::new(authz::AllowedPaths::discovery()));
-            }
-            AuthorizationMode::Node => {}
-        }
-    }
-    Arc::new(authz::Union::new(members))
 }

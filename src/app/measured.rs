@@ -79,6 +79,10 @@ impl Storage for Measured {
         self.inner.revision()
     }
 
+    fn changed(&self) -> Revision {
+        self.inner.changed()
+    }
+
     fn count(&self) -> usize {
         self.inner.count()
     }

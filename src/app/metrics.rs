@@ -14,7 +14,7 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
         .flat_map(|g| &g.resources)
         .filter_map(|(row, _)| match &row.backing {
             Backing::Stored { prefix } => Some((prefix.clone(), row.group_resource().to_string())),
-            Backing::Answered(_) => None,
+            Backing::Converted { .. } | Backing::Computed(_) | Backing::Answered(_) => None,
         })
         .collect();
     let (objects, size) = (telemetry.storage_objects.clone(), telemetry.storage_size_bytes.clone());

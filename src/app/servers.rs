@@ -1,5 +1,6 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
+use super::enablement::Enablement;
 use super::measured::Measured;
 use super::store::Stores;
 use crate::admission::Cluster;
@@ -9,7 +10,7 @@ use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
-use crate::controlplane::{self, ControlPlane};
+use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
@@ -33,24 +34,30 @@ use std::time::Duration;
 pub async fn control_plane(
     stores: &Arc<Stores>,
     options: &CompletedOptions,
+    cluster: &Cluster,
     judges: Judges,
+    kubelets: KubeletConfig,
+    tokens: controlplane::TokenRequests,
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
-    let cluster = Cluster::default();
     let needs = super::admission::Needs {
         cluster: cluster.clone(),
         authorizer: judges.authorizer.clone(),
         telemetry,
+        configuration: super::admission::configuration(&options.admission)?,
+        toleration_seconds: [
+            options.admission.not_ready_seconds,
+            options.admission.unreachable_seconds,
+        ],
     };
-    let admission = super::admission::chain(&options.admission, &needs);
+    let admission = super::admission::chain(&options.admission, &needs)?;
     let (store, metrics) = (stores.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
-        let prefix = match &row.backing {
-            Backing::Stored { prefix } => prefix.clone(),
-            Backing::Answered(_) => unreachable!("rows without a store are not asked for one"),
+        let Backing::Stored { prefix } = &row.backing else {
+            unreachable!("rows without a store of their own are not asked for one")
         };
         let config = ResourceConfig {
-            prefix,
+            prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         };
         let stored = store.resource(&row.group_resource(), config);
@@ -65,20 +72,25 @@ pub async fn control_plane(
         node_ports: (*network.node_ports.start(), *network.node_ports.end()),
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
         judges,
+        components: super::components::all(stores),
+        kubelets,
+        tokens: Some(tokens),
     };
-    let plane =
-        controlplane::build(config, &storage, &admission).map_err(|e| format!("--service-cluster-ip-range: {e}"))?;
+    let plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
     stores.loaded(options.generic.storage_initialization_timeout).await;
     plane
         .adopt()
         .await
         .map_err(|e| format!("reading the stored services: {e}"))?;
     cluster.fill(plane.storages());
+    cluster.fill_kinds(plane.kinds(), plane.store("", "namespaces").clone());
     Ok(plane)
 }
 
 /// What every group version is served with.
 pub struct Serving {
+    /// `--runtime-config`
+    pub enabled: Enablement,
     /// `--min-request-timeout`
     pub min_request_timeout: Duration,
     /// Asked again where an update creates.
@@ -113,7 +125,8 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
 /// Extensions: the CustomResourceDefinition group.
 pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
-    let own = plane.groups.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
+    let served = serving.enabled.groups(plane);
+    let own = served.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
     let groups = own.map(|g| serving.group_version(g)).collect();
     install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
     server
@@ -123,14 +136,22 @@ pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
 pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn DelegationTarget>) -> GenericServer {
     let published = &serving.published;
     let server = GenericServer::new("kube-apiserver", delegate);
-    let own = plane.groups.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
+    let enabled = serving.enabled.groups(plane);
+    let own = enabled.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
     let groups: Vec<ApiGroupVersion> = own.map(|g| serving.group_version(g)).collect();
-    let names: Vec<(String, String)> = groups
-        .iter()
-        .filter(|g| !g.gv.group.is_empty())
-        .map(|g| (g.gv.group.to_string(), g.gv.version.to_string()))
-        .collect();
-    let entries = names.iter().map(|(g, v)| versions::group_entry(g, &[v])).collect();
+    // Groups in the order of their rows, each with its versions, best first.
+    let mut names: Vec<(String, Vec<String>)> = Vec::new();
+    for gv in groups.iter().map(|g| &g.gv).filter(|gv| !gv.group.is_empty()) {
+        match names.iter_mut().find(|(group, _)| *group == gv.group.as_str()) {
+            Some((_, of)) => of.push(gv.version.to_string()),
+            None => names.push((gv.group.to_string(), vec![gv.version.to_string()])),
+        }
+    }
+    let entries = names.iter().map(|(group, of)| {
+        let of: Vec<&str> = of.iter().map(String::as_str).collect();
+        versions::group_entry(group, &of)
+    });
+    let entries = entries.collect();
     let list = versions::api_group_list(entries);
     let handler = Arc::new(Answer(move |req: &crate::request::Request| {
         discovery::plain(&list, req.headers(), &Query::of(req))
@@ -140,7 +161,8 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
         handler,
     });
     install(&server, groups, Source::BUILT_IN, &priorities, published);
-    let served = plane.groups.iter().chain([&plane.apiregistration]);
+    let registration = serving.enabled.of(&plane.apiregistration);
+    let served = enabled.iter().chain(&registration);
     let served = served.map(|g| (g.gv.clone(), g.resources.iter().map(|(r, _)| r.clone()).collect()));
     server
         .mux()
@@ -158,7 +180,8 @@ pub fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) 
         openapi: Arc::default(),
         ..serving.published.clone()
     };
-    let groups = vec![serving.group_version(&plane.apiregistration)];
+    let served = serving.enabled.of(&plane.apiregistration);
+    let groups = served.iter().map(|g| serving.group_version(g)).collect();
     install(head, groups, Source::BUILT_IN, &priorities, &own);
     own
 }

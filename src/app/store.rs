@@ -107,6 +107,19 @@ impl Stores {
         }
     }
 
+    /// How many stores there are: the main one and those of overrides.
+    pub fn count(&self) -> usize {
+        self.all().count()
+    }
+
+    /// Whether the store at this place answers.
+    ///
+    /// # Errors
+    /// One line: what is wrong.
+    pub fn health(&self, place: usize) -> Result<(), String> {
+        self.all().nth(place).map_or(Ok(()), |store| store.health())
+    }
+
     /// The checks of health and readiness, under upstream's names.
     pub fn add_checks(&self, server: &mut GenericServer) {
         for (i, store) in self.all().enumerate() {

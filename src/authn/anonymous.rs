@@ -5,13 +5,27 @@ use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Recognises everybody as anonymous.
-pub struct Anonymous(Arc<UserInfo>);
+/// Recognises everybody as anonymous, everywhere or at some paths.
+pub struct Anonymous {
+    user: Arc<UserInfo>,
+    paths: Option<Vec<String>>,
+}
 
 impl Anonymous {
     /// The authenticator of `--anonymous-auth`.
     pub fn new() -> Self {
-        Self(Arc::new(UserInfo::anonymous()))
+        Self {
+            user: Arc::new(UserInfo::anonymous()),
+            paths: None,
+        }
+    }
+
+    /// Only requests for exactly one of `paths`; elsewhere nobody is anyone.
+    pub fn only_at(paths: Vec<String>) -> Self {
+        Self {
+            paths: Some(paths),
+            ..Self::new()
+        }
     }
 }
 
@@ -23,7 +37,11 @@ impl Default for Anonymous {
 
 #[async_trait]
 impl Authenticator for Anonymous {
-    async fn authenticate(&self, _: Credentials<'_>) -> Result<Option<Identified>, Refused> {
-        Ok(Some(Identified::new(self.0.clone())))
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+        let here = self
+            .paths
+            .as_ref()
+            .is_none_or(|paths| paths.iter().any(|p| p == from.path));
+        Ok(here.then(|| Identified::new(self.user.clone())))
     }
 }

@@ -11,11 +11,82 @@ use std::sync::Arc;
 /// The prefix of a subprotocol that holds a token.
 pub const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
+/// A token, and whom it has to be for.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// The token.
+    pub token: &'a str,
+    /// Any of these; empty: whoever asks does not care.
+    pub audiences: &'a [String],
+}
+
+/// Whom a token stands for.
+#[derive(Clone, Debug, Default)]
+pub struct TokenUser {
+    /// Who.
+    pub user: Arc<UserInfo>,
+    /// Those of the asked audiences that the token is for; empty: nobody asked, or it is for any.
+    pub audiences: Vec<String>,
+    /// Texts for the caller.
+    pub warnings: Vec<String>,
+    /// Facts for the audit event.
+    pub annotations: Vec<(&'static str, String)>,
+}
+
+impl From<Arc<UserInfo>> for TokenUser {
+    fn from(user: Arc<UserInfo>) -> Self {
+        Self {
+            user,
+            ..Self::default()
+        }
+    }
+}
+
 /// Knows some tokens.
 #[async_trait]
 pub trait TokenAuthenticator: Send + Sync + 'static {
     /// `Ok(None)`: not one of mine.
-    async fn authenticate_token(&self, token: &str) -> Result<Option<Arc<UserInfo>>, Refused>;
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused>;
+}
+
+#[async_trait]
+impl<A: TokenAuthenticator + ?Sized> TokenAuthenticator for Arc<A> {
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+        (**self).authenticate_token(asked).await
+    }
+}
+
+/// Tokens that are for every audience of this server: known where one of those is asked for.
+pub struct ForOwnAudiences<A> {
+    tokens: A,
+    own: Vec<String>,
+}
+
+impl<A: TokenAuthenticator> ForOwnAudiences<A> {
+    /// Puts the check in front of `tokens`; `own` are the server's audiences.
+    pub fn new(tokens: A, own: Vec<String>) -> Self {
+        Self { tokens, own }
+    }
+}
+
+/// Those of `some` that are among `others`, in the order of `some`.
+pub fn intersection(some: &[String], others: &[String]) -> Vec<String> {
+    some.iter().filter(|a| others.contains(a)).cloned().collect()
+}
+
+#[async_trait]
+impl<A: TokenAuthenticator> TokenAuthenticator for ForOwnAudiences<A> {
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+        if asked.audiences.is_empty() || self.own.is_empty() {
+            return self.tokens.authenticate_token(asked).await;
+        }
+        let audiences = intersection(&self.own, asked.audiences);
+        if audiences.is_empty() {
+            return Ok(None);
+        }
+        let found = self.tokens.authenticate_token(asked).await?;
+        Ok(found.map(|user| TokenUser { audiences, ..user }))
+    }
 }
 
 /// Several kinds of tokens as one; refusals only count where nobody knows the token.
@@ -30,10 +101,10 @@ impl TokenUnion {
 
 #[async_trait]
 impl TokenAuthenticator for TokenUnion {
-    async fn authenticate_token(&self, token: &str) -> Result<Option<Arc<UserInfo>>, Refused> {
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
         let mut refusals = Vec::new();
         for member in &self.0 {
-            match member.authenticate_token(token).await {
+            match member.authenticate_token(asked).await {
                 Ok(Some(user)) => return Ok(Some(user)),
                 Ok(None) => {}
                 Err(e) => refusals.push(e.0),
@@ -48,12 +119,17 @@ impl TokenAuthenticator for TokenUnion {
 }
 
 /// Reads `Authorization: Bearer <token>`.
-pub struct BearerToken(Arc<dyn TokenAuthenticator>);
+pub struct BearerToken(Reviewer);
 
 impl BearerToken {
     /// Asks `tokens` about what it reads.
     pub fn new(tokens: Arc<dyn TokenAuthenticator>) -> Self {
-        Self(tokens)
+        Self::for_audiences(tokens, Vec::new())
+    }
+
+    /// As [`BearerToken::new`], of tokens that are for any of `audiences`.
+    pub fn for_audiences(tokens: Arc<dyn TokenAuthenticator>, audiences: Vec<String>) -> Self {
+        Self(Reviewer { tokens, audiences })
     }
 }
 
@@ -63,10 +139,34 @@ impl Authenticator for BearerToken {
         let Some(token) = header_token(&from) else {
             return Ok(None);
         };
-        match self.0.authenticate_token(token).await? {
-            Some(user) => Ok(Some(Identified::new(user))),
-            None => Err(Refused::new("invalid bearer token")),
+        self.0.ask(token, from, false).await.map(Some)
+    }
+}
+
+/// What a token that nobody knows is told.
+pub const INVALID: &str = "invalid bearer token";
+
+struct Reviewer {
+    tokens: Arc<dyn TokenAuthenticator>,
+    audiences: Vec<String>,
+}
+
+impl Reviewer {
+    async fn ask(&self, token: &str, from: Credentials<'_>, strip_subprotocol: bool) -> Result<Identified, Refused> {
+        let asked = Asked {
+            token,
+            audiences: &self.audiences,
+        };
+        let found = self.tokens.authenticate_token(asked).await?;
+        let found = found.ok_or_else(|| Refused::new(INVALID))?;
+        if let Some(warnings) = from.warnings {
+            found.warnings.into_iter().for_each(|text| warnings.add(text));
         }
+        Ok(Identified {
+            user: found.user,
+            strip_subprotocol,
+            annotations: found.annotations,
+        })
     }
 }
 
@@ -91,12 +191,17 @@ fn header_token<'a>(from: &Credentials<'a>) -> Option<&'a str> {
 }
 
 /// Reads a token out of `Sec-WebSocket-Protocol`.
-pub struct WebSocketToken(Arc<dyn TokenAuthenticator>);
+pub struct WebSocketToken(Reviewer);
 
 impl WebSocketToken {
     /// Asks `tokens` about what it reads.
     pub fn new(tokens: Arc<dyn TokenAuthenticator>) -> Self {
-        Self(tokens)
+        Self::for_audiences(tokens, Vec::new())
+    }
+
+    /// As [`WebSocketToken::new`], of tokens that are for any of `audiences`.
+    pub fn for_audiences(tokens: Arc<dyn TokenAuthenticator>, audiences: Vec<String>) -> Self {
+        Self(Reviewer { tokens, audiences })
     }
 }
 
@@ -127,13 +232,7 @@ impl Authenticator for WebSocketToken {
         if others == 0 {
             return Err(Refused::new("missing additional subprotocol"));
         }
-        match self.0.authenticate_token(&token).await? {
-            Some(user) => Ok(Some(Identified {
-                user,
-                strip_subprotocol: true,
-            })),
-            None => Err(Refused::new("invalid bearer token")),
-        }
+        self.0.ask(&token, from, true).await.map(Some)
     }
 }
 
@@ -175,8 +274,8 @@ mod tests {
 
     #[async_trait]
     impl TokenAuthenticator for Knows {
-        async fn authenticate_token(&self, token: &str) -> Result<Option<Arc<UserInfo>>, Refused> {
-            Ok((token == self.0).then(|| Arc::new(UserInfo::system("u", &[]))))
+        async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+            Ok((asked.token == self.0).then(|| Arc::new(UserInfo::system("u", &[])).into()))
         }
     }
 
@@ -187,6 +286,7 @@ mod tests {
         let from = Credentials {
             headers: &headers,
             peer: None,
+            path: "/",
             warnings: Some(&warnings),
         };
         let got = BearerToken::new(Arc::new(Knows("tok"))).authenticate(from).await;
@@ -223,6 +323,7 @@ mod tests {
         let from = Credentials {
             headers: &headers,
             peer: None,
+            path: "/",
             warnings: None,
         };
         let got = WebSocketToken::new(Arc::new(Knows("tok"))).authenticate(from).await;

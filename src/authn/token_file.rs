@@ -1,6 +1,6 @@
 //! `--token-auth-file`: lines of `token,user,uid[,"group1,group2"]`, read once at the start.
 
-use super::{Refused, TokenAuthenticator, add_authenticated};
+use super::{Asked, Refused, TokenAuthenticator, TokenUser, add_authenticated};
 use crate::request::UserInfo;
 use async_trait::async_trait;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -79,8 +79,8 @@ impl TokenFile {
 
 #[async_trait]
 impl TokenAuthenticator for TokenFile {
-    async fn authenticate_token(&self, token: &str) -> Result<Option<Arc<UserInfo>>, Refused> {
-        Ok(self.0.get(&hash(token)).cloned())
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+        Ok(self.0.get(&hash(asked.token)).cloned().map(TokenUser::from))
     }
 }
 
@@ -170,7 +170,8 @@ mod tests {
     use proptest::prelude::*;
 
     async fn user(file: &TokenFile, token: &str) -> Option<Arc<UserInfo>> {
-        file.authenticate_token(token).await.unwrap()
+        let asked = Asked { token, audiences: &[] };
+        file.authenticate_token(asked).await.unwrap().map(|u| u.user)
     }
 
     #[tokio::test]

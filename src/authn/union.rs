@@ -92,6 +92,7 @@ mod tests {
             .authenticate(Credentials {
                 headers: &headers,
                 peer: None,
+                path: "/",
                 warnings: None,
             })
             .await

@@ -50,6 +50,24 @@ impl<'a> Attributes<'a> {
         }
     }
 
+    /// A question about nothing yet.
+    pub fn nothing(user: &'a UserInfo) -> Self {
+        Self {
+            user,
+            verb: "",
+            is_resource: false,
+            api_group: "",
+            api_version: "",
+            namespace: "",
+            resource: "",
+            subresource: "",
+            name: "",
+            path: "",
+            field_selector: "",
+            label_selector: "",
+        }
+    }
+
     /// Another verb on the same thing.
     pub fn with_verb(self, verb: &'a str) -> Self {
         Self { verb, ..self }

@@ -1,11 +1,12 @@
 //! Authorization by the core API server, for extension servers: one SubjectAccessReview per question, remembered for a
 //! while (upstream: `k8s.io/apiserver/pkg/server/options/authorization.go`). No answer is a no.
 
-use super::{AllowedPaths, Attributes, Authorizer, Decision, PrivilegedGroups, Union, Verdict};
+use super::{AllowedPaths, Attributes, Authorizer, Decision, PrivilegedGroups, Rules, Union, Verdict, review};
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Map;
 use crate::client::{Client, ClientError};
+use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -82,55 +83,14 @@ impl Delegated {
     }
 }
 
-fn spec(asked: &Attributes<'_>) -> Value {
-    let mut spec = Map::new();
-    let mut what = Map::new();
-    let mut put = |key: &str, value: &str| {
-        if !value.is_empty() {
-            what.insert(key, value);
-        }
-    };
-    put("verb", asked.verb);
-    if asked.is_resource {
-        put("namespace", asked.namespace);
-        put("group", asked.api_group);
-        put("version", asked.api_version);
-        put("resource", asked.resource);
-        put("subresource", asked.subresource);
-        put("name", asked.name);
-        spec.insert("resourceAttributes", what);
-    } else {
-        put("path", asked.path);
-        spec.insert("nonResourceAttributes", what);
-    }
-    spec.insert("user", asked.user.name.as_str());
-    if !asked.user.uid.is_empty() {
-        spec.insert("uid", asked.user.uid.as_str());
-    }
-    spec.insert("groups", asked.user.groups.clone());
-    let extra: Map = asked.user.extra.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
-    if !extra.is_empty() {
-        spec.insert("extra", extra);
-    }
-    Value::Object(spec)
-}
-
 fn verdict(status: &Value) -> Verdict {
-    let reason = status.str_at(&["reason"]).to_owned();
-    let is = |field: &str| status.get(field).as_bool() == Some(true);
-    if is("denied") {
-        Verdict::deny(reason)
-    } else if is("allowed") {
-        Verdict::allow(reason)
-    } else {
-        Verdict::no_opinion(reason)
-    }
+    review::verdict(status).unwrap_or_else(Verdict::deny)
 }
 
 #[async_trait]
 impl Authorizer for Delegated {
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
-        let spec = spec(asked);
+        let spec = review::spec(asked, "groups");
         let key = json::to_string(&spec);
         let now = Instant::now();
         if let Some((verdict, until)) = self.lock().get(&key)
@@ -163,13 +123,17 @@ impl Authorizer for Delegated {
         }
         verdict
     }
+
+    async fn rules_for(&self, _: &UserInfo, _: &str) -> Rules {
+        Rules::unknown("webhook authorizer does not support user rule resolution")
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::json;
-    use crate::request::{RequestInfo, UserInfo};
+    use crate::request::RequestInfo;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     struct Says(AtomicUsize, Option<Value>);

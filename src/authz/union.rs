@@ -1,6 +1,7 @@
 //! Several authorizers as one, and the trivial ones.
 
-use super::{Attributes, Authorizer, Decision, Verdict};
+use super::{Attributes, Authorizer, Decision, Rules, Verdict};
+use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -36,6 +37,14 @@ impl Authorizer for Union {
         };
         verdict
     }
+
+    async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
+        let mut all = Rules::default();
+        for member in &self.0 {
+            all.extend(member.rules_for(user, namespace).await);
+        }
+        all
+    }
 }
 
 /// `--authorization-mode=AlwaysAllow`.
@@ -45,6 +54,10 @@ pub struct AlwaysAllow;
 impl Authorizer for AlwaysAllow {
     async fn authorize(&self, _: &Attributes<'_>) -> Verdict {
         Verdict::allow("")
+    }
+
+    async fn rules_for(&self, _: &UserInfo, _: &str) -> Rules {
+        Rules::all()
     }
 }
 
@@ -61,7 +74,7 @@ impl Authorizer for AlwaysDeny {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{RequestInfo, UserInfo};
+    use crate::request::RequestInfo;
 
     #[tokio::test]
     async fn the_first_opinion_counts_and_reasons_add_up() {

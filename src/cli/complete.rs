@@ -1,10 +1,12 @@
 //! Options → [`CompletedOptions`]: files are read and judged, flags are held against each other, gaps are filled.
 
 use super::options::{
-    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationMode, AuthorizationOptions,
-    GenericOptions, LoggingOptions, NetworkOptions, Options, ServingOptions, StorageOptions,
+    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationOptions, FeatureGates, GenericOptions,
+    KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions, StorageOptions,
 };
 use super::value::{UsageError, Values};
+use crate::authn::oidc::Configuration;
+use crate::client::ClientConfig;
 use crate::pki::PkiOptions;
 use crate::serving::{CaPool, KeyPairData, Limits};
 use std::fmt::Display;
@@ -31,6 +33,10 @@ pub struct CompletedOptions {
     pub authorization: AuthorizationOptions,
     /// Which admission plugins are on.
     pub admission: AdmissionOptions,
+    /// Which features are on.
+    pub features: FeatureGates,
+    /// Which built-in APIs are served.
+    pub runtime: RuntimeConfig,
     /// Limits and lifecycle.
     pub generic: GenericOptions,
     /// Backends.
@@ -39,6 +45,8 @@ pub struct CompletedOptions {
     pub storage: StorageOptions,
     /// Service addresses.
     pub network: NetworkOptions,
+    /// Nodes.
+    pub kubelet: KubeletOptions,
     /// Logs.
     pub logging: LoggingOptions,
     /// Everything as it was given.
@@ -112,6 +120,16 @@ fn check_ca(flag: &str, path: Option<&PathBuf>) -> Result<Option<CaPool>, UsageE
     Ok(Some(pool))
 }
 
+/// Reads an `--authentication-config` file.
+///
+/// # Errors
+/// One line that names the flag, the file and what is wrong.
+pub fn read_authentication_config(path: &Path, service_accounts: &[String]) -> Result<Configuration, UsageError> {
+    let flag = "authentication-config";
+    let text = String::from_utf8(read(flag, path)?).map_err(|e| about(flag, format!("{}: {e}", path.display())))?;
+    Configuration::parse(&text, service_accounts).map_err(|e| about(flag, format!("{}: {e}", path.display())))
+}
+
 /// The address of the interface the default route uses; nothing is sent.
 fn default_interface_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
@@ -139,12 +157,15 @@ impl Options {
         let Self {
             serving,
             mut authentication,
-            authorization,
+            mut authorization,
             admission,
+            features,
+            runtime,
             generic,
             aggregator,
             storage,
             network,
+            kubelet,
             logging,
             values,
             mut warnings,
@@ -158,6 +179,10 @@ impl Options {
         if let Some((cert, key)) = &aggregator.proxy_client {
             check_pair("proxy-client-cert-file", "proxy-client-key-file", cert, key)?;
         }
+        if let Some((cert, key)) = &kubelet.client {
+            check_pair("kubelet-client-certificate", "kubelet-client-key", cert, key)?;
+        }
+        check_ca("kubelet-certificate-authority", kubelet.certificate_authority.as_ref())?;
         let client_ca = check_ca("client-ca-file", authentication.client_ca.as_ref())?;
         let proxy_ca = check_ca(
             "requestheader-client-ca-file",
@@ -182,21 +207,38 @@ impl Options {
         if let Some(path) = &authentication.service_account.signing_key {
             read("service-account-signing-key-file", path)?;
         }
+        if let Some(oidc) = &authentication.oidc {
+            if authentication.service_account.issuers.contains(&oidc.issuer.url) {
+                return Err(about(
+                    "oidc-issuer-url",
+                    "URL must not be one of the service account issuers",
+                ));
+            }
+            check_ca("oidc-ca-file", oidc.ca_file.as_ref())?;
+        }
+        if let Some(path) = &authentication.config_file {
+            let config = read_authentication_config(path, &authentication.service_account.issuers)?;
+            if config.anonymous.is_some() && values.is_given("anonymous-auth") {
+                return Err(UsageError::new(
+                    "--anonymous-auth flag cannot be set when anonymous field is configured in authentication \
+                     configuration file",
+                ));
+            }
+        }
+        if let Some(webhook) = &authentication.webhook {
+            ClientConfig::from_kubeconfig(&webhook.config_file)
+                .map_err(|e| about("authentication-token-webhook-config-file", e))?;
+        }
+        if let Some(path) = &authorization.config {
+            let text = read("authorization-config", path)?;
+            authorization.authorizers = crate::authz::config::parse(&text)
+                .map_err(|e| about("authorization-config", format!("{}: {e}", path.display())))?;
+        }
         if authorization.allows_all() && authentication.anonymous {
             if values.is_given("anonymous-auth") {
                 warnings.push("--anonymous-auth has no effect: with AlwaysAllow anyone could do anything".to_owned());
             }
             authentication.anonymous = false;
-        }
-        if values.is_given("authorization-mode")
-            && let modes = &authorization.modes
-            && (modes.contains(&AuthorizationMode::Rbac) || modes.contains(&AuthorizationMode::Node))
-        {
-            warnings.push(
-                "--authorization-mode: roles and node rules are not evaluated in this release; system:masters may do \
-                 everything, everyone may read health and version, all else is forbidden"
-                    .to_owned(),
-            );
         }
         if client_ca.is_some() {
             warnings.push(
@@ -230,10 +272,13 @@ impl Options {
             authentication,
             authorization,
             admission,
+            features,
+            runtime,
             generic,
             aggregator,
             storage,
             network,
+            kubelet,
             logging,
             values,
             warnings,

@@ -4,19 +4,27 @@ mod admission;
 mod aggregator;
 mod authentication;
 mod authorization;
+mod features;
 mod generic;
+mod kubelet;
 mod logging;
 mod network;
+mod runtime;
 mod serving;
 mod storage;
 
 pub use admission::AdmissionOptions;
 pub use aggregator::AggregatorOptions;
-pub use authentication::{AuthenticationOptions, RequestHeaderOptions, ServiceAccountOptions};
-pub use authorization::{AuthorizationMode, AuthorizationOptions};
+pub use authentication::{
+    AuthenticationOptions, OidcOptions, RequestHeaderOptions, ServiceAccountOptions, TokenWebhookOptions,
+};
+pub use authorization::AuthorizationOptions;
+pub use features::FeatureGates;
 pub use generic::GenericOptions;
+pub use kubelet::KubeletOptions;
 pub use logging::LoggingOptions;
 pub use network::{Cidr, NetworkOptions};
+pub use runtime::{RuntimeConfig, WIDE};
 pub use serving::{ServingOptions, SniFiles};
 pub use storage::{EtcdOptions, StorageOptions};
 
@@ -35,6 +43,10 @@ pub struct Options {
     pub authorization: AuthorizationOptions,
     /// Which admission plugins are on.
     pub admission: AdmissionOptions,
+    /// Which features are on.
+    pub features: FeatureGates,
+    /// Which built-in APIs are served.
+    pub runtime: RuntimeConfig,
     /// Limits and lifecycle.
     pub generic: GenericOptions,
     /// Backends.
@@ -43,6 +55,8 @@ pub struct Options {
     pub storage: StorageOptions,
     /// Service addresses.
     pub network: NetworkOptions,
+    /// Nodes.
+    pub kubelet: KubeletOptions,
     /// Logs.
     pub logging: LoggingOptions,
     /// Everything as it was given, for `/flagz`.
@@ -72,10 +86,13 @@ impl Options {
             authentication: AuthenticationOptions::read(&values)?,
             authorization: AuthorizationOptions::read(&values)?,
             admission: AdmissionOptions::read(&values)?,
+            features: FeatureGates::read(&values, &mut warnings)?,
+            runtime: RuntimeConfig::read(&values)?,
             generic: GenericOptions::read(&values)?,
             aggregator: AggregatorOptions::read(&values)?,
             storage: StorageOptions::read(&values)?,
             network: NetworkOptions::read(&values)?,
+            kubelet: KubeletOptions::read(&values)?,
             logging: LoggingOptions::read(&values)?,
             warnings,
             values,

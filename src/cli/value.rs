@@ -1,6 +1,7 @@
 //! The values that were given, read as Go's flag types read them.
 
 use super::flags::{self, Flag, Kind};
+use crate::apimachinery::time::parse_duration;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -68,6 +69,14 @@ impl Values {
     /// Text, or nothing where empty.
     pub fn some_text(&self, name: &str) -> Option<&str> {
         Some(self.last(name)).filter(|text| !text.is_empty())
+    }
+
+    /// The value as `/flagz` shows it: the default where not given, a list with its items behind one another.
+    pub fn shown(&self, name: &str) -> String {
+        match flags::find(name).map(|f| f.kind) {
+            Some(Kind::List | Kind::Array) => format!("[{}]", self.list(name).join(",")),
+            _ => self.last(name).to_owned(),
+        }
     }
 
     /// A boolean.
@@ -151,12 +160,17 @@ pub(super) fn check(flag: &Flag, value: &str) -> Result<(), UsageError> {
     result.map_err(|why| UsageError::invalid(flag.name, value, why))
 }
 
-fn parse_bool(value: &str) -> Result<bool, String> {
+/// A boolean in one of Go's spellings.
+pub fn go_bool(value: &str) -> Option<bool> {
     match value {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("expected true or false".to_owned()),
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
     }
+}
+
+fn parse_bool(value: &str) -> Result<bool, String> {
+    go_bool(value).ok_or_else(|| "expected true or false".to_owned())
 }
 
 fn parse_int(value: &str) -> Result<i64, String> {
@@ -169,44 +183,6 @@ fn parse_float(value: &str) -> Result<f64, String> {
         .ok()
         .filter(|n| n.is_finite())
         .ok_or_else(|| "expected a number".to_owned())
-}
-
-/// Go's `time.ParseDuration` without a sign: `1h2m`, `1.5s`, `300ms`, `0`.
-fn parse_duration(value: &str) -> Result<Duration, String> {
-    const EXPECTED: &str = "expected a duration such as 90s, 1m30s or 300ms";
-    let fail = || EXPECTED.to_owned();
-    if value == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let mut rest = value;
-    let mut nanos: f64 = 0.0;
-    if rest.is_empty() {
-        return Err(fail());
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(fail)?;
-        let number: f64 = rest[..digits].parse().map_err(|_| fail())?;
-        rest = &rest[digits..];
-        let unit_end = rest
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(rest.len());
-        let unit = match &rest[..unit_end] {
-            "ns" => 1.0,
-            "us" | "µs" | "μs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "m" => 60e9,
-            "h" => 3600e9,
-            _ => return Err(fail()),
-        };
-        rest = &rest[unit_end..];
-        nanos += number * unit;
-    }
-    // Go's durations are 63 bits of nanoseconds.
-    if nanos > i64::MAX as f64 {
-        return Err("too long".to_owned());
-    }
-    Ok(Duration::from_nanos(nanos.round() as u64))
 }
 
 #[cfg(test)]

@@ -4,13 +4,15 @@
 //! ended it), the informer lists again and reports the difference.
 
 use crate::storage::interface::WatchItem;
-use crate::storage::{Entry, Error, MinRevision, Predicate, Storage, WatchOptions};
+use crate::storage::{Entry, Error, MinRevision, Predicate, Revision, Storage, WatchOptions};
 use crate::tasks::Signal;
 use arc_swap::ArcSwap;
 use imbl::OrdMap;
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -34,6 +36,9 @@ struct Inner<T> {
     items: ArcSwap<Items<T>>,
     subscribers: Mutex<Arc<Vec<Subscriber<T>>>>,
     synced: Signal,
+    /// Everything up to here was applied and told; 0 before the initial state is in.
+    reached: AtomicU64,
+    moved: Notify,
 }
 
 /// The running end: a future to be driven by one task.
@@ -56,6 +61,8 @@ impl<T: Send + Sync + 'static> Informer<T> {
             items: ArcSwap::from_pointee(OrdMap::new()),
             subscribers: Mutex::default(),
             synced: Signal::new("informer synced"),
+            reached: AtomicU64::new(0),
+            moved: Notify::new(),
         }));
         let handle = InformerHandle {
             informer: informer.clone(),
@@ -78,6 +85,47 @@ impl<T: Send + Sync + 'static> Informer<T> {
     /// Fires when the initial state is in.
     pub fn synced(&self) -> &Signal {
         &self.0.synced
+    }
+
+    /// True where every change up to `revision` is in the snapshot and was told to the subscribers.
+    pub fn has_reached(&self, revision: Revision) -> bool {
+        self.0.reached.load(Ordering::Acquire) >= revision.0
+    }
+
+    /// Waits until [`has_reached`](Self::has_reached). It has no end of its own where nobody drives the handle.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn reach(&self, revision: Revision) {
+        loop {
+            let moved = self.0.moved.notified();
+            tokio::pin!(moved);
+            // Enrolled before looking, so that a move in between is not missed.
+            moved.as_mut().enable();
+            if self.has_reached(revision) {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// True where everything acknowledged so far by the storage it follows is in.
+    pub fn is_current(&self, storage: &dyn Storage) -> bool {
+        self.0.synced.fired() && self.has_reached(storage.changed())
+    }
+
+    /// Waits until what is acknowledged now is in.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn catch_up(&self, storage: &dyn Storage) {
+        self.0.synced.wait().await;
+        self.reach(storage.changed()).await;
+    }
+
+    fn moved_to(&self, revision: Revision) {
+        self.0.reached.fetch_max(revision.0, Ordering::Release);
+        self.0.moved.notify_waiters();
     }
 
     /// Calls `f` at each change, after the snapshot shows it. It runs in the informer's task and must not wait: it marks
@@ -159,8 +207,14 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                         seen.insert(event.entry.key.clone());
                     }
                     self.informer.apply(&event.entry.key, new);
+                    if seen.is_none() {
+                        self.informer.moved_to(event.entry.revision);
+                    }
                 }
-                WatchItem::Bookmark { initial_end: true, .. } => {
+                WatchItem::Bookmark {
+                    initial_end: true,
+                    revision,
+                } => {
                     let seen = seen.take().unwrap_or_default();
                     // What a former watch saw and this one did not is gone.
                     let gone: Vec<Arc<str>> = self
@@ -174,7 +228,9 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                         self.informer.apply(&key, None);
                     }
                     self.informer.0.synced.fire();
+                    self.informer.moved_to(revision);
                 }
+                WatchItem::Bookmark { revision, .. } if seen.is_none() => self.informer.moved_to(revision),
                 WatchItem::Bookmark { .. } => {}
             }
         }

@@ -9,5 +9,5 @@ pub mod band;
 pub mod ip;
 pub mod port;
 
-pub use ip::{Family, IpRange};
+pub use ip::{Family, IpError, IpRange};
 pub use port::PortRange;

@@ -1,9 +1,10 @@
 //! What a cluster starts with, made when it is missing and kept up while the server runs: the system namespaces, the
-//! server's own Service with its endpoints, and the trust that backends need to believe the front proxy; beside them the
+//! server's own Service with its endpoints, the record of cluster IPs, and the trust that backends need to believe the front proxy; beside them the
 //! default [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`], each with a hook of its own.
 //!
 //! Entry points: [`ensure`] once at start, [`keep`] for as long as the server runs.
 
+mod addresses;
 pub mod flowcontrol;
 mod namespaces;
 pub mod priority_classes;
@@ -39,8 +40,9 @@ const INTERVAL: Duration = Duration::from_secs(60);
 pub async fn ensure(plane: &ControlPlane, advertise: &Advertise, trust: &Trust) -> Result<()> {
     let spaces = namespaces::ensure(plane).await;
     let service = service::ensure(plane, advertise).await;
+    let addresses = addresses::ensure(plane).await;
     let trust = publish(plane, trust).await;
-    spaces.and(service).and(trust)
+    spaces.and(service).and(addresses).and(trust)
 }
 
 /// Repeats [`ensure`] every minute, and publishes new trust at once. The task belongs to `group` and ends with it.
@@ -50,6 +52,7 @@ pub fn keep(
     advertise: Advertise,
     mut trust: watch::Receiver<Arc<Trust>>,
 ) -> bool {
+    addresses::keep(group, plane.clone());
     let stop = group.stop_signal().clone();
     group.spawn("bootstrap", async move {
         let mut rotates = true;

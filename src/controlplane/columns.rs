@@ -1,7 +1,9 @@
 //! How kinds print as tables: headings and cells, as upstream's printers make them.
 
+pub(super) mod autoscaling;
 pub(super) mod cells;
 pub(super) mod core;
+pub(super) mod devices;
 pub(super) mod network;
 pub(super) mod others;
 pub(super) mod pods;

@@ -4,15 +4,16 @@
 mod access;
 mod nothing;
 mod rules;
+mod selectors;
 mod subject;
 
-pub use access::{LocalSubjectAccessReview, SelfSubjectAccessReview, SubjectAccessReview};
+pub use access::{EXPLAIN, LocalSubjectAccessReview, SelfSubjectAccessReview, SubjectAccessReview};
 pub use nothing::Nothing;
-pub use rules::{Rules, RulesSource, SelfSubjectRulesReview};
+pub use rules::SelfSubjectRulesReview;
 pub use subject::{SelfSubjectReview, TokenReview};
 
 use crate::authn::TokenAuthenticator;
-use crate::authz::Authorizer;
+use crate::authz::{Authorizer, Rbac};
 use std::sync::Arc;
 
 /// Who is asked.
@@ -20,10 +21,12 @@ use std::sync::Arc;
 pub struct Judges {
     /// Knows tokens.
     pub tokens: Arc<dyn TokenAuthenticator>,
+    /// Who shows no token is somebody, too (`--anonymous-auth`).
+    pub anonymous: bool,
     /// Decides.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Lists what somebody may do; `None`: the authorizer cannot.
-    pub rules: Option<Arc<dyn RulesSource>>,
+    /// Roles and bindings: who may write them, and why somebody may do something.
+    pub roles: Arc<Rbac>,
     /// The server's own audiences (`--api-audiences`).
     pub audiences: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! The schema of built-in kinds: the generated table, seen through the registry's eyes.
 
+use super::versions::Known;
 use crate::api::TypeDef;
 use crate::api::apply_schema::ApplyType;
 use crate::api::decode;
@@ -42,7 +43,14 @@ impl Schema for BuiltinSchema {
         who: &ManagerInfo<'_>,
         reset: &[&str],
     ) -> Result<()> {
-        managed::update_managed_fields(ApplyType::Root(self.0), live, new, &who.writer(), &reset_set(reset));
+        managed::update_managed_fields_across(
+            ApplyType::Root(self.0),
+            live,
+            new,
+            &who.writer(),
+            &reset_set(reset),
+            &Known(self.0),
+        );
         Ok(())
     }
 
@@ -59,7 +67,7 @@ impl Schema for BuiltinSchema {
             force,
             reset: &reset_set(reset),
         };
-        let mut applied = apply::apply(ApplyType::Root(self.0), live, &patch, &request)?.object;
+        let mut applied = apply::apply_across(ApplyType::Root(self.0), live, &patch, &request, &Known(self.0))?.object;
         // What was merged lacks the members that are always written.
         self.normalize(&mut applied)?;
         Ok(applied)

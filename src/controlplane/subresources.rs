@@ -3,13 +3,15 @@
 pub(super) mod approval;
 pub(super) mod binding;
 pub(super) mod cleanup;
+pub(super) mod connect;
+pub(super) mod eviction;
 pub(super) mod finalize;
 pub(super) mod scale;
+pub(super) mod token;
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::restore;
 use crate::registry::Store;
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
@@ -32,11 +34,19 @@ impl LateStore {
             .ok_or_else(|| Status::service_unavailable("the server is still starting"))
     }
 
-    /// Replaces the object through this store's strategy; managed fields stay as they are.
+    /// Replaces the object through this store's strategy, recorded for `manager`; `None`: managed fields are those of
+    /// the object (an apply).
     ///
     /// # Errors
     /// Any Status.
-    pub(super) async fn replace(&self, cx: &Context, name: &str, object: Value, subresource: &str) -> Result<Value> {
+    pub(super) async fn replace(
+        &self,
+        cx: &Context,
+        name: &str,
+        object: Value,
+        write: (&str, Option<&str>),
+    ) -> Result<Value> {
+        let (subresource, manager) = write;
         let store = self.get()?;
         if object.name() != name {
             return Err(Status::bad_request(format!(
@@ -46,17 +56,14 @@ impl LateStore {
         }
         let options = WriteOptions {
             subresource: subresource.to_owned(),
+            manager: manager.map(str::to_owned),
             uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
             ..WriteOptions::default()
         };
         let gr = store.resource().group_resource();
         let mut transform = |live: Option<&Value>| match live {
             None => Err(Status::not_found(&gr, name)),
-            Some(live) => {
-                let mut new = object.clone();
-                restore(&mut new, live, &["metadata", "managedFields"]);
-                Ok(new)
-            }
+            Some(_) => Ok(object.clone()),
         };
         let updated = store.update(cx, name, &mut transform, false, &options).await?;
         Ok(updated.object.to_value())

@@ -1,15 +1,18 @@
 //! The words a row is written in: a kind is one chain of calls, and what it does not say is the common case.
 
 use super::schema::BuiltinSchema;
+use super::versions::Pair;
 use crate::api;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::discovery::resources;
+use crate::registry::converting::{Conversion, ThroughHub};
 use crate::registry::resource::{
     Answer, Backing, Columns, Connect, Resource, SelectableFields, Subresource, SubresourceBehaviour,
     SubresourceHandler, Verbs,
 };
 use crate::registry::strategy::{Plain, Strategy};
+use crate::storage::Storage;
 use std::sync::Arc;
 
 /// The prefix of all keys in the store, as upstream's `--etcd-prefix` default.
@@ -32,7 +35,7 @@ impl Group {
     ///
     /// # Panics
     /// Where the schema table does not know the kind: rows are constants, so a test that builds them shows it.
-    pub fn kind(self, plural: &'static str, kind: &'static str) -> Row {
+    pub fn kind(self, plural: &str, kind: &str) -> Row {
         let def = api::by_gvk(self.group, self.version, kind)
             .unwrap_or_else(|| unreachable!("a row names a kind the schema table does not have: {kind}"));
         Row(Resource {
@@ -114,9 +117,74 @@ impl Row {
         self
     }
 
+    /// Nothing of it is stored: reads are answered by this.
+    pub fn computed(mut self, storage: Arc<dyn Storage>) -> Self {
+        self.0.backing = Backing::Computed(storage);
+        self.0.verbs = Verbs::GET.with(Verbs::LIST);
+        self.0.storage_version_hash = Str::default();
+        self
+    }
+
     /// The version upstream stores it in, where that is not the served one: only the hash in discovery shows it.
     pub fn hashed_as(mut self, version: &str) -> Self {
         self.0.storage_version_hash = storage_version_hash(&self.0.gvr.group, version, &self.0.kind);
+        self
+    }
+
+    /// Another version of `hub`: stored, prepared, judged and shown as that one is, with defaults of its own.
+    pub fn over(
+        mut self,
+        hub: &Resource,
+        pair: &'static Pair,
+        strategy: Arc<dyn Strategy>,
+        default: fn(&mut Value),
+    ) -> Self {
+        let own = self.0;
+        let conversion: Arc<dyn Conversion> = Arc::new(pair);
+        let columns = hub.columns.clone().map(|c| Columns {
+            cells: Arc::new(move |v| (c.cells)(&pair.store(v.clone()))),
+            columns: c.columns,
+        });
+        // Names that both versions select by.
+        let selectable = hub.selectable.as_ref().map(|s| SelectableFields {
+            names: s
+                .names
+                .iter()
+                .filter_map(|n| pair.served_field(n))
+                .map(Str::new)
+                .collect(),
+            extract: {
+                let extract = s.extract.clone();
+                Arc::new(move |v| {
+                    let fields = extract(&pair.store(v.clone())).into_iter();
+                    fields
+                        .filter_map(|(k, v)| Some((Str::new(pair.served_field(&k)?), v)))
+                        .collect()
+                })
+            },
+        });
+        let (gvk, gvr) = (own.gvk(), own.gvr);
+        let mut subresources = hub.subresources.clone();
+        for sub in &mut subresources {
+            if sub.kind == hub.gvk() {
+                sub.kind = gvk.clone();
+            }
+        }
+        self.0 = Resource {
+            gvr,
+            schema: own.schema,
+            definition: own.definition,
+            strategy: Arc::new(ThroughHub::new(strategy, conversion.clone(), default)),
+            backing: Backing::Converted {
+                prefix: hub.prefix().unwrap_or_default().to_owned(),
+                hub: hub.gvr.clone(),
+                conversion,
+            },
+            columns,
+            selectable,
+            subresources,
+            ..hub.clone()
+        };
         self
     }
 
@@ -160,8 +228,13 @@ impl Row {
 
     /// Has `status`.
     pub fn status(self) -> Self {
+        self.part("status")
+    }
+
+    /// A part of the object that is read and changed by itself, through the strategy's methods for it.
+    pub fn part(self, name: &'static str) -> Self {
         let kind = self.0.gvk();
-        self.subresource("status", kind, Verbs::GET_PATCH_UPDATE, SubresourceBehaviour::Status)
+        self.subresource(name, kind, Verbs::GET_PATCH_UPDATE, SubresourceBehaviour::Status)
     }
 
     /// A subresource with an object of its own.
@@ -173,6 +246,20 @@ impl Row {
         handler: Arc<dyn SubresourceHandler>,
     ) -> Self {
         self.subresource(name, kind, verbs, SubresourceBehaviour::Custom(handler))
+    }
+
+    /// As [`Self::custom`], where there is a handler.
+    pub fn custom_where(
+        self,
+        handler: Option<Arc<dyn SubresourceHandler>>,
+        name: &'static str,
+        kind: GroupVersionKind,
+        verbs: Verbs,
+    ) -> Self {
+        match handler {
+            Some(handler) => self.custom(name, kind, verbs, handler),
+            None => self,
+        }
     }
 
     /// A connection.

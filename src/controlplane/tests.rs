@@ -1,15 +1,16 @@
 //! The whole room over the embedded engine, in a throw-away directory.
 
+mod versions;
+
 use super::*;
 use crate::admission::Always;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::authn::{Refused, TokenAuthenticator};
+use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
 use crate::authz::AlwaysAllow;
 use crate::json;
 use crate::registry::store::DeleteOptions;
 use crate::registry::strategy::Context;
-use crate::request::UserInfo;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
 use async_trait::async_trait;
 
@@ -17,7 +18,7 @@ struct NoTokens;
 
 #[async_trait]
 impl TokenAuthenticator for NoTokens {
-    async fn authenticate_token(&self, _token: &str) -> std::result::Result<Option<Arc<UserInfo>>, Refused> {
+    async fn authenticate_token(&self, _: Asked<'_>) -> std::result::Result<Option<TokenUser>, Refused> {
         Ok(None)
     }
 }
@@ -42,9 +43,21 @@ pub(super) fn config() -> Config {
         judges: Judges {
             tokens: Arc::new(NoTokens),
             authorizer: Arc::new(AlwaysAllow),
-            rules: None,
+            anonymous: true,
+            roles: crate::authz::Rbac::fixed(crate::authz::rbac::Index::default()),
             audiences: vec![],
         },
+        components: vec![],
+        kubelets: KubeletConfig {
+            certificate_authority: None,
+            client: None,
+            preferred_address_types: vec!["InternalIP".into()],
+            port: 10250,
+            timeout: std::time::Duration::from_secs(5),
+            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            tasks: crate::tasks::TaskGroup::new("test"),
+        },
+        tokens: None,
     }
 }
 
@@ -56,7 +69,7 @@ pub(super) fn running() -> Running {
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         }),
-        Backing::Answered(_) => unreachable!("reviews have no storage"),
+        _ => unreachable!("only stored rows are asked for a storage"),
     };
     let admission: Arc<dyn Admission> = Arc::new(Always);
     let plane = build(config(), &storage, &admission).unwrap();
@@ -95,13 +108,28 @@ fn discovery_names_are_the_recorded_ones() {
         .filter(|(r, _)| !r.unconditional_update)
         .map(|(r, _)| r.gvr.resource.to_string())
         .collect();
-    assert_eq!(forbidden.len(), 14, "{forbidden:?}");
+    assert_eq!(forbidden.len(), 15, "{forbidden:?}");
 }
 
 fn running_rows() -> ControlPlane {
     let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::Nothing) };
     let admission: Arc<dyn Admission> = Arc::new(Always);
     build(config(), &storage, &admission).unwrap()
+}
+
+#[test]
+fn a_second_registration_is_an_error() {
+    let plane = running_rows();
+    assert_eq!(super::twice(plane.groups.iter()), None);
+    let again = plane.groups.iter().chain(plane.groups.iter().take(1));
+    assert_eq!(super::twice(again).as_deref(), Some("v1"));
+    let mut core = plane.groups[0].clone();
+    core.resources.push(core.resources[0].clone());
+    assert_eq!(
+        super::twice([&core].into_iter()).as_deref(),
+        Some("v1, Resource=componentstatuses")
+    );
+    assert_eq!(BuildError::Twice("v1".into()).to_string(), "double registration of v1");
 }
 
 #[test]
@@ -126,7 +154,7 @@ async fn services_keep_their_numbers_over_a_restart() {
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         }),
-        Backing::Answered(_) => unreachable!("reviews have no storage"),
+        _ => unreachable!("only stored rows are asked for a storage"),
     };
     let admission: Arc<dyn Admission> = Arc::new(Always);
     let again = build(config(), &storage, &admission).unwrap();
@@ -269,4 +297,90 @@ async fn a_binding_assigns_a_pod_once() {
         "n"
     );
     assert_eq!(binding.create(&cx, "p", to).await.unwrap_err().code, 409);
+}
+
+fn handler(r: &Running, name: &str) -> Arc<dyn crate::registry::resource::SubresourceHandler> {
+    let (row, _) = r.plane.find(&GroupResource::new("", "pods")).unwrap();
+    match &row.subresource(name).unwrap().behaviour {
+        crate::registry::SubresourceBehaviour::Custom(handler) => handler.clone(),
+        _ => panic!("{name} speaks objects"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_eviction_charges_the_budget_and_ends_the_pod() {
+    let r = running();
+    let cx = Context::system("default");
+    let change = |group: &str, plural: &str, name: &'static str, status: Value| {
+        let store = r.plane.store(group, plural).clone();
+        let cx = cx.clone();
+        async move {
+            let set = |live: &Value| {
+                let mut new = live.clone();
+                for (k, v) in status.as_object().unwrap().iter() {
+                    new.set(&["status", k], v.clone());
+                }
+                Ok(new)
+            };
+            store.update_with(&cx, name, "status", set).await.unwrap()
+        }
+    };
+    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    for name in ["a", "b"] {
+        let mut pod = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"nodeName": "n",
+            "containers": [{"name": "main", "image": "registry.invalid/app:1"}]}});
+        pod.set(&["metadata", "name"], name);
+        r.create("pods", "default", pod).await.unwrap();
+        change("", "pods", name, ready.clone()).await;
+    }
+    let budget = json!({"metadata": {"name": "budget"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
+    let budgets = r.plane.store("policy", "poddisruptionbudgets");
+    budgets.create_value(&cx, budget).await.unwrap();
+
+    let eviction = handler(&r, "eviction");
+    let evict = |name: &'static str, cx: Context| {
+        let eviction = eviction.clone();
+        async move {
+            let mut object = json!({"metadata": {}});
+            object.set(&["metadata", "name"], name);
+            eviction.create(&cx, name, object).await
+        }
+    };
+    // Nobody has looked at the budget yet.
+    assert_eq!(evict("a", cx.clone()).await.unwrap_err().retry_after(), 10);
+    let allowing = json!({"observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "disruptionsAllowed": 1});
+    change("policy", "poddisruptionbudgets", "budget", allowing).await;
+    let dry = Context {
+        dry_run: true,
+        ..cx.clone()
+    };
+    evict("a", dry).await.unwrap();
+    let status = |v: &Value| v.at(&["status", "disruptionsAllowed"]).clone();
+    assert_eq!(
+        status(&budgets.get_value("default", "budget").await.unwrap()),
+        1i64.into()
+    );
+
+    let done = evict("a", cx.clone()).await.unwrap();
+    assert_eq!(done.str_at(&["status"]), "Success");
+    assert_eq!(
+        status(&budgets.get_value("default", "budget").await.unwrap()),
+        0i64.into()
+    );
+    let pod = r.plane.store("", "pods").get_value("default", "a").await.unwrap();
+    assert_eq!(pod.at(&["metadata", "deletionGracePeriodSeconds"]), &30i64.into());
+    let conditions = pod.at(&["status", "conditions"]).items();
+    assert!(
+        conditions
+            .iter()
+            .any(|c| c.str_at(&["reason"]) == "EvictionByEvictionAPI")
+    );
+
+    let refused = evict("b", cx.clone()).await.unwrap_err();
+    assert_eq!((refused.code, refused.retry_after()), (429, 0));
+    // A second budget over the same pods is more than evictions can serve.
+    let other = json!({"metadata": {"name": "other"}, "spec": {"selector": {}}});
+    budgets.create_value(&cx, other).await.unwrap();
+    assert_eq!(evict("b", cx).await.unwrap_err().code, 500);
 }

@@ -3,11 +3,13 @@
 
 pub(super) mod admission;
 pub(super) mod apiservice;
+pub(super) mod autoscaling;
 pub(super) mod common;
 pub(super) mod crd;
 pub(super) mod cronjob;
 pub(super) mod csr;
 pub(super) mod data;
+pub(super) mod devices;
 pub(super) mod endpoints;
 pub(super) mod events;
 pub(super) mod flowcontrol;
@@ -20,6 +22,7 @@ pub(super) mod pod;
 pub(super) mod policy;
 pub(super) mod quota;
 pub(super) mod rbac;
+pub(super) mod runtime_class;
 pub(super) mod service;
 pub(super) mod statefulset;
 pub(super) mod storage;

@@ -1,7 +1,8 @@
 //! Request bodies: the size limit, the media type, and the checks of kind and version before a schema sees the object.
 
+use super::negotiate::Codecs;
 use crate::api;
-use crate::apimachinery::codec::{json, protobuf, yaml};
+use crate::apimachinery::codec::{cbor, json, protobuf, yaml};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::status::{Result, Status};
@@ -26,6 +27,8 @@ pub enum BodyType {
     Yaml,
     /// Kubernetes' protobuf envelope.
     Protobuf,
+    /// CBOR, behind its gate.
+    Cbor,
 }
 
 /// Reads the whole body.
@@ -49,10 +52,9 @@ pub fn media_type(headers: &HeaderMap) -> String {
 ///
 /// # Errors
 /// 415.
-pub fn body_type(headers: &HeaderMap, messages: bool) -> Result<BodyType> {
+pub fn body_type(headers: &HeaderMap, messages: bool, codecs: Codecs) -> Result<BodyType> {
     let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
-    let types = super::negotiate::OBJECT_TYPES;
-    let wrong = || Status::unsupported_media_type(if messages { &types } else { &types[..2] });
+    let wrong = || Status::unsupported_media_type(codecs.object_types(messages));
     // A parameter needs a name; Go refuses the whole header otherwise.
     let bad_parameter = |p: &str| {
         let p = p.trim();
@@ -65,6 +67,7 @@ pub fn body_type(headers: &HeaderMap, messages: bool) -> Result<BodyType> {
         "" | "application/json" => Ok(BodyType::Json),
         "application/yaml" => Ok(BodyType::Yaml),
         protobuf::CONTENT_TYPE if messages => Ok(BodyType::Protobuf),
+        cbor::CONTENT_TYPE if codecs.cbor => Ok(BodyType::Cbor),
         _ => Err(wrong()),
     }
 }
@@ -97,6 +100,7 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
             })
         }
         BodyType::Yaml => parse_yaml(bytes),
+        BodyType::Cbor => cbor::decode(bytes).map(Document::from),
         BodyType::Protobuf => {
             let unknown = protobuf::open(bytes)?;
             let (api_version, kind) = (&*unknown.api_version, &*unknown.kind);

@@ -1,6 +1,6 @@
 //! One request on its way through a verb: its head, its query, who calls, and what it is about.
 
-use super::negotiate::{Negotiated, Offer, negotiate};
+use super::negotiate::{Codecs, Negotiated, Offer, negotiate_among};
 use super::options::Query;
 use super::route::Route;
 use crate::api::TypeDef;
@@ -24,6 +24,8 @@ pub(crate) struct Call {
     pub may_create: Option<Arc<dyn MayCreate>>,
     /// Watches without a timeout end between this and twice this.
     pub min_request_timeout: Duration,
+    /// Encodings that are on.
+    pub codecs: Codecs,
     /// Counters of a watch.
     pub watch_metrics: Option<WatchMetrics>,
 }
@@ -35,6 +37,12 @@ impl Call {
             namespace: route.namespace.clone(),
             warnings: parts.extensions.get::<Warnings>().cloned().unwrap_or_default(),
             dry_run: false,
+            verb: match parts.method {
+                http::Method::POST => "create",
+                http::Method::PATCH => "patch",
+                http::Method::DELETE => "delete",
+                _ => "update",
+            },
         };
         if let Some(text) = route.served.0.strategy.deprecation() {
             cx.warnings.add(text);
@@ -46,6 +54,7 @@ impl Call {
             cx,
             may_create: None,
             min_request_timeout: timeout,
+            codecs: Codecs::default(),
             watch_metrics: None,
         }
     }
@@ -79,7 +88,7 @@ impl Call {
             Offer::Events if self.definition().is_none() => Offer::CustomEvents,
             other => other,
         };
-        negotiate(&self.parts.headers, &self.query, offer)
+        negotiate_among(self.codecs, &self.parts.headers, &self.query, offer)
     }
 
     /// The type this endpoint speaks; custom kinds have none.
@@ -97,10 +106,28 @@ impl Call {
         let sub = self.route.subresource().map(|s| &s.behaviour);
         let answered = matches!(self.resource().backing, Backing::Answered(_));
         match sub {
-            Some(SubresourceBehaviour::Custom(_)) => Offer::Plain,
+            Some(SubresourceBehaviour::Custom(handler)) if handler.columns().is_none() => Offer::Plain,
             _ if answered => Offer::Plain,
             _ => Offer::Objects,
         }
+    }
+
+    /// The row as answers show it: a subresource of a kind of its own has a table of its own.
+    pub fn shown(&self) -> Arc<Resource> {
+        let resource = self.resource();
+        let columns = match self.route.subresource().map(|s| &s.behaviour) {
+            Some(SubresourceBehaviour::Custom(handler)) => handler.columns(),
+            _ => None,
+        };
+        columns.map_or_else(
+            || resource.clone(),
+            |columns| {
+                Arc::new(Resource {
+                    columns: Some(columns),
+                    ..Resource::clone(resource)
+                })
+            },
+        )
     }
 
     /// The name in the path, as storage takes it.

@@ -1,11 +1,11 @@
 //! One group version as a web service: discovery of its resources and every verb below it.
 
 use super::call::Call;
-use super::negotiate::router_check;
+use super::negotiate::{Codecs, router_check};
 use super::options::Query;
 use super::route::{self, Action, NoRoute};
 use super::{discovery, respond, verbs};
-use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::gvk::{GroupResource, GroupVersion};
 use crate::apimachinery::status::{Result, Status};
 use crate::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::registry::resource::Resource;
@@ -31,6 +31,8 @@ pub struct ApiGroupVersion {
     pub authorizer: Option<Arc<dyn Authorizer>>,
     /// A watch that names no timeout ends between this and twice this; upstream's `--min-request-timeout`.
     pub min_request_timeout: Duration,
+    /// Encodings that are on.
+    pub codecs: Codecs,
     /// Counts what watches send and which deprecated APIs are asked for.
     pub telemetry: Option<Telemetry>,
 }
@@ -43,6 +45,7 @@ impl ApiGroupVersion {
             resources,
             authorizer: None,
             min_request_timeout: Duration::from_secs(1800),
+            codecs: Codecs::default(),
             telemetry: None,
         }
     }
@@ -70,7 +73,10 @@ impl ApiGroupVersion {
             return self.list_resources(&req);
         }
         let (parts, body) = req.into_parts();
-        let refuse = |s: Status| respond::status(&s, &parts.headers, &Query::parse(parts.uri.query().unwrap_or("")));
+        let refuse = |s: Status| {
+            let query = Query::parse(parts.uri.query().unwrap_or(""));
+            respond::status_among(self.codecs, &s, &parts.headers, &query)
+        };
         let found = match route::find(&self.resources, &below) {
             Ok(r) => r,
             Err(n) => return refuse(no_route(n)),
@@ -85,18 +91,19 @@ impl ApiGroupVersion {
         if !route::agrees(&found, action, &info) {
             return refuse(no_route(NoRoute::Path));
         }
-        if action == Action::Patch && !verbs::patch::is_known(&parts.headers) {
+        if action == Action::Patch && !verbs::patch::is_known(&parts.headers, self.codecs) {
             let mut s = Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
             s.details_mut();
             return refuse(s);
         }
         if action != Action::Connect {
             let lists = matches!(action, Action::List | Action::Watch);
-            if let Err(s) = router_check(&parts.headers, lists) {
+            if let Err(s) = router_check(&parts.headers, lists, self.codecs) {
                 return refuse(s);
             }
         }
         let mut call = Call::new(parts, found, authorized, self.min_request_timeout);
+        call.codecs = self.codecs;
         if let Some(telemetry) = &self.telemetry {
             self.count(telemetry, action, &mut call);
         }
@@ -110,10 +117,20 @@ impl ApiGroupVersion {
                 },
             }));
         }
+        if let (Some(authorizer), Action::Connect, &Method::GET) = (&self.authorizer, action, &call.parts.method) {
+            call.may_create = Some(Arc::new(StreamCheck {
+                authorizer: authorizer.clone(),
+                user: authorized.user().clone(),
+                info: RequestInfo {
+                    verb: "create".to_owned(),
+                    ..RequestInfo::clone(&info)
+                },
+            }));
+        }
         let (headers, query) = (call.parts.headers.clone(), call.query.clone());
         match verbs::run(action, call, body).await {
             Ok(response) => response,
-            Err(s) => respond::status(&s, &headers, &query),
+            Err(s) => respond::status_among(self.codecs, &s, &headers, &query),
         }
     }
 
@@ -154,6 +171,28 @@ impl MayCreate for CreateCheck {
         match verdict.decision {
             Decision::Allow => Ok(()),
             _ => Err(forbidden(&asked, &verdict.reason)),
+        }
+    }
+}
+
+/// The same for a stream that is opened by GET, as browsers do: it does what a POST does.
+struct StreamCheck {
+    authorizer: Arc<dyn Authorizer>,
+    user: Arc<UserInfo>,
+    info: RequestInfo,
+}
+
+#[async_trait]
+impl MayCreate for StreamCheck {
+    async fn may_create(&self) -> Result<()> {
+        let asked = Attributes::of(&self.user, &self.info);
+        let verdict = self.authorizer.authorize(&asked).await;
+        match verdict.decision {
+            Decision::Allow => Ok(()),
+            _ => {
+                let gr = GroupResource::new(&self.info.api_group, &self.info.resource);
+                Err(Status::forbidden(&gr, &self.info.name, &verdict.reason))
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! serializer's, which knows parameters ([`negotiate`]).
 
 use super::options::Query;
-use crate::apimachinery::codec::protobuf;
+use crate::apimachinery::codec::{cbor, protobuf};
 use crate::apimachinery::status::{Result, Status};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
@@ -21,6 +21,38 @@ pub const STREAM_TYPES: [&str; 2] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
+/// Which encodings are on, beside JSON, YAML and protobuf.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Codecs {
+    /// Feature gate `CBORServingAndStorage`.
+    pub cbor: bool,
+}
+
+impl Codecs {
+    /// The media types of objects; of kinds without messages where `messages` is false.
+    pub const fn object_types(self, messages: bool) -> &'static [&'static str] {
+        const CBOR: [&str; 4] = [OBJECT_TYPES[0], OBJECT_TYPES[1], OBJECT_TYPES[2], cbor::CONTENT_TYPE];
+        const CUSTOM: [&str; 2] = [OBJECT_TYPES[0], OBJECT_TYPES[1]];
+        const CUSTOM_CBOR: [&str; 3] = [OBJECT_TYPES[0], OBJECT_TYPES[1], cbor::CONTENT_TYPE];
+        match (messages, self.cbor) {
+            (true, false) => &OBJECT_TYPES,
+            (true, true) => &CBOR,
+            (false, false) => &CUSTOM,
+            (false, true) => &CUSTOM_CBOR,
+        }
+    }
+
+    /// The media types of watches.
+    pub const fn stream_types(self) -> &'static [&'static str] {
+        const CBOR: [&str; 3] = [STREAM_TYPES[0], STREAM_TYPES[1], "application/cbor;stream=watch"];
+        if self.cbor { &CBOR } else { &STREAM_TYPES }
+    }
+
+    const fn offers(self, media: Media) -> bool {
+        !matches!(media, Media::Cbor) || self.cbor
+    }
+}
+
 /// How an answer is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
@@ -30,6 +62,8 @@ pub enum Media {
     Yaml,
     /// `application/vnd.kubernetes.protobuf`
     Protobuf,
+    /// `application/cbor`
+    Cbor,
 }
 
 /// What an object is turned into before it is encoded. The text is the version of `meta.k8s.io`.
@@ -78,6 +112,7 @@ impl Media {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
             Self::Protobuf => protobuf::CONTENT_TYPE,
+            Self::Cbor => cbor::CONTENT_TYPE,
         }
     }
 
@@ -85,6 +120,7 @@ impl Media {
     pub const fn stream_type(self) -> &'static str {
         match self {
             Self::Protobuf => protobuf::STREAM_TYPE,
+            Self::Cbor => cbor::STREAM_TYPE,
             other => other.content_type(),
         }
     }
@@ -101,8 +137,8 @@ impl Offer {
 
     const fn medias(self) -> &'static [Media] {
         match self {
-            Self::Events | Self::CustomEvents => &[Media::Json, Media::Protobuf],
-            _ => &[Media::Json, Media::Yaml, Media::Protobuf],
+            Self::Events | Self::CustomEvents => &[Media::Json, Media::Protobuf, Media::Cbor],
+            _ => &[Media::Json, Media::Yaml, Media::Protobuf, Media::Cbor],
         }
     }
 }
@@ -177,9 +213,9 @@ pub fn clauses(line: &str) -> Vec<Clause<'_>> {
 ///
 /// # Errors
 /// 406.
-pub fn router_check(headers: &HeaderMap, lists: bool) -> Result<()> {
+pub fn router_check(headers: &HeaderMap, lists: bool, codecs: Codecs) -> Result<()> {
     let line = accept_line(headers);
-    let known = |t: &str| t == "*/*" || OBJECT_TYPES.contains(&t);
+    let known = |t: &str| t == "*/*" || codecs.object_types(true).contains(&t);
     if line.is_empty()
         || line
             .split(',')
@@ -187,10 +223,10 @@ pub fn router_check(headers: &HeaderMap, lists: bool) -> Result<()> {
     {
         return Ok(());
     }
-    let mut types = OBJECT_TYPES.join(", ");
+    let mut types = codecs.object_types(true).join(", ");
     if lists {
         types.push_str(", ");
-        types.push_str(&STREAM_TYPES.join(", "));
+        types.push_str(&codecs.stream_types().join(", "));
     }
     let text = format!("406: Not Acceptable\n\nAvailable representations: {types}");
     let mut s = Status::new(406, "NotAcceptable", text);
@@ -203,10 +239,18 @@ pub fn router_check(headers: &HeaderMap, lists: bool) -> Result<()> {
 /// # Errors
 /// 406 with the accepted types.
 pub fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
+    negotiate_among(Codecs::default(), headers, query, offer)
+}
+
+/// As [`negotiate`], with the encodings that are on.
+///
+/// # Errors
+/// 406 with the accepted types.
+pub fn negotiate_among(codecs: Codecs, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
     let line = accept_line(headers);
     for clause in clauses(line) {
         for &media in offer.medias() {
-            if !clause.takes(media.content_type()) {
+            if !codecs.offers(media) || !clause.takes(media.content_type()) {
                 continue;
             }
             let Some(transform) = transform(&clause, offer) else {
@@ -227,9 +271,9 @@ pub fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Neg
         }
     }
     Err(Status::not_acceptable(if offer.is_stream() {
-        &STREAM_TYPES
+        codecs.stream_types()
     } else {
-        &OBJECT_TYPES
+        codecs.object_types(true)
     }))
 }
 
@@ -327,7 +371,7 @@ mod tests {
         let check = |accept: &str| {
             let mut h = HeaderMap::new();
             h.insert(ACCEPT, accept.parse().unwrap());
-            router_check(&h, false).is_ok()
+            router_check(&h, false, Codecs::default()).is_ok()
         };
         assert!(check("text/html, */*;q=0.1"));
         assert!(!check("application/*"));

@@ -1,5 +1,6 @@
 //! Query parameters and options objects of the verbs, parsed and checked as upstream does it.
 
+pub mod connect;
 pub mod delete;
 pub mod list;
 pub mod query;

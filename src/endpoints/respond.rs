@@ -6,10 +6,10 @@ pub mod list;
 pub mod partial;
 pub mod table;
 
-use super::negotiate::{Media, Negotiated, Offer, Transform, negotiate};
+use super::negotiate::{Codecs, Media, Negotiated, Offer, Transform, negotiate_among};
 use super::options::Query;
 use crate::api::protobuf;
-use crate::apimachinery::codec::{json, yaml};
+use crate::apimachinery::codec::{cbor, json, yaml};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::{Resource, Written};
@@ -41,6 +41,7 @@ pub fn encode(value: &Value, media: Media, pretty: bool) -> Result<Vec<u8>> {
             out
         }
         (Media::Yaml, _) => yaml::to_vec(value),
+        (Media::Cbor, _) => cbor::to_vec(value),
         (Media::Protobuf, _) => protobuf::encode(value).ok_or_else(|| {
             not_acceptable(format!(
                 "object {} does not implement the protobuf marshalling interface and cannot be encoded to a protobuf \
@@ -61,9 +62,14 @@ pub fn value(code: u16, value: &Value, negotiated: Negotiated, headers: &HeaderM
 
 /// A Status, in what the client accepts; indented JSON where it accepts nothing.
 pub fn status(status: &Status, headers: &HeaderMap, query: &Query) -> Response {
+    status_among(Codecs::default(), status, headers, query)
+}
+
+/// As [`status`], with the encodings that are on.
+pub fn status_among(codecs: Codecs, status: &Status, headers: &HeaderMap, query: &Query) -> Response {
     let body = status.to_value();
-    let encoded =
-        negotiate(headers, query, Offer::Plain).and_then(|n| Ok((n.media, encode(&body, n.media, n.pretty)?)));
+    let encoded = negotiate_among(codecs, headers, query, Offer::Plain)
+        .and_then(|n| Ok((n.media, encode(&body, n.media, n.pretty)?)));
     let mut response = match encoded {
         Ok((media, body)) => bytes(status.code, media.content_type(), Body::full(body)),
         Err(_) => bytes(
@@ -106,7 +112,7 @@ pub fn object(
             Body::full(encode(&table, negotiated.media, negotiated.pretty)?)
         }
         Transform::Partial(version) => {
-            let partial = partial::of(&written.to_value(), version);
+            let partial = partial::of(resource, &written.to_value(), version);
             Body::full(encode(&partial, negotiated.media, negotiated.pretty)?)
         }
         Transform::PartialList(_) => {

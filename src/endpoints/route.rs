@@ -105,7 +105,10 @@ pub(crate) fn find(resources: &[Served], raw: &str) -> Result<Route, NoRoute> {
         _ => {
             let place = resource.subresources.iter().position(|s| s.name == rest[2]);
             let place = place.ok_or(NoRoute::Path)?;
-            let deep = matches!(resource.subresources[place].behaviour, SubresourceBehaviour::Connect(_));
+            let deep = match &resource.subresources[place].behaviour {
+                SubresourceBehaviour::Connect(c) => c.takes_path(),
+                _ => false,
+            };
             if rest.len() > 3 && !deep {
                 return Err(NoRoute::Path);
             }
@@ -178,11 +181,10 @@ pub(crate) fn action(route: &Route, method: &Method, watch: bool) -> Result<Acti
                 (Method::PATCH, Verbs::PATCH),
                 (Method::DELETE, Verbs::DELETE),
             ];
-            if let SubresourceBehaviour::Connect(_) = sub.behaviour {
+            if let SubresourceBehaviour::Connect(connector) = &sub.behaviour {
                 let any = [Method::HEAD, Method::OPTIONS];
                 let listed = all.iter().any(|(m, v)| m == method && sub.verbs.has(*v));
-                // A connection that takes every verb takes the methods that are no verbs, too.
-                let every = all.iter().all(|(_, v)| sub.verbs.has(*v)) && any.contains(method);
+                let every = connector.takes_path() && any.contains(method);
                 return if listed || every {
                     Ok(Action::Connect)
                 } else {

@@ -1,5 +1,6 @@
 //! The verbs over the embedded engine with a hand-made row, through the handler, without sockets.
 
+mod cbor;
 mod protobuf;
 mod reads;
 mod support;

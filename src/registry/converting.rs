@@ -1,8 +1,15 @@
-//! A storage seen through a conversion: a kind that is stored in one version and served in another.
+//! A kind that is stored in one version and served in another.
 //!
-//! Built-in pairs are autoscaling v1 over v2 and core Events beside events.k8s.io. Objects are converted on their way
-//! out and back on their way in; keys, revisions and preconditions pass through.
+//! [`Converting`] is the storage of the served version over that of the stored one (the *hub*): objects are converted on
+//! their way out and back on their way in; keys, revisions and preconditions pass through. [`ThroughHub`] lets the hub's
+//! strategy prepare and judge objects of the served version, so that both versions refuse alike and in the hub's paths.
+//! Built-in pairs are autoscaling v1 over v2 and events.k8s.io over core Events.
 
+mod strategy;
+
+pub use strategy::ThroughHub;
+
+use super::resource::ExtractFields;
 use crate::apimachinery::value::{Str, Value};
 use crate::storage::{
     Draft, Entry, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Predicate, Revision,
@@ -11,19 +18,22 @@ use crate::storage::{
 use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
 
-/// Both ways between the stored and the served version. Each sets `apiVersion` and `kind`.
+/// Both ways between the stored and the served version. Each sets `apiVersion` and `kind`, and gives the shape the
+/// version is written in.
 pub trait Conversion: Send + Sync + 'static {
     /// Stored → served.
     fn serve(&self, stored: Value) -> Value;
     /// Served → stored.
     fn store(&self, served: Value) -> Value;
-    /// Selectable fields of the served version.
-    fn served_fields(&self, _served: &Value) -> Vec<(Str, Str)> {
-        Vec::new()
+    /// The defaults an object has once it is read from the store again.
+    fn complete(&self, _stored: &mut Value) {}
+    /// Annotations of the served version that are fields of the stored one.
+    fn wire_annotations(&self) -> &'static [&'static str] {
+        &[]
     }
-    /// Selectable fields of the stored version.
-    fn stored_fields(&self, _stored: &Value) -> Vec<(Str, Str)> {
-        Vec::new()
+    /// The served name of a selectable field of the stored version; `None`: the served version does not select by it.
+    fn served_field<'a>(&self, stored: &'a str) -> Option<&'a str> {
+        Some(stored)
     }
 }
 
@@ -31,20 +41,33 @@ pub trait Conversion: Send + Sync + 'static {
 pub struct Converting {
     inner: Arc<dyn Storage>,
     conversion: Arc<dyn Conversion>,
+    /// Selectable fields of the stored version.
+    stored_fields: Option<ExtractFields>,
 }
 
 impl Converting {
-    /// Over the storage of the stored version.
-    pub fn new(inner: Arc<dyn Storage>, conversion: Arc<dyn Conversion>) -> Self {
-        Self { inner, conversion }
+    /// Over the storage of the stored version, whose selectable fields `stored_fields` reads.
+    pub fn new(inner: Arc<dyn Storage>, conversion: Arc<dyn Conversion>, stored_fields: Option<ExtractFields>) -> Self {
+        Self {
+            inner,
+            conversion,
+            stored_fields,
+        }
     }
 
+    /// Selectors read labels, names and fields, which are the stored ones by other names: nothing is converted for them.
     fn predicate(&self, served: &Predicate) -> Predicate {
         let Some(test) = served.0.clone() else {
             return Predicate::default();
         };
         let conversion = self.conversion.clone();
-        Predicate(Some(Arc::new(move |e: &Entry| test(&serve(&*conversion, e)))))
+        Predicate(Some(Arc::new(move |e: &Entry| {
+            let fields = fields(&*conversion, e);
+            test(&Entry {
+                fields: fields.into(),
+                ..e.clone()
+            })
+        })))
     }
 
     fn error(&self, e: Error) -> Error {
@@ -55,10 +78,16 @@ impl Converting {
     }
 }
 
+fn fields(conversion: &dyn Conversion, entry: &Entry) -> Vec<(Str, Str)> {
+    let fields = entry.fields.iter();
+    fields
+        .filter_map(|(k, v)| conversion.served_field(k).map(|k| (Str::new(k), v.clone())))
+        .collect()
+}
+
 fn serve(conversion: &dyn Conversion, entry: &Entry) -> Entry {
     let served = conversion.serve(entry.decode());
-    let fields = conversion.served_fields(&served);
-    Draft::new(&served, fields).into_entry(&entry.key, entry.revision)
+    Draft::new(&served, fields(conversion, entry)).into_entry(&entry.key, entry.revision)
 }
 
 #[async_trait]
@@ -88,8 +117,9 @@ impl Storage for Converting {
     async fn put(&self, key: &str, when: Precondition, draft: Draft, ttl: Option<u64>) -> Result<Arc<Entry>, Error> {
         // The served bytes were just encoded here; they decode.
         let served = crate::apimachinery::codec::json::decode(&draft.json).map_err(Error::Failed)?;
-        let stored = self.conversion.store(served);
-        let fields = self.conversion.stored_fields(&stored);
+        let mut stored = self.conversion.store(served);
+        self.conversion.complete(&mut stored);
+        let fields = self.stored_fields.as_ref().map_or_else(Vec::new, |f| f(&stored));
         let put = self.inner.put(key, when, Draft::new(&stored, fields), ttl).await;
         put.map(|e| Arc::new(serve(&*self.conversion, &e)))
             .map_err(|e| self.error(e))
@@ -103,6 +133,10 @@ impl Storage for Converting {
 
     fn revision(&self) -> Revision {
         self.inner.revision()
+    }
+
+    fn changed(&self) -> Revision {
+        self.inner.changed()
     }
 
     fn count(&self) -> usize {
@@ -127,7 +161,7 @@ impl ConvertingWatch {
                     previous: None,
                     deleted: t == EventType::Deleted,
                     frames: [const { OnceLock::new() }; 3],
-                    protobuf_frames: OnceLock::new(),
+                    binary_frames: OnceLock::new(),
                 };
                 WatchItem::Change(t, Arc::new(event))
             }
@@ -170,8 +204,8 @@ mod tests {
             v.set(&["apiVersion"], "events.k8s.io/v1");
             v
         }
-        fn served_fields(&self, v: &Value) -> Vec<(Str, Str)> {
-            vec![("message".into(), v.str_at(&["message"]).into())]
+        fn served_field<'a>(&self, stored: &'a str) -> Option<&'a str> {
+            (stored == "note").then_some("message")
         }
     }
 
@@ -183,7 +217,11 @@ mod tests {
             prefix: "/registry/events/".to_owned(),
             fields: None,
         });
-        let served: Arc<dyn Storage> = Arc::new(Converting::new(stored.clone(), Arc::new(Renamed)));
+        let served: Arc<dyn Storage> = Arc::new(Converting::new(
+            stored.clone(),
+            Arc::new(Renamed),
+            Some(Arc::new(|v| vec![("note".into(), v.str_at(&["note"]).into())])),
+        ));
         let v = crate::json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "message": "m"});
         let put = served
             .put("ns/a", Precondition::Absent, Draft::new(&v, vec![]), None)
@@ -199,6 +237,16 @@ mod tests {
             .put("ns/a", Precondition::Absent, Draft::new(&v, vec![]), None)
             .await;
         assert!(matches!(taken, Err(Error::Conflict(Some(e))) if e.decode().str_at(&["message"]) == "m"));
+        let selected = |message: &'static str| ListOptions {
+            prefix: "ns/".to_owned(),
+            single: false,
+            version: crate::storage::VersionMatch::NotOlderThan(MinRevision::Latest),
+            predicate: Predicate(Some(Arc::new(move |e: &Entry| e.field("message") == Some(message)))),
+            limit: 0,
+            token: None,
+        };
+        assert_eq!(served.list(selected("m")).await.unwrap().entries.len(), 1);
+        assert_eq!(served.list(selected("n")).await.unwrap().entries.len(), 0);
         let gone = served.delete("ns/a", put.revision).await.unwrap();
         assert_eq!(gone.decode().api_version(), "v1");
         engine.shutdown();

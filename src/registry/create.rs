@@ -92,7 +92,7 @@ async fn checked(
     let found = meta::validate_create(resource, object);
     if !found.is_empty() {
         return Err(Status::invalid(
-            &resource.gvr.group,
+            resource.judged_group(),
             &resource.kind,
             object.name(),
             &found,

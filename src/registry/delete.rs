@@ -24,6 +24,17 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
 pub(super) async fn delete(store: &Store, cx: &Context, name: &str, options: &DeleteOptions) -> Result<Deleted> {
+    delete_as(store, cx, name, name, options).await
+}
+
+/// [`delete`], where admission sees another name: of a collection's items upstream tells it none.
+pub(super) async fn delete_as(
+    store: &Store,
+    cx: &Context,
+    name: &str,
+    admitted_as: &str,
+    options: &DeleteOptions,
+) -> Result<Deleted> {
     let gr = store.resource.group_resource();
     let key = store.resource.key(&cx.namespace, name);
     let got = store.storage.get(&key, MinRevision::Latest).await;
@@ -37,10 +48,11 @@ pub(super) async fn delete(store: &Store, cx: &Context, name: &str, options: &De
         let old = Arc::new(live.decode());
         check_preconditions(&store.resource, name, &old, options, marked)?;
         store.resource.strategy.check_delete(&old)?;
-        if !marked {
-            admit(store, cx, name, &old, options).await?;
-        }
         let plan = plan(&store.resource, &old, options);
+        // Where the grace of an earlier delete runs nothing is about to happen, and nobody is asked.
+        if !marked && plan != Plan::Pending {
+            admit(store, cx, admitted_as, &old, options).await?;
+        }
         let (new, then_gone) = match plan {
             Plan::Pending => {
                 let object = Written::Stored(live);

@@ -18,7 +18,7 @@ pub(super) async fn delete_collection(
             namespace: entry_namespace(store, entry.namespace()),
             ..cx.clone()
         };
-        match delete::delete(store, &cx, entry.name(), options).await {
+        match delete::delete_as(store, &cx, entry.name(), "", options).await {
             Ok(_) => {}
             Err(s) if s.code == 404 => {}
             Err(s) => return Err(s),

@@ -103,8 +103,9 @@ pub(super) fn validate_update(resource: &Resource, subresource: &str, new: &Valu
         &path,
     ));
     errors.extend(match subresource {
+        "" => resource.strategy.validate_update(new, old),
         "status" => resource.strategy.validate_status_update(new, old),
-        _ => resource.strategy.validate_update(new, old),
+        part => resource.strategy.validate_part_update(part, new, old),
     });
     errors
 }

@@ -1,11 +1,13 @@
 //! A row: everything the verbs, discovery and OpenAPI need to know about one resource, as data.
 
+use super::converting::Conversion;
 use super::schema::Schema;
 use super::strategy::{Context, Strategy};
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Str, Value};
 use crate::request::{Request, Response};
+use crate::storage::Storage;
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -107,6 +109,17 @@ pub enum Backing {
         /// Full key prefix, closed by a slash.
         prefix: String,
     },
+    /// Objects of another resource, seen through a conversion.
+    Converted {
+        /// The prefix of that resource.
+        prefix: String,
+        /// Its group, version and plural.
+        hub: GroupVersionResource,
+        /// To it and back.
+        conversion: Arc<dyn Conversion>,
+    },
+    /// Nothing: whoever reads makes it (component statuses).
+    Computed(Arc<dyn Storage>),
     /// Nothing: a create is answered (reviews).
     Answered(Arc<dyn Answer>),
 }
@@ -124,13 +137,38 @@ pub trait Answer: Send + Sync + 'static {
 /// Serves a connect-style subresource (log, exec, proxy): has the raw request.
 #[async_trait]
 pub trait Connect: Send + Sync + 'static {
-    /// Answers; `name` is the parent's.
-    async fn connect(&self, cx: &Context, name: &str, rest: &str, req: Request) -> Response;
+    /// The core/v1 kind of its options: `PodExecOptions`.
+    fn options(&self) -> &'static str;
+
+    /// Takes paths below its own, and the methods that are no verbs.
+    fn takes_path(&self) -> bool {
+        false
+    }
+
+    /// A GET that opens a stream needs the permission to create, as a POST would.
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// Answers; `name` is the parent's, `options` are of the kind [`options`](Self::options) names.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response>;
 }
 
 /// Serves a subresource with an object body of its own kind (binding, finalize, approval, scale).
 #[async_trait]
 pub trait SubresourceHandler: Send + Sync + 'static {
+    /// Fills in defaults of what is POSTed.
+    fn default(&self, _object: &mut Value) {}
+    /// Looks at what is POSTed before validating admission does, and completes it.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn prepare_create(&self, _cx: &Context, _name: &str, object: Value) -> Result<Value> {
+        Ok(object)
+    }
     /// GET.
     ///
     /// # Errors
@@ -146,14 +184,37 @@ pub trait SubresourceHandler: Send + Sync + 'static {
     /// # Errors
     /// Any Status.
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value>;
+    /// [`update`](Self::update), recorded for `manager`; `None`: an apply, whose managed fields stand in the object. The
+    /// default records nothing.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn update_as(&self, cx: &Context, name: &str, object: Value, _manager: Option<&str>) -> Result<Value> {
+        self.update(cx, name, object).await
+    }
+    /// What a patch is made on: as [`get`](Self::get), with the managed fields as this endpoint has them.
+    ///
+    /// # Errors
+    /// Any Status.
+    async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
+        self.get(cx, name).await
+    }
+    /// The schema of its kind, where that is not the resource's.
+    fn schema(&self) -> Option<Arc<dyn Schema>> {
+        None
+    }
+    /// Its table; `None`: it has none.
+    fn columns(&self) -> Option<Columns> {
+        None
+    }
 }
 
 /// How a subresource acts.
 #[derive(Clone)]
 pub enum SubresourceBehaviour {
-    /// `status`: an update of the parent through the strategy's status methods.
+    /// A part of the parent (`status`, `pods/resize`): an update of it through the strategy's methods for that part.
     Status,
-    /// As `status`, but through the strategy's main methods with this subresource's name (namespaces/finalize).
+    /// An object of its own, or one that is written in a way of its own (scale, binding, namespaces/finalize).
     Custom(Arc<dyn SubresourceHandler>),
     /// A connection.
     Connect(Arc<dyn Connect>),
@@ -222,6 +283,22 @@ impl Resource {
     /// Group, version and kind.
     pub fn gvk(&self) -> GroupVersionKind {
         GroupVersionKind::new(&self.gvr.group, &self.gvr.version, &self.kind)
+    }
+
+    /// The group in refusals of invalid objects: that of the version they are judged in.
+    pub fn judged_group(&self) -> &str {
+        match &self.backing {
+            Backing::Converted { hub, .. } => &hub.group,
+            _ => &self.gvr.group,
+        }
+    }
+
+    /// The prefix of its keys; `None`: nothing of it is stored.
+    pub fn prefix(&self) -> Option<&str> {
+        match &self.backing {
+            Backing::Stored { prefix } | Backing::Converted { prefix, .. } => Some(prefix),
+            Backing::Computed(_) | Backing::Answered(_) => None,
+        }
     }
 
     /// The subresource of this name.

@@ -6,7 +6,7 @@
 use super::resource::{Backing, Resource};
 use super::strategy::Context;
 use super::{create, delete, delete_collection, errors, update};
-use crate::admission::Admission;
+use crate::admission::{Admission, Always};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -165,12 +165,15 @@ impl Store {
         &self.admission
     }
 
+    /// The same store for writers whose write went through admission as another object (a Scale, a Binding).
+    #[must_use]
+    pub fn past_admission(&self) -> Self {
+        Self::new(self.resource.clone(), self.storage.clone(), Arc::new(Always))
+    }
+
     /// The full key of an object as errors show it: `/registry/configmaps/ns/name`.
     pub fn full_key(&self, namespace: &str, name: &str) -> String {
-        let prefix = match &self.resource.backing {
-            Backing::Stored { prefix } => prefix.as_str(),
-            Backing::Answered(_) => "",
-        };
+        let prefix = self.resource.prefix().unwrap_or("");
         format!("{prefix}{}", self.resource.key(namespace, name))
     }
 
@@ -179,7 +182,11 @@ impl Store {
     /// # Errors
     /// 404, and storage's refusals.
     pub async fn get(&self, namespace: &str, name: &str, min: MinRevision) -> Result<Arc<Entry>> {
-        let gr = self.resource.group_resource();
+        let mut gr = self.resource.group_resource();
+        if let Backing::Computed(_) = self.resource.backing {
+            // Upstream's word for what was never a resource of its own (`componentstatus "x" not found`).
+            gr.resource = self.resource.singular.clone();
+        }
         self.storage
             .get(&self.resource.key(namespace, name), min)
             .await

@@ -19,6 +19,8 @@ pub struct Context {
     pub warnings: Warnings,
     /// True where nothing may be written.
     pub dry_run: bool,
+    /// The verb as authorization knows it: `create`, `update`, `patch`, `delete`.
+    pub verb: &'static str,
 }
 
 impl Context {
@@ -29,6 +31,7 @@ impl Context {
             namespace: namespace.to_owned(),
             warnings: Warnings::default(),
             dry_run: false,
+            verb: "update",
         }
     }
 }
@@ -110,6 +113,17 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// As [`prepare_update`](Self::prepare_update), for another subresource that is a part of the object
+    /// (`pods/ephemeralcontainers`, `pods/resize`). The default takes it for the main resource.
+    fn prepare_part_update(&self, _subresource: &str, new: &mut Value, old: &Value) {
+        self.prepare_update(new, old);
+    }
+
+    /// Errors of an update of such a part.
+    fn validate_part_update(&self, _subresource: &str, new: &Value, old: &Value) -> ErrorList {
+        self.validate_update(new, old)
+    }
+
     /// A `Warning` that every request on the kind carries, whatever its verb and outcome.
     fn deprecation(&self) -> Option<&'static str> {
         None
@@ -184,6 +198,11 @@ pub trait Strategy: Send + Sync + 'static {
     /// Seconds after which a new object goes by itself (events).
     fn ttl_seconds(&self, _object: &Value) -> Option<u64> {
         None
+    }
+
+    /// Annotations that stand for fields of upstream's internal object: what shows metadata alone leaves them out.
+    fn wire_annotations(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Paths that writers of the main resource never own (`status`); with `subresource` "status", those of that one.

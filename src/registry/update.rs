@@ -73,8 +73,22 @@ async fn insert(
         return Err(Status::conflict(&store.resource.group_resource(), name, &why));
     }
     object.unset_meta("resourceVersion");
+    let options = &WriteOptions {
+        options: as_create_options(&options.options),
+        ..options.clone()
+    };
     let object = create::create(store, cx, object, options).await?;
     Ok(Updated { object, created: true })
+}
+
+/// An update that creates is a create to admission, whose options say so.
+fn as_create_options(options: &Arc<Value>) -> Arc<Value> {
+    if options.is_null() {
+        return options.clone();
+    }
+    let mut options = (**options).clone();
+    options.set(&["kind"], "CreateOptions");
+    Arc::new(options)
 }
 
 /// One round. `Ok(Err(_))`: another write came between; what stands there now.
@@ -114,8 +128,9 @@ async fn swap(
 
     meta::keep_system_fields(&mut new, &old);
     match options.subresource.as_str() {
+        "" => strategy.prepare_update(&mut new, &old),
         "status" => strategy.prepare_status_update(&mut new, &old),
-        _ => strategy.prepare_update(&mut new, &old),
+        part => strategy.prepare_part_update(part, &mut new, &old),
     }
     strategy.begin_update(cx, &mut new, &old).await?;
     let outcome = checked(store, cx, name, (&mut new, &old), live, &attributes, options).await;
@@ -160,7 +175,7 @@ async fn checked(
     let resource = &store.resource;
     let found = meta::validate_update(resource, &options.subresource, new, old);
     if !found.is_empty() {
-        return Err(Status::invalid(&resource.gvr.group, &resource.kind, name, &found).into());
+        return Err(Status::invalid(resource.judged_group(), &resource.kind, name, &found).into());
     }
     for text in resource.strategy.warnings(new, Some(old)) {
         cx.warnings.add(text);

@@ -71,6 +71,11 @@ impl Cacher {
         self.snapshot.load().get(key).cloned()
     }
 
+    /// The revision of the newest applied change. Changes are applied before anybody is told of them.
+    pub fn changed(&self) -> Revision {
+        self.snapshot.load().revision
+    }
+
     /// Number of objects.
     pub fn count(&self) -> usize {
         self.snapshot.load().len()

@@ -116,8 +116,8 @@ pub struct Event {
     pub deleted: bool,
     /// The JSON watch frames, each made once, on first use: ADDED, MODIFIED, DELETED.
     pub frames: [OnceLock<Bytes>; 3],
-    /// The same in protobuf; there where a watcher wants them.
-    pub protobuf_frames: OnceLock<Box<[OnceLock<Bytes>; 3]>>,
+    /// The same in protobuf and in CBOR; there where a watcher wants them.
+    pub binary_frames: OnceLock<Box<[[OnceLock<Bytes>; 3]; 2]>>,
 }
 
 /// What a watcher receives.
@@ -278,6 +278,12 @@ pub trait Storage: Send + Sync + 'static {
 
     /// The newest committed revision of the backend.
     fn revision(&self) -> Revision;
+
+    /// The revision of this resource's newest change that anybody may have been told of: who follows the resource and
+    /// has seen that much is not behind. A backend that cannot tell per resource answers its newest revision.
+    fn changed(&self) -> Revision {
+        self.revision()
+    }
 
     /// Number of objects.
     fn count(&self) -> usize;

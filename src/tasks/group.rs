@@ -59,6 +59,23 @@ impl TaskGroup {
         true
     }
 
+    /// Spawns work that has no end of its own; it is dropped when the group stops.
+    pub fn spawn_until_stopped(
+        &self,
+        name: impl Into<String>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> bool {
+        let stop = self.stop_signal().clone();
+        self.spawn(name, async move {
+            // Stopping first: the work has no end of its own.
+            tokio::select! {
+                biased;
+                () = stop.wait() => {}
+                () = work => {}
+            }
+        })
+    }
+
     /// How many tasks run.
     pub fn len(&self) -> usize {
         let mut tasks = self.lock();

@@ -1,6 +1,8 @@
 //! What several test binaries share: a gateway process of its own per test, on a free port, in a throw-away directory.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod kubelet;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -158,6 +160,18 @@ impl Gateway {
     }
 
     fn kubectl_output(&self, args: &[&str], stdin: Option<&str>) -> Output {
+        self.kubectl_run(&[], args, stdin)
+    }
+
+    /// kubectl that must succeed, with variables in its environment; its standard output.
+    pub fn kubectl_with(&self, environment: &[(&str, &str)], args: &[&str]) -> String {
+        let out = self.kubectl_run(environment, args, None);
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "kubectl {args:?}: {}\n{error}", out.status);
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    fn kubectl_run(&self, environment: &[(&str, &str)], args: &[&str], stdin: Option<&str>) -> Output {
         use std::io::Write;
         let mut child = Command::new("kubectl")
             .arg("--kubeconfig")
@@ -165,6 +179,7 @@ impl Gateway {
             .arg("--cache-dir")
             .arg(self.dir.join("kube-cache"))
             .args(args)
+            .envs(environment.iter().copied())
             .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,9 +1,8 @@
 //! Keeps objects out of namespaces that do not exist or are going, and the system namespaces in place.
-//! As upstream's `plugin/namespace/lifecycle`, except that the namespace is always read live: reads are from memory.
+//! As upstream's `plugin/namespace/lifecycle`: what is at hand decides, and a live read where nothing is.
 
-use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
 use crate::apimachinery::gvk::GroupResource;
-use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Cause, Result, Status};
 use crate::apimachinery::value::Value;
 use crate::storage::MinRevision;
@@ -24,15 +23,26 @@ impl NamespaceLifecycle {
     }
 }
 
+fn mentions(json: &[u8], word: &str) -> bool {
+    std::str::from_utf8(json).is_ok_and(|text| text.contains(word))
+}
+
 fn namespaces() -> GroupResource {
     GroupResource::new("", "namespaces")
 }
 
 #[async_trait]
 impl Admission for NamespaceLifecycle {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        match attributes.operation {
+            Operation::Create | Operation::Update => !attributes.namespace.is_empty(),
+            Operation::Delete => attributes.is_for("", "namespaces"),
+            Operation::Connect => false,
+        }
+    }
+
     async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
-        let of_namespaces = attributes.resource.group.is_empty() && attributes.resource.resource == "namespaces";
-        if of_namespaces {
+        if attributes.is_for("", "namespaces") {
             let immortal = attributes.operation == Operation::Delete && IMMORTAL.contains(&&*attributes.name);
             return match immortal {
                 true => Err(Status::forbidden(
@@ -45,19 +55,20 @@ impl Admission for NamespaceLifecycle {
         }
         let review =
             attributes.resource.group == "authorization.k8s.io" && attributes.kind.kind == "LocalSubjectAccessReview";
-        if attributes.namespace.is_empty() || attributes.operation == Operation::Delete || review {
+        if review {
             return Ok(());
         }
         let name = attributes.namespace.as_str();
-        let got = self
-            .cluster
-            .storage("", "namespaces")?
-            .get(name, MinRevision::Latest)
-            .await;
-        let Some(entry) = got.map_err(Status::internal)? else {
+        let storage = self.cluster.storage("", "namespaces")?;
+        let known = match storage.get(name, MinRevision::Any).await {
+            Ok(Some(entry)) => Some(entry),
+            _ => storage.get(name, MinRevision::Latest).await.map_err(Status::internal)?,
+        };
+        let Some(entry) = known else {
             return Err(Status::not_found(&namespaces(), name));
         };
-        if attributes.operation != Operation::Create {
+        // Decoded only where the word stands in it at all.
+        if attributes.operation != Operation::Create || !mentions(&entry.json, "Terminating") {
             return Ok(());
         }
         let namespace = entry.decode();
@@ -65,14 +76,53 @@ impl Admission for NamespaceLifecycle {
             return Ok(());
         }
         let why = format!("unable to create new content in namespace {name} because it is being terminated");
-        let names = [&*attributes.name, object.name(), object.meta("generateName")];
-        let shown = names.into_iter().find(|n| !n.is_empty()).unwrap_or("Unknown");
-        let mut status = Status::forbidden(&attributes.resource.group_resource(), shown, &why);
+        let mut status = forbidden(attributes, object, why);
         status.details_mut().causes.push(Cause {
             reason: "NamespaceTerminating".into(),
             message: format!("namespace {name} is being terminated"),
             field: "metadata.namespace".into(),
         });
         Err(status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::{ask, cluster, request};
+    use crate::json;
+
+    #[tokio::test]
+    async fn content_is_created_only_where_a_namespace_is_and_stays() {
+        let namespace = |name: &str, phase: &str| json!({"metadata": {"name": (name)}, "status": {"phase": (phase)}});
+        let spaces = vec![namespace("ns", "Active"), namespace("going", "Terminating")];
+        let plugin = NamespaceLifecycle::new(cluster(&[("", "namespaces", spaces)]));
+        let object = json!({"metadata": {"generateName": "c-"}});
+        let in_namespace = |operation, namespace: &str| Attributes {
+            namespace: namespace.to_owned(),
+            ..request(operation, "", "configmaps", "")
+        };
+        let outcome = async |operation, namespace| ask(&plugin, &in_namespace(operation, namespace), &object).await;
+        assert!(outcome(Operation::Create, "ns").await.is_ok());
+        assert_eq!(
+            outcome(Operation::Create, "absent").await.unwrap_err(),
+            "namespaces \"absent\" not found"
+        );
+        assert_eq!(
+            outcome(Operation::Create, "going").await.unwrap_err(),
+            "configmaps \"c-\" is forbidden: unable to create new content in namespace going because it is being \
+             terminated"
+        );
+        assert!(outcome(Operation::Update, "going").await.is_ok());
+        assert!(outcome(Operation::Delete, "absent").await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn three_namespaces_never_go() {
+        let plugin = NamespaceLifecycle::new(Cluster::default());
+        for (name, stays) in [("default", true), ("kube-system", true), ("mine", false)] {
+            let delete = request(Operation::Delete, "", "namespaces", name);
+            assert_eq!(ask(&plugin, &delete, &Value::Null).await.is_err(), stays);
+        }
     }
 }

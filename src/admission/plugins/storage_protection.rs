@@ -21,11 +21,12 @@ fn finalizer(group: &str, resource: &str) -> Option<&'static str> {
 
 #[async_trait]
 impl Admission for StorageProtection {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        attributes.operation == Operation::Create && attributes.subresource.is_empty()
+    }
+
     async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
         let resource = &attributes.resource;
-        if attributes.operation != Operation::Create || !attributes.subresource.is_empty() {
-            return Ok(());
-        }
         if let Some(name) = finalizer(&resource.group, &resource.resource)
             && !object.finalizers().contains(&name)
         {

@@ -62,6 +62,11 @@ const GROUPS: &[Row] = &[
     ("storagemigration.k8s.io", 15800, &[("v1beta1", 9)]),
 ];
 
+/// Every group of the table.
+pub fn groups() -> impl Iterator<Item = &'static str> {
+    GROUPS.iter().map(|(group, ..)| *group)
+}
+
 /// Group and version priority of a built-in group version; `None`: it gets no APIService.
 pub fn priorities(group: &str, version: &str) -> Option<(i64, i64)> {
     let (_, group_priority, versions) = GROUPS.iter().find(|(g, _, _)| *g == group)?;

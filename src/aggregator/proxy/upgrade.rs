@@ -3,20 +3,13 @@
 
 use super::answers;
 use super::transport::{Outgoing, Transport};
-use crate::request::{Body, FromBackend, Request, Response};
+use crate::client::tunnel;
+pub use crate::client::tunnel::client_side;
+use crate::request::{Body, FromBackend, Response};
 use crate::tasks::TaskGroup;
-use http::{HeaderValue, StatusCode, Version, header};
+use http::{HeaderValue, StatusCode, header};
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-
-/// The client's side of a coming upgrade; `None` where its protocol has none.
-pub fn client_side(request: &mut Request) -> Option<OnUpgrade> {
-    let is_http1 = matches!(request.version(), Version::HTTP_10 | Version::HTTP_11);
-    let can = is_http1 && request.extensions().get::<OnUpgrade>().is_some();
-    can.then(|| hyper::upgrade::on(request))
-}
 
 /// The answer where the client's connection cannot be taken over.
 pub fn not_hijackable() -> Response {
@@ -72,20 +65,8 @@ pub async fn tunnel(
     answer.extensions_mut().insert(FromBackend::Verbatim);
     match answer.status() {
         StatusCode::SWITCHING_PROTOCOLS => {
-            // Both ends' claims on the connections are taken, so that nothing else holds them.
             let backend = hyper::upgrade::on(&mut answer);
-            let stop = tasks.stop_signal().clone();
-            let started = tasks.spawn("upgrade tunnel", async move {
-                let (client, backend) = match tokio::try_join!(client, backend) {
-                    Ok(both) => both,
-                    Err(e) => return tracing::debug!("an upgrade came to nothing: {e}"),
-                };
-                // Whichever comes first ends both connections, by dropping them.
-                tokio::select! {
-                    () = copy_until_either_ends(TokioIo::new(client), TokioIo::new(backend)) => {}
-                    () = stop.wait() => {}
-                }
-            });
+            let started = tunnel::start(client, backend, tasks);
             if !started {
                 return unavailable("error dialing backend: the server is shutting down".into());
             }
@@ -99,22 +80,4 @@ pub async fn tunnel(
         }
         status => unavailable(format!("invalid upgrade response: status code {}", status.as_u16())),
     }
-}
-
-async fn copy_until_either_ends(a: impl AsyncRead + AsyncWrite, b: impl AsyncRead + AsyncWrite) {
-    let (mut a_read, mut a_write) = tokio::io::split(a);
-    let (mut b_read, mut b_write) = tokio::io::split(b);
-    // Either direction's end ends the tunnel; what was read in that direction has been written by then.
-    let ended = tokio::select! {
-        r = tokio::io::copy(&mut a_read, &mut b_write) => r,
-        r = tokio::io::copy(&mut b_read, &mut a_write) => r,
-    };
-    if let Err(e) = ended {
-        tracing::debug!("a tunnel broke off: {e}");
-    }
-    // TLS is told that the end is meant.
-    let _ = tokio::join!(
-        tokio::io::AsyncWriteExt::shutdown(&mut a_write),
-        tokio::io::AsyncWriteExt::shutdown(&mut b_write)
-    );
 }

@@ -75,7 +75,7 @@ impl Inner {
             previous,
             deleted,
             frames: Default::default(),
-            protobuf_frames: Default::default(),
+            binary_frames: Default::default(),
         });
         self.watchers
             .retain(|w| w.send(WatchItem::Change(kind, event.clone())).is_ok());

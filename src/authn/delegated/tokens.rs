@@ -1,7 +1,7 @@
 //! Tokens, reviewed by the core API server.
 
 use crate::apimachinery::Value;
-use crate::authn::{Refused, TokenAuthenticator};
+use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
 use crate::client::Client;
 use crate::json;
 use crate::request::UserInfo;
@@ -41,7 +41,13 @@ impl TokenReviews {
 
 #[async_trait]
 impl TokenAuthenticator for TokenReviews {
-    async fn authenticate_token(&self, token: &str) -> Result<Answer, Refused> {
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+        Ok(self.review(asked.token).await?.map(TokenUser::from))
+    }
+}
+
+impl TokenReviews {
+    async fn review(&self, token: &str) -> Result<Answer, Refused> {
         let mut key = [0; 32];
         key.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());
         let now = Instant::now();

@@ -74,6 +74,7 @@ pub async fn ask(
     let from = Credentials {
         headers,
         peer: Some(chain),
+        path: "/",
         warnings: None,
     };
     Ok(a.authenticate(from).await?.map(|i| i.user))

@@ -23,15 +23,10 @@ macro_rules! flags {
 const COUNTED: &str = "counted and measured as metrics are read";
 const CACHE: &str = "every kind is served from memory";
 const AUDIT: &str = "this release writes no audit events";
-const OIDC: &str = "this release accepts no OpenID Connect tokens";
-const HOOK_AUTHN: &str = "this release asks no token webhook, so those tokens are not accepted";
-const AUTHZ: &str = "this release cannot follow it, and guessing about permissions would be worse than stopping";
-const KUBELET: &str = "this release does not connect to kubelets";
 const LEADER: &str = "coordinated leader election is not in this release";
 const PEERS: &str = "gateways do not proxy to each other in this release";
 const VERSIONS: &str = "only v1.36 is spoken";
 const METRICS: &str = "metrics are exposed as they are";
-const TOKENS: &str = "this release issues and accepts no service account tokens";
 const BUFFERS: &str = "logs are written at once, to standard error";
 
 flags! {
@@ -45,7 +40,7 @@ flags! {
         "emulated-version" List "" ignored(VERSIONS) "Version to behave as";
         "emulation-forward-compatible" Bool "false" ignored(VERSIONS) "Serve APIs newer than the emulated version";
         "external-hostname" Text "" honoured "Host name for generated URLs; also put into the generated serving certificate";
-        "feature-gates" List "" ignored("features are as in v1.36's defaults") "Feature=true|false pairs";
+        "feature-gates" List "" honoured "Feature=true|false pairs; features are as in v1.36's defaults, so one set otherwise is only warned about";
         "goaway-chance" Float "0" ignored("connections are only ended when they are idle, broken or unauthenticated") "Probability that a request ends its HTTP/2 connection, 0 to 0.02";
         "livez-grace-period" Duration "0s" honoured "Time after start in which /livez tolerates unfinished start-up steps";
         "max-mutating-requests-inflight" Int "200" honoured "Mutating requests served at once; 0: no limit";
@@ -141,53 +136,55 @@ flags! {
     Authentication {
         "anonymous-auth" Bool "true" honoured "Requests without credentials are system:anonymous instead of 401";
         "api-audiences" List "" honoured "Audiences of tokens for this server; empty: the issuers";
-        "authentication-config" Text "" refused("AuthenticationConfiguration files are not in this release") "Authentication configuration";
-        "authentication-token-webhook-cache-ttl" Duration "2m0s" ignored(HOOK_AUTHN) "Time answers are kept";
-        "authentication-token-webhook-config-file" Text "" ignored(HOOK_AUTHN) "Token webhook kubeconfig";
-        "authentication-token-webhook-version" Text "v1beta1" ignored(HOOK_AUTHN) "Token webhook version";
+        "authentication-config" Text "" honoured "AuthenticationConfiguration file (identity providers, anonymous paths; no CEL), reloaded when changed";
+        "authentication-token-webhook-cache-ttl" Duration "2m0s" honoured "Time its answers are kept";
+        "authentication-token-webhook-config-file" Text "" honoured "Kubeconfig of a webhook that reviews tokens";
+        "authentication-token-webhook-version" Text "v1beta1" honoured "Version of TokenReview it is sent: v1 or v1beta1";
         "client-ca-file" Text "" honoured "CA bundle of client certificates, reloaded when changed; empty: generated";
-        "enable-bootstrap-token-auth" Bool "false" ignored("bootstrap tokens are not accepted in this release") "Accept bootstrap tokens";
-        "oidc-ca-file" Text "" ignored(OIDC) "OpenID Connect option";
-        "oidc-client-id" Text "" ignored(OIDC) "OpenID Connect option";
-        "oidc-groups-claim" Text "" ignored(OIDC) "OpenID Connect option";
-        "oidc-groups-prefix" Text "" ignored(OIDC) "OpenID Connect option";
-        "oidc-issuer-url" Text "" ignored(OIDC) "OpenID Connect option";
-        "oidc-required-claim" List "" ignored(OIDC) "OpenID Connect option";
-        "oidc-signing-algs" List "RS256" ignored(OIDC) "OpenID Connect option";
-        "oidc-username-claim" Text "sub" ignored(OIDC) "OpenID Connect option";
-        "oidc-username-prefix" Text "" ignored(OIDC) "OpenID Connect option";
+        "enable-bootstrap-token-auth" Bool "false" honoured "Accept the tokens of bootstrap.kubernetes.io/token Secrets in kube-system";
+        "oidc-ca-file" Text "" honoured "CA bundle of the provider; empty: the system's";
+        "oidc-client-id" Text "" honoured "Audience of the provider's tokens; needs --oidc-issuer-url";
+        "oidc-groups-claim" Text "" honoured "Claim with the user's groups";
+        "oidc-groups-prefix" Text "" honoured "Put in front of them";
+        "oidc-issuer-url" Text "" honoured "https URL of an OpenID Connect provider";
+        "oidc-required-claim" List "" honoured "claim=value pairs a token must have";
+        "oidc-signing-algs" List "RS256" honoured "Algorithms the provider may sign with: RS, ES, PS with 256, 384, 512";
+        "oidc-username-claim" Text "sub" honoured "Claim with the user's name";
+        "oidc-username-prefix" Text "" honoured "Put in front of it; empty: the issuer and #, unless the claim is email; -: nothing";
         "requestheader-allowed-names" List "" honoured "Common names a front proxy's certificate may have; empty: any (generated CA: front-proxy-client)";
         "requestheader-client-ca-file" Text "" honoured "CA bundle of front proxies, reloaded when changed; empty: generated";
         "requestheader-extra-headers-prefix" List "" honoured "Prefixes of headers with further facts; empty: X-Remote-Extra-";
         "requestheader-group-headers" List "" honoured "Headers with groups; empty: X-Remote-Group";
         "requestheader-uid-headers" List "" honoured "Headers with the uid; empty: X-Remote-Uid";
         "requestheader-username-headers" List "" honoured "Headers with the user name; empty: X-Remote-User";
-        "service-account-extend-token-expiration" Bool "true" ignored(TOKENS) "Give projected tokens a year of grace";
-        "service-account-issuer" Array "" ignored(TOKENS) "Issuer of service account tokens; the first signs, all are accepted; empty: https://kubernetes.default.svc.cluster.local";
-        "service-account-jwks-uri" Text "" ignored(TOKENS) "URI of the key set in the discovery document";
-        "service-account-key-file" Array "" ignored(TOKENS) "Keys that verify service account tokens (PEM); empty: the signing key's";
-        "service-account-lookup" Bool "true" ignored(TOKENS) "Tokens of deleted service accounts are refused";
-        "service-account-max-token-expiration" Duration "0s" ignored(TOKENS) "Longest life of a requested token; 0: no limit";
+        "service-account-extend-token-expiration" Bool "true" honoured "Give projected tokens a year of grace";
+        "service-account-issuer" Array "" honoured "Issuer of service account tokens; the first signs, all are accepted; empty: https://kubernetes.default.svc.cluster.local";
+        "service-account-jwks-uri" Text "" honoured "URI of the key set in the discovery document";
+        "service-account-key-file" Array "" honoured "Keys that verify service account tokens (PEM); empty: the signing key's";
+        "service-account-lookup" Bool "true" honoured "Tokens of deleted service accounts are refused";
+        "service-account-max-token-expiration" Duration "0s" honoured "Longest life of a requested token; 0: no limit";
         "token-auth-file" Text "" honoured "CSV of static tokens: token,user,uid[,\"group1,group2\"]; read once";
     }
     Authorization {
-        "authorization-config" Text "" refused(AUTHZ) "Authorization configuration";
-        "authorization-mode" List "" honoured "AlwaysAllow, AlwaysDeny, RBAC, Node, in order; empty: Node,RBAC. Until roles are evaluated, RBAC and Node mean: system:masters may do everything, everyone may read health and version";
-        "authorization-policy-file" Text "" refused(AUTHZ) "ABAC policy";
-        "authorization-webhook-cache-authorized-ttl" Duration "5m0s" ignored("there is no authorization webhook") "Time answers are kept";
-        "authorization-webhook-cache-unauthorized-ttl" Duration "30s" ignored("there is no authorization webhook") "Time answers are kept";
-        "authorization-webhook-config-file" Text "" refused(AUTHZ) "Authorization webhook kubeconfig";
-        "authorization-webhook-version" Text "v1beta1" ignored("there is no authorization webhook") "Authorization webhook version";
+        "authorization-config" Text "" honoured "AuthorizationConfiguration file, reloaded when changed; instead of --authorization-mode and --authorization-webhook-*. Match conditions (CEL) are refused";
+        "authorization-mode" List "" honoured "AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node, in order; empty: Node,RBAC";
+        "authorization-policy-file" Text "" honoured "ABAC policies, one a line; needs mode ABAC";
+        "authorization-webhook-cache-authorized-ttl" Duration "5m0s" honoured "How long a webhook's yes holds";
+        "authorization-webhook-cache-unauthorized-ttl" Duration "30s" honoured "How long a webhook's no holds";
+        "authorization-webhook-config-file" Text "" honoured "Kubeconfig of the authorization webhook; needs mode Webhook";
+        "authorization-webhook-version" Text "v1beta1" honoured "SubjectAccessReview spoken with the webhook: v1 or v1beta1";
     }
     Enablement {
-        "runtime-config" List "" ignored("all APIs of this release are on") "group/version=true|false pairs";
+        "runtime-config" List "" honoured "api/all, api/ga, api/beta, api/alpha, group/version or group/version/resource=true|false pairs";
     }
     Egress {
         "egress-selector-config-file" Text "" refused("connections would leave past the proxy it names") "Egress selector configuration";
     }
     Admission {
         "admission-control" List "" honoured "Deprecated: exactly these plugins";
-        "admission-control-config-file" Text "" ignored("admission plugins take no configuration in this release") "Admission configuration";
+        "admission-control-config-file" Text "" honoured "AdmissionConfiguration: what plugins are told at start; strict";
+        "default-not-ready-toleration-seconds" Int "300" honoured "Seconds pods stay on a node that is not ready, unless they say";
+        "default-unreachable-toleration-seconds" Int "300" honoured "Seconds pods stay on a node nobody can reach, unless they say";
         "disable-admission-plugins" List "" honoured "Plugins to leave out";
         "enable-admission-plugins" List "" honoured "Plugins to add";
     }
@@ -221,13 +218,13 @@ flags! {
         "enable-logs-handler" Bool "false" ignored("there is no /logs; deprecated upstream") "Deprecated: serve /logs";
         "endpoint-reconciler-type" Text "lease" ignored("this server is the only endpoint of the kubernetes Service") "How endpoints of the kubernetes Service are kept";
         "event-ttl" Duration "1h0m0s" honoured "Life of events";
-        "kubelet-certificate-authority" Text "" ignored(KUBELET) "CA of kubelets";
-        "kubelet-client-certificate" Text "" ignored(KUBELET) "Client certificate for kubelets";
-        "kubelet-client-key" Text "" ignored(KUBELET) "Client key for kubelets";
-        "kubelet-port" Int "10250" ignored(KUBELET) "Deprecated";
-        "kubelet-preferred-address-types" List "Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP" ignored(KUBELET) "Order of node addresses";
-        "kubelet-read-only-port" Int "10255" ignored(KUBELET) "Deprecated";
-        "kubelet-timeout" Duration "5s" ignored(KUBELET) "Time for kubelets";
+        "kubelet-certificate-authority" Text "" honoured "CA of kubelets' serving certificates (PEM); empty: they are not verified";
+        "kubelet-client-certificate" Text "" honoured "Certificate shown to kubelets; needs --kubelet-client-key";
+        "kubelet-client-key" Text "" honoured "Key of --kubelet-client-certificate";
+        "kubelet-port" Int "10250" honoured "Port of kubelets whose node names none; deprecated upstream";
+        "kubelet-preferred-address-types" List "Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP" honoured "Types of node addresses, best first";
+        "kubelet-read-only-port" Int "10255" ignored("nothing is asked of that port") "Deprecated";
+        "kubelet-timeout" Duration "5s" honoured "Time for a connection to a kubelet to come about";
         "kubernetes-service-node-port" Int "0" ignored("the kubernetes Service is a ClusterIP") "Node port of the kubernetes Service";
         "max-connection-bytes-per-sec" Int "0" ignored("connections are not throttled") "Throttle of exec and the like";
         "peer-advertise-ip" Text "" ignored(PEERS) "Peer proxy option";
@@ -236,7 +233,7 @@ flags! {
         "proxy-client-cert-file" Text "" honoured "Certificate shown to backends; needs --proxy-client-key-file; empty: generated";
         "proxy-client-key-file" Text "" honoured "Key of --proxy-client-cert-file";
         "service-account-signing-endpoint" Text "" refused("external token signers are not in this release") "Socket of a token signer";
-        "service-account-signing-key-file" Text "" ignored(TOKENS) "Key that signs service account tokens (PEM); empty: generated";
+        "service-account-signing-key-file" Text "" honoured "Key that signs service account tokens (PEM); empty: generated";
         "service-cluster-ip-range" List "10.0.0.0/24" honoured "CIDR of service addresses; a second one of the other family for dual stack";
         "service-node-port-range" Text "30000-32767" honoured "Range of node ports";
     }

@@ -1,6 +1,7 @@
 //! Which admission plugins are on.
 
 use super::{UsageError, Values};
+use std::path::PathBuf;
 
 /// Every plugin of v1.36 in call order, and whether it is on where nothing is said.
 const ALL: &[(&str, bool)] = &[
@@ -47,28 +48,20 @@ const ALL: &[(&str, bool)] = &[
     ("AlwaysDeny", false),
 ];
 
-/// Plugins of upstream that are off by default and that this release does not have: asking for one is refused, since
-/// what it would have kept out would get in.
-const ABSENT: &[&str] = &[
-    "NamespaceAutoProvision",
-    "NamespaceExists",
-    "LimitPodHardAntiAffinityTopology",
-    "ImagePolicyWebhook",
-    "PodNodeSelector",
-    "PodTolerationRestriction",
-    "EventRateLimit",
-    "ExtendedResourceToleration",
-    "OwnerReferencesPermissionEnforcement",
-    "DenyServiceExternalIPs",
-    "AlwaysPullImages",
-    "AlwaysDeny",
-    "NodeRestriction",
-];
+/// Plugins of upstream that are off by default and that this release does not have, since a file of theirs names a
+/// service to ask or limits to keep: asking for one is refused, for what it would have kept out would get in.
+const ABSENT: &[&str] = &["ImagePolicyWebhook", "EventRateLimit"];
 
 /// `--enable-admission-plugins`, `--disable-admission-plugins` and the older `--admission-control`.
 #[derive(Clone, Debug)]
 pub struct AdmissionOptions {
     on: Vec<&'static str>,
+    /// What plugins are told at start.
+    pub config_file: Option<PathBuf>,
+    /// Seconds pods stay on a node that is not ready.
+    pub not_ready_seconds: i64,
+    /// Seconds pods stay on a node that cannot be reached.
+    pub unreachable_seconds: i64,
 }
 
 fn known(flag: &str, names: &[String]) -> Result<(), UsageError> {
@@ -91,7 +84,8 @@ impl AdmissionOptions {
             "admission-control",
         ]
         .map(|flag| values.list(flag));
-        if !control.is_empty() && !(enabled.is_empty() && disabled.is_empty()) {
+        let changed = !enabled.is_empty() || !disabled.is_empty();
+        if !control.is_empty() && changed {
             return Err(UsageError::new(
                 "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive",
             ));
@@ -118,6 +112,16 @@ impl AdmissionOptions {
                  would get in"
             )));
         }
-        Ok(Self { on })
+        let config_file = values.some_text("admission-control-config-file").map(PathBuf::from);
+        let (not_ready, unreachable) = (
+            "default-not-ready-toleration-seconds",
+            "default-unreachable-toleration-seconds",
+        );
+        Ok(Self {
+            on,
+            config_file,
+            not_ready_seconds: values.int(not_ready)?,
+            unreachable_seconds: values.int(unreachable)?,
+        })
     }
 }

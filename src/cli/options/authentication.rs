@@ -1,6 +1,8 @@
 //! Who callers are.
 
 use super::{UsageError, Values, file};
+use crate::authn::jwt::Algorithm;
+use crate::authn::oidc::{JwtIssuer, Prefixed};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,10 +17,38 @@ pub struct AuthenticationOptions {
     pub token_file: Option<PathBuf>,
     /// `--api-audiences`; never empty once completed (the issuers).
     pub api_audiences: Vec<String>,
+    /// `--authentication-config`, as a path: what follows it reads it.
+    pub config_file: Option<PathBuf>,
+    /// `--enable-bootstrap-token-auth`.
+    pub bootstrap_tokens: bool,
+    /// `--oidc-*`, as the one provider they describe.
+    pub oidc: Option<OidcOptions>,
+    /// `--authentication-token-webhook-*`.
+    pub webhook: Option<TokenWebhookOptions>,
     /// Front proxies.
     pub request_header: RequestHeaderOptions,
     /// Service accounts.
     pub service_account: ServiceAccountOptions,
+}
+
+/// `--oidc-*`.
+#[derive(Clone, Debug)]
+pub struct OidcOptions {
+    /// The provider, without its CA certificates.
+    pub issuer: JwtIssuer,
+    /// `--oidc-ca-file`.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// `--authentication-token-webhook-*`.
+#[derive(Clone, Debug)]
+pub struct TokenWebhookOptions {
+    /// Kubeconfig of the webhook.
+    pub config_file: PathBuf,
+    /// `v1` or `v1beta1`.
+    pub version: String,
+    /// How long answers are kept; zero: not at all.
+    pub ttl: Duration,
 }
 
 /// `--requestheader-*`.
@@ -81,9 +111,93 @@ impl AuthenticationOptions {
             client_ca: file(values, "client-ca-file"),
             token_file: file(values, "token-auth-file"),
             api_audiences,
+            config_file: file(values, "authentication-config"),
+            bootstrap_tokens: values.bool("enable-bootstrap-token-auth")?,
+            oidc: OidcOptions::read(values)?,
+            webhook: TokenWebhookOptions::read(values)?,
             request_header: RequestHeaderOptions::read(values)?,
             service_account,
         })
+    }
+}
+
+impl OidcOptions {
+    fn read(values: &Values) -> Result<Option<Self>, UsageError> {
+        let given = values.given().any(|name| name.starts_with("oidc-"));
+        let url = values.text("oidc-issuer-url");
+        let client = values.text("oidc-client-id");
+        if url.is_empty() && client.is_empty() && !given {
+            return Ok(None);
+        }
+        if given && values.some_text("authentication-config").is_some() {
+            return Err(UsageError::new(
+                "authentication-config file and oidc-* flags are mutually exclusive",
+            ));
+        }
+        if url.is_empty() || client.is_empty() {
+            return Err(UsageError::new(
+                "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set",
+            ));
+        }
+        if !url.starts_with("https://") || url.contains(['?', '#']) {
+            let why = "URL scheme must be https, and there may be neither a query nor a fragment";
+            return Err(UsageError::invalid("oidc-issuer-url", url, why));
+        }
+        let claim = values.text("oidc-username-claim").to_owned();
+        let prefix = match values.text("oidc-username-prefix") {
+            "-" => String::new(),
+            "" if claim == "email" => String::new(),
+            "" => format!("{url}#"),
+            prefix => prefix.to_owned(),
+        };
+        let mut required = Vec::new();
+        for pair in values.list("oidc-required-claim") {
+            let (claim, value) = pair
+                .split_once('=')
+                .ok_or_else(|| UsageError::invalid("oidc-required-claim", &pair, "must be key=value"))?;
+            required.push((claim.trim().to_owned(), value.trim().to_owned()));
+        }
+        let mut algorithms = Vec::new();
+        for name in values.list("oidc-signing-algs") {
+            let unknown = || UsageError::invalid("oidc-signing-algs", &name, "unsupported signing algorithm");
+            algorithms.push(Algorithm::of(&name).ok_or_else(unknown)?);
+        }
+        let groups = values.some_text("oidc-groups-claim").map(|claim| Prefixed {
+            claim: claim.to_owned(),
+            prefix: values.text("oidc-groups-prefix").to_owned(),
+        });
+        Ok(Some(Self {
+            issuer: JwtIssuer {
+                url: url.to_owned(),
+                discovery_url: None,
+                ca_pem: None,
+                audiences: vec![client.to_owned()],
+                required,
+                username: Prefixed { claim, prefix },
+                groups,
+                uid: None,
+                algorithms,
+            },
+            ca_file: file(values, "oidc-ca-file"),
+        }))
+    }
+}
+
+impl TokenWebhookOptions {
+    fn read(values: &Values) -> Result<Option<Self>, UsageError> {
+        let Some(config_file) = file(values, "authentication-token-webhook-config-file") else {
+            return Ok(None);
+        };
+        let version = values.text("authentication-token-webhook-version").to_owned();
+        if !matches!(version.as_str(), "v1" | "v1beta1") {
+            let flag = "authentication-token-webhook-version";
+            return Err(UsageError::invalid(flag, &version, "must be v1 or v1beta1"));
+        }
+        Ok(Some(Self {
+            config_file,
+            version,
+            ttl: values.duration("authentication-token-webhook-cache-ttl")?,
+        }))
     }
 }
 

@@ -1,64 +1,117 @@
 //! What callers may do.
 
-use super::{UsageError, Values};
+use super::{UsageError, Values, file};
+use crate::authz::config::{AuthorizerConfig, Mode};
+use crate::authz::webhook::{ReviewVersion, WebhookConfig};
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Authorization flags.
 #[derive(Clone, Debug)]
 pub struct AuthorizationOptions {
-    /// `--authorization-mode`, in order; Node and RBAC where not given.
-    pub modes: Vec<AuthorizationMode>,
+    /// In order; Node and RBAC where nothing is said. Of the file, once completed.
+    pub authorizers: Vec<AuthorizerConfig>,
+    /// `--authorization-config`, followed while the server runs.
+    pub config: Option<PathBuf>,
+    /// `--authorization-policy-file`, read once.
+    pub policy: Option<PathBuf>,
 }
 
-/// One mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuthorizationMode {
-    /// Everybody may do everything.
-    AlwaysAllow,
-    /// Nobody may do anything.
-    AlwaysDeny,
-    /// Roles and bindings.
-    Rbac,
-    /// Nodes may see what their pods need.
-    Node,
-}
+/// How long a webhook may take; upstream's flags cannot say.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl AuthorizationOptions {
     pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
-        let mut modes = Vec::new();
+        let config = file(values, "authorization-config");
+        let flags = values
+            .given()
+            .any(|f| f == "authorization-mode" || f.starts_with("authorization-webhook-"));
+        if config.is_some() && flags {
+            return Err(UsageError::new(
+                "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* \
+                 flags are defined",
+            ));
+        }
+        let mut me = Self {
+            authorizers: Vec::new(),
+            config,
+            policy: file(values, "authorization-policy-file"),
+        };
         let given = values.list("authorization-mode");
         for name in &given {
-            let mode = match name.as_str() {
-                "AlwaysAllow" => AuthorizationMode::AlwaysAllow,
-                "AlwaysDeny" => AuthorizationMode::AlwaysDeny,
-                "RBAC" => AuthorizationMode::Rbac,
-                "Node" => AuthorizationMode::Node,
-                "ABAC" | "Webhook" => {
-                    return Err(UsageError::new(format!(
-                        "--authorization-mode={name} is refused: not in this release; RBAC, Node, AlwaysAllow and \
-                         AlwaysDeny are"
-                    )));
-                }
-                _ => {
-                    return Err(UsageError::new(format!(
-                        "authorization-mode {name:?} is not a valid mode"
-                    )));
-                }
+            let Some(mode) = Mode::parse(name) else {
+                return Err(UsageError::new(format!(
+                    "authorization-mode {name:?} is not a valid mode"
+                )));
             };
-            if modes.contains(&mode) {
+            if me.has(mode) {
                 return Err(UsageError::new(format!(
                     "authorization-mode {given:?} has mode specified more than once"
                 )));
             }
-            modes.push(mode);
+            me.authorizers.push(AuthorizerConfig::of(mode));
         }
-        if modes.is_empty() {
-            modes = vec![AuthorizationMode::Node, AuthorizationMode::Rbac];
+        if me.authorizers.is_empty() {
+            me.authorizers = [Mode::Node, Mode::Rbac].map(AuthorizerConfig::of).into();
         }
-        Ok(Self { modes })
+        if me.config.is_none() {
+            me.check_files(values)?;
+        }
+        Ok(me)
+    }
+
+    /// A mode and the file it needs come together.
+    fn check_files(&mut self, values: &Values) -> Result<(), UsageError> {
+        if self.has(Mode::Abac) && self.policy.is_none() {
+            return Err(UsageError::new(
+                "authorization-mode ABAC's authorization policy file not passed",
+            ));
+        }
+        if !self.has(Mode::Abac) && self.policy.is_some() {
+            return Err(UsageError::new(
+                "cannot specify --authorization-policy-file without mode ABAC",
+            ));
+        }
+        let kubeconfig = file(values, "authorization-webhook-config-file");
+        let Some(hook) = self.authorizers.iter_mut().find(|a| a.mode == Mode::Webhook) else {
+            return match kubeconfig {
+                None => Ok(()),
+                Some(_) => Err(UsageError::new(
+                    "cannot specify --authorization-webhook-config-file without mode Webhook",
+                )),
+            };
+        };
+        let kubeconfig = kubeconfig
+            .ok_or_else(|| UsageError::new("authorization-mode Webhook's authorization config file not passed"))?;
+        let version = match values.text("authorization-webhook-version") {
+            "v1" => ReviewVersion::V1,
+            "v1beta1" => ReviewVersion::V1Beta1,
+            other => {
+                return Err(UsageError::invalid(
+                    "authorization-webhook-version",
+                    other,
+                    "expected v1 or v1beta1",
+                ));
+            }
+        };
+        hook.name = "default".to_owned();
+        hook.webhook = Some(WebhookConfig {
+            kubeconfig,
+            version,
+            authorized_ttl: values.duration("authorization-webhook-cache-authorized-ttl")?,
+            unauthorized_ttl: values.duration("authorization-webhook-cache-unauthorized-ttl")?,
+            timeout: TIMEOUT,
+            deny_on_failure: false,
+        });
+        Ok(())
+    }
+
+    fn has(&self, mode: Mode) -> bool {
+        self.authorizers.iter().any(|a| a.mode == mode)
     }
 
     /// True where everybody may do everything.
     pub fn allows_all(&self) -> bool {
-        self.modes.contains(&AuthorizationMode::AlwaysAllow)
+        self.has(Mode::AlwaysAllow)
     }
 }

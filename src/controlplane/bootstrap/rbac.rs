@@ -25,6 +25,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::rbac::GROUP;
 use crate::registry::store::{DeleteOptions, Store};
 use crate::registry::strategy::Context;
+pub(in crate::controlplane) use cover::missing;
 use policy::{AUTOUPDATE, Binding, Role};
 
 /// Makes and extends the default roles and bindings.
@@ -42,6 +43,13 @@ pub async fn ensure(plane: &ControlPlane) -> Result<()> {
     all_at_once(cluster_bindings, |o| one(store("clusterrolebindings"), o)).await?;
     all_at_once(roles, |o| one(store("roles"), o)).await?;
     all_at_once(bindings, |o| one(store("rolebindings"), o)).await
+}
+
+/// The rules every node has, for the Node authorizer: those of ClusterRole `system:node`.
+pub fn node_rules() -> Vec<Value> {
+    let roles = system_roles::CLUSTER_ROLES.iter();
+    let node = roles.filter(|r| r.name == "system:node").map(Role::object);
+    node.flat_map(|r| r.get("rules").items().to_vec()).collect()
 }
 
 /// ClusterRoles, ClusterRoleBindings, Roles, RoleBindings.

@@ -274,6 +274,27 @@ pub(crate) fn events() -> Columns {
     )
 }
 
+pub(crate) fn component_statuses() -> Columns {
+    table(
+        &[
+            ("Name", "string", 0, NAME),
+            ("Status", "string", 0, "Status of the component conditions"),
+            ("Message", "string", 0, "Message of the component conditions"),
+            ("Error", "string", 0, "Error of the component conditions"),
+        ],
+        |o| {
+            let conditions = o.get("conditions").items();
+            let healthy = conditions.iter().find(|c| c.str_at(&["type"]) == "Healthy");
+            let status = healthy.map_or("Unknown", |c| match c.str_at(&["status"]) {
+                "True" => "Healthy",
+                _ => "Unhealthy",
+            });
+            let text = |key: &str| Value::from(healthy.map_or("", |c| c.str_at(&[key])));
+            vec![name(o), status.into(), text("message"), text("error")]
+        },
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,9 +7,10 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::controlplane::columns::{core as columns, pods};
 use crate::controlplane::fields::text;
-use crate::controlplane::strategies::{data, endpoints, events, namespace, node, pod, service::Service};
+use crate::controlplane::strategies::{data, endpoints, events::CoreEvent, namespace, node, pod, service::Service};
 use crate::controlplane::table::Group;
-use crate::registry::resource::{Resource, SubresourceHandler, Verbs};
+use crate::registry::resource::{Answer, Connect, Resource, SubresourceHandler, Verbs};
+use crate::storage::Storage;
 use std::sync::Arc;
 
 /// The group.
@@ -26,10 +27,39 @@ pub struct Parts {
     pub finalize: Arc<dyn SubresourceHandler>,
     /// `pods/binding`
     pub binding: Arc<dyn SubresourceHandler>,
+    /// `bindings`
+    pub bindings: Arc<dyn Answer>,
+    /// `serviceaccounts/token`; `None`: no tokens are made.
+    pub token: Option<Arc<dyn SubresourceHandler>>,
+    /// `pods/eviction`
+    pub eviction: Arc<dyn SubresourceHandler>,
+    /// Connections to where pods run.
+    pub connections: Connections,
     /// `replicationcontrollers/scale`
     pub scale: Arc<dyn SubresourceHandler>,
     /// `--event-ttl` in seconds.
     pub event_ttl_seconds: u64,
+    /// Whose statuses are told.
+    pub components: Arc<dyn Storage>,
+}
+
+/// Connection subresources.
+#[allow(missing_docs, reason = "each is the subresource of its name")]
+pub struct Connections {
+    pub log: Arc<dyn Connect>,
+    pub exec: Arc<dyn Connect>,
+    pub attach: Arc<dyn Connect>,
+    pub portforward: Arc<dyn Connect>,
+    pub pods_proxy: Arc<dyn Connect>,
+    pub services_proxy: Arc<dyn Connect>,
+    pub nodes_proxy: Arc<dyn Connect>,
+}
+
+const STREAM: Verbs = Verbs::CREATE.with(Verbs::GET);
+const PROXY: Verbs = STREAM.with(Verbs::UPDATE).with(Verbs::PATCH).with(Verbs::DELETE);
+
+fn core(kind: &'static str) -> GroupVersionKind {
+    GroupVersionKind::new("", "v1", kind)
 }
 
 fn flag(v: &Value, path: &[&str]) -> Str {
@@ -49,7 +79,15 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
 }
 
 fn own_rows(parts: Parts) -> Vec<Resource> {
+    let connections = parts.connections;
     vec![
+        V1.kind("componentstatuses", "ComponentStatus")
+            .short(&["cs"])
+            .computed(parts.components)
+            .strategy(data::ComponentStatus)
+            .columns(columns::component_statuses())
+            .done(),
+        V1.review("bindings", "Binding", parts.bindings).namespaced().done(),
         V1.kind("configmaps", "ConfigMap")
             .namespaced()
             .short(&["cm"])
@@ -64,16 +102,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .columns(columns::endpoints())
             .create_on_update()
             .done(),
-        V1.kind("events", "Event")
-            .namespaced()
-            .short(&["ev"])
-            .strategy(events::Event {
-                ttl_seconds: parts.event_ttl_seconds,
-            })
-            .columns(columns::events())
-            .create_on_update()
-            .selectable(EVENT_FIELDS, event_fields)
-            .done(),
+        events(parts.event_ttl_seconds),
         V1.kind("namespaces", "Namespace")
             .short(&["ns"])
             .without(Verbs::DELETE_COLLECTION)
@@ -95,6 +124,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .strategy(node::Node)
             .columns(columns::nodes())
             .selectable(["spec.unschedulable"], |v| [flag(v, &["spec", "unschedulable"])])
+            .connect("proxy", core("NodeProxyOptions"), PROXY, connections.nodes_proxy)
             .status()
             .done(),
         V1.kind("pods", "Pod")
@@ -111,6 +141,24 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
                 Verbs::CREATE,
                 parts.binding,
             )
+            .connect("attach", core("PodAttachOptions"), STREAM, connections.attach)
+            .connect("exec", core("PodExecOptions"), STREAM, connections.exec)
+            .connect("log", core("Pod"), Verbs::GET, connections.log)
+            .connect(
+                "portforward",
+                core("PodPortForwardOptions"),
+                STREAM,
+                connections.portforward,
+            )
+            .connect("proxy", core("PodProxyOptions"), PROXY, connections.pods_proxy)
+            .part("ephemeralcontainers")
+            .custom(
+                "eviction",
+                GroupVersionKind::new("policy", "v1", "Eviction"),
+                Verbs::CREATE,
+                parts.eviction,
+            )
+            .part("resize")
             .status()
             .done(),
         V1.kind("secrets", "Secret")
@@ -125,6 +173,12 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .strategy(data::ServiceAccount)
             .columns(columns::service_accounts())
             .returns_deleted()
+            .custom_where(
+                parts.token,
+                "token",
+                GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest"),
+                Verbs::CREATE,
+            )
             .done(),
         V1.kind("services", "Service")
             .namespaced()
@@ -138,9 +192,22 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .selectable(["spec.clusterIP", "spec.type"], |v| {
                 [text(v, &["spec", "clusterIP"]), text(v, &["spec", "type"])]
             })
+            .connect("proxy", core("ServiceProxyOptions"), PROXY, connections.services_proxy)
             .status()
             .done(),
     ]
+}
+
+/// Events, which are served by another name as well.
+pub fn events(ttl_seconds: u64) -> Resource {
+    V1.kind("events", "Event")
+        .namespaced()
+        .short(&["ev"])
+        .strategy(CoreEvent { ttl_seconds })
+        .columns(columns::events())
+        .create_on_update()
+        .selectable(EVENT_FIELDS, event_fields)
+        .done()
 }
 
 const POD_FIELDS: [&str; 10] = [

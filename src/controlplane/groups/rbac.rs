@@ -1,7 +1,7 @@
 //! rbac.authorization.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
-use crate::controlplane::strategies::rbac::{GROUP, Role, RoleBinding};
+use crate::controlplane::strategies::rbac::{GROUP, Guard, Role, RoleBinding};
 use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
@@ -10,28 +10,40 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows.
-pub fn rows() -> Vec<Resource> {
+/// All rows; `guard` judges who may write them.
+pub fn rows(guard: &Guard) -> Vec<Resource> {
     vec![
         V1.kind("clusterrolebindings", "ClusterRoleBinding")
-            .strategy(RoleBinding { namespaced: false })
+            .strategy(RoleBinding {
+                namespaced: false,
+                guard: guard.clone(),
+            })
             .columns(columns::cluster_role_bindings())
             .create_on_update()
             .done(),
         V1.kind("clusterroles", "ClusterRole")
-            .strategy(Role { namespaced: false })
+            .strategy(Role {
+                namespaced: false,
+                guard: guard.clone(),
+            })
             .columns(columns::created_at())
             .create_on_update()
             .done(),
         V1.kind("rolebindings", "RoleBinding")
             .namespaced()
-            .strategy(RoleBinding { namespaced: true })
+            .strategy(RoleBinding {
+                namespaced: true,
+                guard: guard.clone(),
+            })
             .columns(columns::role_bindings())
             .create_on_update()
             .done(),
         V1.kind("roles", "Role")
             .namespaced()
-            .strategy(Role { namespaced: true })
+            .strategy(Role {
+                namespaced: true,
+                guard: guard.clone(),
+            })
             .columns(columns::created_at())
             .create_on_update()
             .done(),

@@ -3,33 +3,28 @@
 use super::Judges;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
+use crate::authz::rbac::PolicyRule;
 use crate::registry::resource::Answer;
 use crate::registry::strategy::Context;
-use crate::request::UserInfo;
 use async_trait::async_trait;
-
-/// What somebody may do in a namespace, in the order it was found.
-#[derive(Clone, Debug, Default)]
-pub struct Rules {
-    /// `ResourceRule`s.
-    pub resource: Vec<Value>,
-    /// `NonResourceRule`s.
-    pub non_resource: Vec<Value>,
-    /// There may be more.
-    pub incomplete: bool,
-    /// Why, or empty.
-    pub error: String,
-}
-
-/// Lists what somebody may do.
-#[async_trait]
-pub trait RulesSource: Send + Sync + 'static {
-    /// The rules that hold for `user` in `namespace`.
-    async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules;
-}
 
 /// Answers SelfSubjectRulesReviews.
 pub struct SelfSubjectRulesReview(pub Judges);
+
+fn resource_rule(rule: &PolicyRule) -> Option<Value> {
+    let mut v = rule.to_value();
+    v.unset(&["nonResourceURLs"]);
+    (!rule.resources.is_empty()).then_some(v)
+}
+
+fn non_resource_rule(rule: &PolicyRule) -> Option<Value> {
+    let part = PolicyRule {
+        verbs: rule.verbs.clone(),
+        non_resource_urls: rule.non_resource_urls.clone(),
+        ..PolicyRule::default()
+    };
+    (!rule.non_resource_urls.is_empty()).then(|| part.to_value())
+}
 
 #[async_trait]
 impl Answer for SelfSubjectRulesReview {
@@ -38,22 +33,18 @@ impl Answer for SelfSubjectRulesReview {
         if namespace.is_empty() {
             return Err(Status::bad_request("no namespace on request"));
         }
-        let rules = match &self.0.rules {
-            Some(source) => source.rules_for(&cx.user, namespace).await,
-            None => Rules {
-                incomplete: true,
-                error: "the authorizer does not support user rule resolution".to_owned(),
-                ..Rules::default()
-            },
-        };
+        let found = self.0.authorizer.rules_for(&cx.user, namespace).await;
         let mut answer = crate::json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "metadata": {}, "spec": {},
-            "status": {"incomplete": (rules.incomplete)},
+            "status": {"incomplete": (found.incomplete)},
         });
-        answer.set(&["status", "resourceRules"], rules.resource);
-        answer.set(&["status", "nonResourceRules"], rules.non_resource);
-        if !rules.error.is_empty() {
-            answer.set(&["status", "evaluationError"], rules.error);
+        let resources: Vec<Value> = found.rules.iter().filter_map(resource_rule).collect();
+        let paths: Vec<Value> = found.rules.iter().filter_map(non_resource_rule).collect();
+        answer.set(&["status", "resourceRules"], resources);
+        answer.set(&["status", "nonResourceRules"], paths);
+        let error = found.error();
+        if !error.is_empty() {
+            answer.set(&["status", "evaluationError"], error);
         }
         Ok(answer)
     }

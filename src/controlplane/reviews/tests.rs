@@ -1,7 +1,7 @@
 use super::*;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::authn::Refused;
+use crate::authn::{Asked, ForOwnAudiences, Refused, TokenUser};
 use crate::authz::PrivilegedGroups;
 use crate::json;
 use crate::registry::resource::Answer;
@@ -13,23 +13,25 @@ struct One;
 
 #[async_trait]
 impl TokenAuthenticator for One {
-    async fn authenticate_token(&self, token: &str) -> std::result::Result<Option<Arc<UserInfo>>, Refused> {
-        Ok((token == "limitedtoken").then(|| {
+    async fn authenticate_token(&self, asked: Asked<'_>) -> std::result::Result<Option<TokenUser>, Refused> {
+        Ok((asked.token == "limitedtoken").then(|| {
             Arc::new(UserInfo {
                 name: "limited-user".into(),
                 uid: "limited-uid".into(),
                 groups: vec!["parity-limited".into()],
                 ..UserInfo::default()
             })
+            .into()
         }))
     }
 }
 
 fn judges() -> Judges {
     Judges {
-        tokens: Arc::new(One),
+        tokens: Arc::new(ForOwnAudiences::new(One, vec!["https://kubernetes.default.svc".into()])),
+        anonymous: true,
         authorizer: Arc::new(PrivilegedGroups::new(["system:masters"])),
-        rules: None,
+        roles: crate::authz::Rbac::fixed(crate::authz::rbac::Index::default()),
         audiences: vec!["https://kubernetes.default.svc".into()],
     }
 }

@@ -93,6 +93,15 @@ impl Strategy for ServiceAccount {
     }
 }
 
+/// Behaviour of ComponentStatuses: they are only read.
+pub struct ComponentStatus;
+
+impl Strategy for ComponentStatus {
+    fn deprecation(&self) -> Option<&'static str> {
+        Some("v1 ComponentStatus is deprecated in v1.19+")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

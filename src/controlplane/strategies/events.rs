@@ -1,4 +1,4 @@
-//! Events: core/v1 checks little, and they go by themselves.
+//! Events: core/v1 checks little, events.k8s.io/v1 lets little change; both go by themselves.
 
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
@@ -6,12 +6,12 @@ use crate::controlplane::validation;
 use crate::registry::strategy::{GarbageCollection, NameRule, Strategy};
 
 /// Behaviour of core/v1 events.
-pub struct Event {
+pub struct CoreEvent {
     /// Seconds an event lives (`--event-ttl`).
     pub ttl_seconds: u64,
 }
 
-impl Strategy for Event {
+impl Strategy for CoreEvent {
     fn name_rule(&self) -> NameRule {
         NameRule::PathSegment
     }
@@ -26,5 +26,26 @@ impl Strategy for Event {
 
     fn ttl_seconds(&self, _object: &Value) -> Option<u64> {
         Some(self.ttl_seconds)
+    }
+}
+
+/// Behaviour of events that come through events.k8s.io/v1, in core's shape.
+pub struct NewEvent(pub CoreEvent);
+
+impl Strategy for NewEvent {
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        validation::events::new_event(object)
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        validation::events::new_event_update(new, old)
+    }
+
+    fn garbage_collection(&self) -> GarbageCollection {
+        self.0.garbage_collection()
+    }
+
+    fn ttl_seconds(&self, object: &Value) -> Option<u64> {
+        self.0.ttl_seconds(object)
     }
 }

@@ -1,5 +1,8 @@
 //! Pods: stored and described; running them is a kubelet's work.
 
+mod app_armor;
+mod parts;
+
 use super::common::{bump_generation, first_generation, keep_all_but_status};
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
@@ -117,6 +120,7 @@ impl Strategy for Pod {
         }
         object.set(&["status"], status);
         merge_label_keys(object);
+        app_armor::copy(object);
     }
 
     fn validate_create(&self, object: &Value) -> ErrorList {
@@ -135,13 +139,33 @@ impl Strategy for Pod {
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
         restore(new, old, &["metadata", "ownerReferences"]);
-        if new.str_at(&["status", "qosClass"]).is_empty() {
-            restore(new, old, &["status", "qosClass"]);
+        for path in [["status", "qosClass"], ["metadata", "deletionTimestamp"]] {
+            if new.str_at(&path).is_empty() {
+                restore(new, old, &path);
+            }
         }
+        parts::keep_observed_generations(new, old);
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> ErrorList {
         validation::pod::pod_status(new, old)
+    }
+
+    fn prepare_part_update(&self, subresource: &str, new: &mut Value, old: &Value) {
+        match subresource {
+            "ephemeralcontainers" => parts::keep_all_but_ephemeral_containers(new, old),
+            "resize" => parts::keep_all_but_resources(new, old),
+            _ => restore(new, old, &["status"]),
+        }
+        bump_generation(new, old, &["spec"]);
+    }
+
+    fn validate_part_update(&self, subresource: &str, new: &Value, old: &Value) -> ErrorList {
+        match subresource {
+            "ephemeralcontainers" => validation::pod::ephemeral_containers_update(new, old),
+            "resize" => validation::pod::resize(new, old),
+            _ => validation::pod::pod_update(new, old),
+        }
     }
 
     fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
@@ -159,7 +183,7 @@ impl Strategy for Pod {
             return Vec::new();
         }
         let messages = crate::apimachinery::validation::dns1123_label(new.name());
-        let mut out = Vec::new();
+        let mut out = app_armor::warnings(new);
         if !messages.is_empty() {
             out.push(format!(
                 "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
@@ -172,8 +196,11 @@ impl Strategy for Pod {
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
+            "" => &["status"],
             "status" => &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
-            _ => &["status"],
+            // Upstream's filters for the parts are not wired to their endpoints (recordings/subresources/resize: a
+            // label that is dropped is owned all the same).
+            _ => &[],
         }
     }
 }

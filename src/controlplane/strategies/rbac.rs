@@ -1,10 +1,16 @@
-//! Roles and their bindings. Whether the writer may grant what they grant is the authorizer's matter.
+//! Roles and their bindings. Nobody grants what he does not hold, unless he may `escalate` or `bind`.
+
+mod guard;
+
+pub use guard::Guard;
 
 use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default_str};
 use crate::controlplane::validation;
-use crate::registry::strategy::{NameRule, Strategy};
+use crate::registry::strategy::{Context, NameRule, Strategy};
+use async_trait::async_trait;
 
 /// The group of RBAC kinds.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
@@ -13,8 +19,11 @@ pub const GROUP: &str = "rbac.authorization.k8s.io";
 pub struct Role {
     /// Lives in a namespace.
     pub namespaced: bool,
+    /// Judges who may write it.
+    pub guard: Guard,
 }
 
+#[async_trait]
 impl Strategy for Role {
     fn name_rule(&self) -> NameRule {
         NameRule::PathSegment
@@ -23,14 +32,25 @@ impl Strategy for Role {
     fn validate_create(&self, object: &Value) -> ErrorList {
         validation::rbac::role(object, self.namespaced)
     }
+
+    async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
+        self.guard.role(cx, self.namespaced, object, None).await
+    }
+
+    async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
+        self.guard.role(cx, self.namespaced, new, Some(old)).await
+    }
 }
 
 /// Behaviour of RoleBindings and ClusterRoleBindings.
 pub struct RoleBinding {
     /// Lives in a namespace.
     pub namespaced: bool,
+    /// Judges who may write it.
+    pub guard: Guard,
 }
 
+#[async_trait]
 impl Strategy for RoleBinding {
     fn name_rule(&self) -> NameRule {
         NameRule::PathSegment
@@ -51,5 +71,13 @@ impl Strategy for RoleBinding {
 
     fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
         validation::rbac::binding_update(new, old, self.namespaced)
+    }
+
+    async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
+        self.guard.binding(cx, self.namespaced, object, None).await
+    }
+
+    async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
+        self.guard.binding(cx, self.namespaced, new, Some(old)).await
     }
 }

@@ -1,12 +1,15 @@
 //! Services: the kind with the most behaviour, because cluster IPs and node ports are given out while it is written.
 //!
-//! What is taken is known from the stored Services alone: it is read once at start ([`ServiceNumbers::adopt`]) and kept
-//! in memory from then on. Every taken number knows its owner, `namespace/name`, so that giving back what another Service
-//! holds does nothing.
+//! What is taken is known from the stored Services: it is read once at start ([`ServiceNumbers::adopt`]) and kept in memory
+//! from then on. Every taken number knows its owner, `namespace/name`, so that giving back what another Service holds does
+//! nothing. Cluster IPs are recorded as IPAddress objects besides ([`addresses`]), and come from the ranges that ServiceCIDR
+//! objects offer ([`ranges`]).
 
+pub(crate) mod addresses;
 mod allocate;
 mod families;
 mod prepare;
+mod ranges;
 
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
@@ -16,6 +19,7 @@ use crate::controlplane::allocators::{IpRange, PortRange};
 use crate::controlplane::fields::restore;
 use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::{Context, NameRule, Strategy};
+use addresses::Addresses;
 use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
 
@@ -24,6 +28,8 @@ use std::sync::{Arc, OnceLock};
 pub struct ServiceNumbers {
     /// One or two ranges of different families; the first one's family is the cluster's default.
     pub ranges: Vec<IpRange>,
+    /// What ServiceCIDR objects change about them.
+    pub followed: ranges::Followed,
     /// Node ports.
     pub ports: PortRange,
 }
@@ -38,13 +44,30 @@ pub trait EndpointsCleanup: Send + Sync + 'static {
 /// Behaviour of Services.
 pub struct Service {
     numbers: Arc<ServiceNumbers>,
+    addresses: Arc<dyn Addresses>,
     cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>>,
 }
 
 impl Service {
-    /// Gives out of `numbers`. `cleanup` is filled in once there are stores.
-    pub fn new(numbers: Arc<ServiceNumbers>, cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>>) -> Self {
-        Self { numbers, cleanup }
+    /// Gives out of `numbers` and records in `addresses`. `cleanup` is filled in once there are stores.
+    pub fn new(
+        numbers: Arc<ServiceNumbers>,
+        addresses: Arc<dyn Addresses>,
+        cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>>,
+    ) -> Self {
+        Self {
+            numbers,
+            addresses,
+            cleanup,
+        }
+    }
+
+    /// Gives back what `service` holds and `kept` does not: the records first, so that nobody is given what is recorded.
+    async fn give_back(&self, service: &Value, kept: Option<&Value>) {
+        for ip in allocate::freed_addresses(service, kept) {
+            self.addresses.release(ip, service.namespace(), service.name()).await;
+        }
+        self.numbers.give_back(service, kept);
     }
 }
 
@@ -99,22 +122,24 @@ impl Strategy for Service {
     }
 
     async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
-        self.numbers.begin_create(object, cx.dry_run)
+        let addresses = &*self.addresses;
+        self.numbers.begin_create(object, addresses, cx.dry_run).await
     }
 
     async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
-        self.numbers.begin_update(new, old, cx.dry_run)
+        let addresses = &*self.addresses;
+        self.numbers.begin_update(new, old, addresses, cx.dry_run).await
     }
 
     async fn abandoned(&self, cx: &Context, object: &Value, old: Option<&Value>) {
         if !cx.dry_run {
-            self.numbers.give_back(object, old);
+            self.give_back(object, old).await;
         }
     }
 
     async fn updated(&self, cx: &Context, new: &Value, old: &Value) {
         if !cx.dry_run {
-            self.numbers.give_back(old, Some(new));
+            self.give_back(old, Some(new)).await;
         }
     }
 
@@ -122,7 +147,7 @@ impl Strategy for Service {
         if cx.dry_run {
             return;
         }
-        self.numbers.give_back(object, None);
+        self.give_back(object, None).await;
         if let Some(cleanup) = self.cleanup.get() {
             cleanup.remove(object.namespace(), object.name()).await;
         }

@@ -23,6 +23,10 @@ impl SubresourceHandler for ApprovalHandler {
     }
 
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
-        self.0.replace(cx, name, object, "approval").await
+        self.update_as(cx, name, object, None).await
+    }
+
+    async fn update_as(&self, cx: &Context, name: &str, object: Value, manager: Option<&str>) -> Result<Value> {
+        self.0.replace(cx, name, object, ("approval", manager)).await
     }
 }

@@ -8,7 +8,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::pod::Pod;
-use crate::registry::resource::SubresourceHandler;
+use crate::registry::resource::{Answer, SubresourceHandler};
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::{Context, Strategy};
 use async_trait::async_trait;
@@ -52,6 +52,19 @@ fn check_target(binding: &Value) -> Result<()> {
         return Ok(());
     }
     Err(Status::raw_error(crate::apimachinery::field::aggregate(&errors)))
+}
+
+/// A binding that names a version binds that one.
+fn unchanged(pod: &Value, binding: &Value, key: &str) -> Result<()> {
+    let (asked, is) = (binding.resource_version(), pod.resource_version());
+    if asked.is_empty() || asked == is {
+        return Ok(());
+    }
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+         ResourceVersion in precondition: {asked}, ResourceVersion in object meta: {is}"
+    );
+    Err(Status::conflict(&GroupResource::new("", "pods"), pod.name(), &why))
 }
 
 fn bound(pod: &Value, binding: &Value) -> Result<Value> {
@@ -107,9 +120,13 @@ impl SubresourceHandler for Binding {
             ..WriteOptions::default()
         };
         let gr = store.resource().group_resource();
+        let key = store.full_key(&cx.namespace, name);
         let mut transform = |live: Option<&Value>| match live {
             None => Err(Status::not_found(&gr, name)),
-            Some(live) => bound(live, &object),
+            Some(live) => {
+                unchanged(live, &object, &key)?;
+                bound(live, &object)
+            }
         };
         store.update(cx, name, &mut transform, false, &options).await?;
         Ok(crate::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
@@ -117,6 +134,15 @@ impl SubresourceHandler for Binding {
 
     async fn update(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
         Err(unsupported("update"))
+    }
+}
+
+/// `bindings`: the same, the pod named in the body.
+#[async_trait]
+impl Answer for Binding {
+    async fn answer(&self, cx: &Context, object: Value) -> Result<Value> {
+        let name = object.name().to_owned();
+        self.create(cx, &name, object).await
     }
 }
 

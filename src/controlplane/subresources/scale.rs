@@ -1,16 +1,23 @@
 //! `scale`: the number of replicas of a workload as an object of its own, `autoscaling/v1 Scale`.
 
+mod managers;
+
 use super::LateStore;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::selector::labels::LabelSelector;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::registry::resource::SubresourceHandler;
+use crate::controlplane::schema::BuiltinSchema;
+use crate::registry::Schema;
+use crate::registry::resource::{Columns, SubresourceHandler};
+use crate::registry::schema::ManagerInfo;
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
+use std::sync::Arc;
 
 /// Serves it, over the store of the workload.
 pub(in crate::controlplane) struct Scale(pub(in crate::controlplane) LateStore);
@@ -79,10 +86,34 @@ fn scaled(gr: &GroupResource, live: &Value, scale: &Value) -> Result<Value> {
     Ok(new)
 }
 
+const API_VERSION: &str = "autoscaling/v1";
+
+fn definition() -> Result<BuiltinSchema> {
+    let def = crate::api::by_gvk("autoscaling", "v1", "Scale");
+    def.map(BuiltinSchema)
+        .ok_or_else(|| Status::internal("the schema table has no Scale"))
+}
+
 #[async_trait]
 impl SubresourceHandler for Scale {
     async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
         Ok(scale_of(&self.0.get()?.get_value(&cx.namespace, name).await?))
+    }
+
+    async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
+        let store = self.0.get()?;
+        let parent = store.get_value(&cx.namespace, name).await?;
+        let mut scale = scale_of(&parent);
+        managers::to_scale(&parent, &store.resource().gvk().api_version(), &mut scale);
+        Ok(scale)
+    }
+
+    fn schema(&self) -> Option<Arc<dyn Schema>> {
+        definition().ok().map(|s| Arc::new(s) as Arc<dyn Schema>)
+    }
+
+    fn columns(&self) -> Option<Columns> {
+        Some(crate::controlplane::columns::autoscaling::scales())
     }
 
     async fn create(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
@@ -91,6 +122,10 @@ impl SubresourceHandler for Scale {
     }
 
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
+        self.update_as(cx, name, object, None).await
+    }
+
+    async fn update_as(&self, cx: &Context, name: &str, object: Value, manager: Option<&str>) -> Result<Value> {
         let store = self.0.get()?;
         if !object.name().is_empty() && object.name() != name {
             return Err(Status::bad_request(format!(
@@ -99,13 +134,31 @@ impl SubresourceHandler for Scale {
             )));
         }
         let gr = store.resource().group_resource();
+        let api_version = store.resource().gvk().api_version();
+        let now = time::now();
         let options = WriteOptions {
             subresource: "scale".to_owned(),
             ..WriteOptions::default()
         };
         let mut transform = |live: Option<&Value>| match live {
             None => Err(Status::not_found(&gr, name)),
-            Some(live) => scaled(&gr, live, &object),
+            Some(live) => {
+                let mut scale = object.clone();
+                if let Some(manager) = manager {
+                    let who = ManagerInfo {
+                        manager,
+                        subresource: "scale",
+                        now: &now,
+                        api_version: API_VERSION,
+                    };
+                    let mut before = scale_of(live);
+                    managers::to_scale(live, &api_version, &mut before);
+                    definition()?.manage_update(Some(&before), &mut scale, &who, &[])?;
+                }
+                let mut new = scaled(&gr, live, &scale)?;
+                managers::to_parent(live, &scale, &api_version, &mut new);
+                Ok(new)
+            }
         };
         let updated = store.update(cx, name, &mut transform, false, &options).await?;
         Ok(scale_of(&updated.object.to_value()))

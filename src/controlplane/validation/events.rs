@@ -1,12 +1,14 @@
-//! Events as core/v1 checks them.
+//! Events, as core/v1 and (more strictly) events.k8s.io/v1 check them.
 
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use super::internal::{Field, Kind, compact};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::invalid_each;
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, same};
 
-pub(crate) fn core_event(v: &Value) -> ErrorList {
+/// What every version asks. `reporter` is how the version calls the reporting controller.
+fn event(v: &Value, reporter: &str) -> ErrorList {
     let mut out = ErrorList::new();
     let about = FieldPath::new("involvedObject").child("namespace");
     let involved = v.str_at(&["involvedObject", "namespace"]);
@@ -25,7 +27,7 @@ pub(crate) fn core_event(v: &Value) -> ErrorList {
         if involved.is_empty() && !matches!(namespace, "default" | "kube-system") {
             out.push(mismatch());
         }
-        let at = FieldPath::new("reportingComponent");
+        let at = FieldPath::new(reporter);
         let component = v.str_at(&["reportingComponent"]);
         if component.is_empty() {
             out.push(FieldError::required(&at, ""));
@@ -60,6 +62,105 @@ pub(crate) fn core_event(v: &Value) -> ErrorList {
     out
 }
 
+pub(crate) fn core_event(v: &Value) -> ErrorList {
+    event(v, "reportingComponent")
+}
+
+/// An event of events.k8s.io, in core's shape and under core's names.
+pub(crate) fn new_event(v: &Value) -> ErrorList {
+    let mut out = event(v, "reportingController");
+    series(&mut out, v);
+    if v.get("eventTime").is_null() {
+        out.push(FieldError::required(&FieldPath::new("eventTime"), ""));
+    }
+    let kind = v.str_at(&["type"]);
+    if !matches!(kind, "Normal" | "Warning") {
+        let why = format!("has invalid value: {kind}");
+        out.push(FieldError::invalid(&FieldPath::new("type"), "", why));
+    }
+    let source = ["component", "host"]
+        .iter()
+        .any(|k| !v.str_at(&["source", k]).is_empty());
+    for (key, set) in [
+        ("firstTimestamp", !v.get("firstTimestamp").is_null()),
+        ("lastTimestamp", !v.get("lastTimestamp").is_null()),
+        ("count", v.get("count").as_i64().is_some_and(|n| n != 0)),
+        ("source", source),
+    ] {
+        if set {
+            out.push(FieldError::invalid(&FieldPath::new(key), "", "needs to be unset"));
+        }
+    }
+    out
+}
+
+fn series(out: &mut ErrorList, v: &Value) {
+    let series = v.get("series");
+    if series.is_null() {
+        return;
+    }
+    let at = FieldPath::new("series");
+    if series.get("count").as_i64().unwrap_or(0) < 2 {
+        out.push(FieldError::invalid(&at.child("count"), "", "should be at least 2"));
+    }
+    if series.get("lastObservedTime").is_null() {
+        out.push(FieldError::required(&at.child("lastObservedTime"), ""));
+    }
+}
+
+const REFERENCE: &[Field] = &[
+    ("Kind", "kind", Kind::Str),
+    ("Namespace", "namespace", Kind::Str),
+    ("Name", "name", Kind::Str),
+    ("UID", "uid", Kind::Str),
+    ("APIVersion", "apiVersion", Kind::Str),
+    ("ResourceVersion", "resourceVersion", Kind::Str),
+    ("FieldPath", "fieldPath", Kind::Str),
+];
+
+const SOURCE: &[Field] = &[("Component", "component", Kind::Str), ("Host", "host", Kind::Str)];
+
+/// Of an event of events.k8s.io only the series changes, and metadata.
+pub(crate) fn new_event_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = event(new, "reportingController");
+    if !same(new.get("series"), old.get("series")) {
+        series(&mut out, new);
+    }
+    // The names and their order are upstream's, `reason` twice included.
+    for (key, path) in [
+        ("involvedObject", "involvedObject"),
+        ("reason", "reason"),
+        ("message", "message"),
+        ("source", "source"),
+        ("firstTimestamp", "firstTimestamp"),
+        ("lastTimestamp", "lastTimestamp"),
+        ("count", "count"),
+        ("reason", "reason"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("related", "related"),
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+    ] {
+        let (is, was) = (new.get(key), old.get(key));
+        if same(is, was) {
+            continue;
+        }
+        let shown = match (key, is) {
+            ("involvedObject", v) => compact(v, REFERENCE),
+            ("source", v) => compact(v, SOURCE),
+            ("related", v) if !v.is_null() => compact(v, REFERENCE),
+            ("count", Value::Null) => "0".to_owned(),
+            ("firstTimestamp" | "lastTimestamp" | "eventTime" | "related", Value::Null) => "null".to_owned(),
+            (_, Value::Null) => "\"\"".to_owned(),
+            (_, v) => show(v),
+        };
+        out.push(FieldError::invalid_raw(&FieldPath::new(path), shown, IMMUTABLE));
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +182,46 @@ mod tests {
         assert_eq!(
             of(""),
             "involvedObject.namespace: Invalid value: \"\": does not match event.namespace"
+        );
+    }
+
+    #[test]
+    fn a_new_event_is_complete_and_carries_nothing_deprecated() {
+        let fine = json!({"metadata": {"namespace": "a", "name": "e"}, "involvedObject": {"namespace": "a"},
+            "eventTime": "2024-01-02T03:04:05.000000Z", "reportingComponent": "c", "reportingInstance": "i",
+            "action": "A", "reason": "R", "type": "Normal", "source": {}});
+        assert_eq!(aggregate(&new_event(&fine)), "[]");
+        let mut odd = fine.clone();
+        odd.set(&["series"], json!({"count": 1}));
+        odd.set(&["count"], 3i64);
+        odd.set(&["source", "host"], "h");
+        odd.set(&["type"], "x");
+        assert_eq!(
+            aggregate(&new_event(&odd)),
+            "[series.count: Invalid value: \"\": should be at least 2, series.lastObservedTime: Required value, \
+             type: Invalid value: \"\": has invalid value: x, count: Invalid value: \"\": needs to be unset, \
+             source: Invalid value: \"\": needs to be unset]"
+        );
+    }
+
+    #[test]
+    fn of_a_new_event_only_the_series_changes() {
+        let old = json!({"metadata": {"namespace": "a", "name": "e"}, "involvedObject": {"namespace": "a", "kind": "Pod"},
+            "eventTime": "2024-01-02T03:04:05.000000Z", "reportingComponent": "c", "reportingInstance": "i",
+            "action": "A", "reason": "R", "type": "Normal", "source": {}});
+        let mut new = old.clone();
+        new.set(
+            &["series"],
+            json!({"count": 2, "lastObservedTime": "2024-01-02T03:04:05.000000Z"}),
+        );
+        assert_eq!(aggregate(&new_event_update(&new, &old)), "[]");
+        new.set(&["involvedObject", "name"], "p");
+        new.set(&["reportingComponent"], "d");
+        assert_eq!(
+            aggregate(&new_event_update(&new, &old)),
+            "[involvedObject: Invalid value: {\"Kind\":\"Pod\",\"Namespace\":\"a\",\"Name\":\"p\",\"UID\":\"\",\"APIVersion\":\"\",\
+             \"ResourceVersion\":\"\",\"FieldPath\":\"\"}: field is immutable, \
+             reportingController: Invalid value: \"d\": field is immutable]"
         );
     }
 }

@@ -6,7 +6,7 @@ mod tables;
 
 use crate::apimachinery::field::{quote, show};
 use crate::apimachinery::value::Value;
-pub(super) use tables::{CLAIM_SPEC, POD_SPEC};
+pub(super) use tables::{CLAIM_SPEC, EPHEMERAL_CONTAINER, POD_SPEC, TOLERATION};
 
 /// How a field is shown.
 #[derive(Clone, Copy)]
@@ -19,6 +19,8 @@ pub(super) enum Kind {
     Bool,
     /// Anything else; nil where absent.
     Any,
+    /// Anything else; left out where absent (`omitempty`).
+    Said,
     /// A struct; nil where absent.
     Ptr(&'static [Field]),
     /// A struct that is always there.
@@ -49,6 +51,7 @@ fn tree(v: &Value, fields: &[Field]) -> Tree {
     Tree::Object(
         fields
             .iter()
+            .filter(|(_, key, kind)| !matches!(kind, Kind::Said) || !v.get(key).is_null())
             .map(|(go, key, kind)| ((*go).to_owned(), member(v.get(key), *kind)))
             .collect(),
     )

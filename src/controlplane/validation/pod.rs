@@ -4,21 +4,29 @@ mod affinity;
 mod annotations;
 mod container;
 mod env;
+mod gated;
 mod mounts;
+mod parts;
 mod probe;
 mod resources;
 mod security;
 mod spec;
+mod status;
 mod volume;
 mod warnings;
+mod windows;
 
 use super::internal;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{meta, net, qualified_name};
+use crate::apimachinery::validation::meta;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, elements_mut, invalid_each, restore, same};
+use crate::controlplane::fields::{elements_mut, restore, same};
 pub(super) use affinity::node_selector;
+pub(crate) use parts::{ephemeral_containers_update, resize};
+pub(super) use resources::container as container_resources;
 use spec::Of;
+pub(super) use spec::toleration;
+pub(crate) use status::pod_status;
 pub(super) use volume::source as volume_source;
 pub(crate) use warnings::{deprecated_label, template as template_warnings};
 
@@ -40,12 +48,36 @@ pub(crate) fn pod(v: &Value) -> ErrorList {
             "cannot be set until all schedulingGates have been cleared",
         ));
     }
+    annotations::agreement(&mut out, v);
     out
+}
+
+/// A toleration as upstream shows it.
+pub(super) fn toleration_shown(t: &Value) -> String {
+    internal::compact(t, internal::TOLERATION)
 }
 
 fn checked_spec(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    spec::spec(&mut out, v.get("spec"), &FieldPath::new("spec"), Of::Pod);
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    spec::spec(&mut out, spec, &path, Of::Pod);
+    if !v.at(&["metadata", "annotations", annotations::MIRROR]).is_null()
+        && !spec.get("resourceClaims").items().is_empty()
+    {
+        let why = "static pods do not support resource claims";
+        out.push(FieldError::forbidden(&FieldPath::new(""), why));
+    }
+    volume::of_pod(&mut out, v, &path);
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for (i, c) in spec.get(list).items().iter().enumerate() {
+            let image = c.str_at(&["image"]);
+            if image.trim() != image {
+                let why = "must not have leading or trailing whitespace";
+                let at = path.child(list).index(i).child("image");
+                out.push(FieldError::invalid(&at, image, why));
+            }
+        }
+    }
     out
 }
 
@@ -64,7 +96,10 @@ pub(super) fn template(out: &mut ErrorList, v: &Value, path: &FieldPath) {
 }
 
 pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = checked_spec(new);
+    let mut out = ErrorList::new();
+    annotations::annotations(&mut out, new, Some(old));
+    out.extend(checked_spec(new));
+    annotations::update(&mut out, new, old);
     let path = FieldPath::new("spec");
     for key in ["containers", "initContainers"] {
         if new.at(&["spec", key]).items().len() != old.at(&["spec", key]).items().len() {
@@ -113,6 +148,9 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
         }
     }
     let gated = !gates.is_empty();
+    if gated {
+        gated::places(&mut out, new.get("spec"), old.get("spec"), &path);
+    }
     if !same(&immutable_part(new, gated), &immutable_part(old, gated)) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
         let (was, now) = (
@@ -176,37 +214,6 @@ fn immutable_part(v: &Value, gated: bool) -> Value {
         }
     }
     spec
-}
-
-pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
-    let mut out = ErrorList::new();
-    let path = FieldPath::new("status");
-    for (i, c) in new.at(&["status", "conditions"]).items().iter().enumerate() {
-        let kind = c.str_at(&["type"]);
-        if !matches!(kind, "PodScheduled" | "Ready" | "Initialized") {
-            invalid_each(
-                &mut out,
-                &path.child("conditions").index(i).child("Type"),
-                kind,
-                qualified_name(kind),
-            );
-        }
-    }
-    for (i, ip) in new.at(&["status", "podIPs"]).items().iter().enumerate() {
-        let (text, was) = (ip.str_at(&["ip"]), old.at(&["status", "podIPs"]).items());
-        if !was.iter().any(|o| o.str_at(&["ip"]) == text) {
-            invalid_each(&mut out, &path.child("podIPs").index(i), text, net::ip_strict(text));
-        }
-    }
-    let was = old.str_at(&["status", "qosClass"]);
-    if !was.is_empty() && new.str_at(&["status", "qosClass"]) != was {
-        out.push(FieldError::invalid(
-            &path.child("qosClass"),
-            new.at(&["status", "qosClass"]).clone(),
-            IMMUTABLE,
-        ));
-    }
-    out
 }
 
 #[cfg(test)]

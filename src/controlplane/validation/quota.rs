@@ -101,7 +101,16 @@ pub(super) fn container_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
         invalid_each(out, at, name, messages);
         return;
     }
-    if name.contains('/') || is_container_resource(name) {
+    if name.contains('/') {
+        let native = name.contains("kubernetes.io/");
+        let quota = format!("requests.{name}");
+        if !native && (name.starts_with("requests.") || !qualified_name(&quota).is_empty()) {
+            let why = "doesn't follow extended resource name standard";
+            out.push(FieldError::invalid(at, name, why));
+        }
+        return;
+    }
+    if is_container_resource(name) {
         return;
     }
     if !is_quota_resource(name) {

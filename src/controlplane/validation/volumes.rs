@@ -147,7 +147,13 @@ fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
             out.push(FieldError::forbidden(&path.child(key), why));
             continue;
         }
-        super::pod::volume_source(out, spec, key, &path.child(key));
+        // One path is upstream's.
+        let told = if **key == "gcePersistentDisk" {
+            "persistentDisk"
+        } else {
+            key
+        };
+        super::pod::volume_source(out, spec, key, &path.child(told));
         if **key == "csi" && spec.str_at(&["csi", "volumeHandle"]).is_empty() {
             out.push(FieldError::required(&path.child("csi").child("volumeHandle"), ""));
         }

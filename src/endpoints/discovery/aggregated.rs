@@ -139,7 +139,8 @@ impl AggregatedDiscovery {
         let h = response.headers_mut();
         if !known {
             let content_type = match media {
-                Media::Json => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+                // CBOR is not offered for documents.
+                Media::Json | Media::Cbor => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
                 Media::Yaml => "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
                 Media::Protobuf => {
                     "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

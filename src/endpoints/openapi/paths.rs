@@ -1,9 +1,10 @@
 //! Operations written down as the `paths` of a document.
 
 use super::operations::{Operation, Shape, group_version_camel, tag};
-use crate::api::{self, Ty, openapi::Dialect};
+use crate::api::openapi::Dialect;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
+use crate::endpoints::options::connect;
 use std::collections::BTreeMap;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -151,21 +152,13 @@ fn parameters(op: &Operation) -> Vec<Parameter> {
     out
 }
 
-/// The options of a connection are its parameters.
+/// The options of a connection are its parameters; reading a log is a GET with options.
 fn connect_options(op: &Operation) -> Vec<(&'static str, &'static str)> {
-    let Some(def) = api::by_name(&op.definition).filter(|_| op.shape == Shape::Connect) else {
-        return Vec::new();
-    };
-    let named = |ty: Ty| match ty {
-        Ty::Bool => "boolean",
-        Ty::Int32 | Ty::Int64 => "integer",
-        _ => "string",
-    };
-    let fields = def.fields.iter();
-    fields
-        .filter(|f| !["apiVersion", "kind"].contains(&f.name))
-        .map(|f| (f.name, named(f.ty)))
-        .collect()
+    match op.shape {
+        Shape::Connect => connect::described(&op.gvk.kind),
+        Shape::Get if op.path.ends_with("/pods/{name}/log") => connect::described("PodLogOptions"),
+        _ => Vec::new(),
+    }
 }
 
 /// `{path: item}` of these operations, and that of the group version's own list.

@@ -42,7 +42,9 @@ pub struct ListMeta {
 impl ListMeta {
     fn to_map(&self) -> Map {
         let mut m = Map::new();
-        m.insert("resourceVersion", self.version.as_str());
+        if !self.version.is_empty() {
+            m.insert("resourceVersion", self.version.as_str());
+        }
         if !self.token.is_empty() {
             m.insert("continue", self.token.as_str());
         }
@@ -86,7 +88,7 @@ pub fn list(
             let items: Vec<Value> = listing
                 .entries
                 .iter()
-                .map(|e| partial::of(&e.decode(), version))
+                .map(|e| partial::of(resource, &e.decode(), version))
                 .collect();
             let mut m = Map::new();
             m.insert("kind", "PartialObjectMetadataList");
@@ -130,7 +132,10 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
         resource.kind
     );
     // Members in the order Go writes them, not sorted.
-    head.push_str(&format!("{{\"resourceVersion\":\"{}\"", meta.version));
+    head.push('{');
+    if !meta.version.is_empty() {
+        head.push_str(&format!("\"resourceVersion\":\"{}\"", meta.version));
+    }
     if !meta.token.is_empty() {
         head.push_str(",\"continue\":");
         head.push_str(&json::to_string(&Value::from(meta.token.as_str())));

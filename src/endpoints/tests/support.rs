@@ -152,9 +152,21 @@ pub async fn serve() -> Served {
 }
 
 impl Served {
+    /// With the gate open.
+    pub fn with_cbor(mut self) -> Self {
+        self.service.codecs.cbor = true;
+        self
+    }
+
     /// The raw answer.
-    pub async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
-        let mut req = Request::new(Body::full(body.to_owned()));
+    pub async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<bytes::Bytes>,
+    ) -> Response {
+        let mut req = Request::new(Body::full(body.into()));
         *req.method_mut() = method.parse().expect("a method");
         *req.uri_mut() = path.parse().expect("a path");
         for (k, v) in headers {
@@ -169,7 +181,7 @@ impl Served {
     }
 
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let (head, body) = self.raw(method, path, headers, body).await.into_parts();
+        let (head, body) = self.raw(method, path, headers, body.to_owned()).await.into_parts();
         let bytes = body.collect(64 << 20).await.expect("a whole body");
         Answer {
             code: head.status.as_u16(),

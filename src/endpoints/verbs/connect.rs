@@ -2,21 +2,20 @@
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
+use super::super::options::connect;
 use crate::admission::{Attributes, Operation};
-use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::registry::SubresourceBehaviour;
 use crate::request::{Body, Request};
+use http::Method;
 use std::sync::Arc;
 
 pub(crate) async fn connect(call: Call, body: Body) -> Answer {
     call.check_name()?;
-    if call.query.get("dryRun").is_some() {
-        return Err(Status::bad_request("dryRun is not supported"));
-    }
     let Some(SubresourceBehaviour::Connect(connector)) = call.route.subresource().map(|s| s.behaviour.clone()) else {
         return Err(super::update::absent(&call));
     };
+    let mut options = connect::read(connector.options(), &call.query, &call.route.rest)?;
     // Reading a log is a GET upstream, not a connection: no admission.
     if call.subresource() != "log" {
         let attributes = Attributes {
@@ -32,11 +31,16 @@ pub(crate) async fn connect(call: Call, body: Body) -> Answer {
             options: Arc::new(Value::Null),
             warnings: call.cx.warnings.clone(),
         };
-        let mut nothing = Value::Null;
-        call.store().admission().mutate(&attributes, &mut nothing).await?;
-        call.store().admission().validate(&attributes, &nothing).await?;
+        call.store().admission().mutate(&attributes, &mut options).await?;
+        call.store().admission().validate(&attributes, &options).await?;
+    }
+    if connector.streams()
+        && call.parts.method == Method::GET
+        && let Some(check) = &call.may_create
+    {
+        check.may_create().await?;
     }
     let Call { parts, route, cx, .. } = call;
     let req = Request::from_parts(parts, body);
-    Ok(connector.connect(&cx, &route.name, &route.rest, req).await)
+    connector.connect(&cx, &route.name, &options, req).await
 }

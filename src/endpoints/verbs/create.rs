@@ -5,12 +5,14 @@ use super::super::group_version::Answer;
 use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish, respond};
 use crate::admission::{Attributes, Operation};
+use crate::api::apply_schema::ApplyType;
+use crate::apimachinery::apply::managed;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
-use crate::registry::schema::ManagerInfo;
+use crate::registry::schema::{ManagerInfo, reset_set};
 use crate::registry::store::WriteOptions;
 use crate::registry::{SubresourceBehaviour, Written};
 use crate::request::Body;
@@ -21,7 +23,7 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
         call.check_name()?;
     }
     let negotiated = call.negotiate(call.offer())?;
-    let body_type = body::body_type(&call.parts.headers, call.definition().is_some())?;
+    let body_type = body::body_type(&call.parts.headers, call.definition().is_some(), call.codecs)?;
     let bytes = body::read(req_body).await?;
     let options = WriteQuery::parse(&call.query, "CreateOptions", false)?;
     call.cx.dry_run = options.dry_run;
@@ -44,8 +46,11 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
             ));
         };
         let (mut object, attributes) = (object, attributes(&call, call.name(), raw));
+        handler.default(&mut object);
+        manage(&call, &mut object, &manager);
         let admission = call.store().admission();
         admission.mutate(&attributes, &mut object).await?;
+        let object = handler.prepare_create(&call.cx, call.name(), object).await?;
         admission.validate(&attributes, &object).await?;
         let mut answer = handler.create(&call.cx, call.name(), object).await?;
         complete_status(&mut answer);
@@ -75,6 +80,19 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
         ..WriteOptions::default()
     };
     Ok((201, call.store().create(&call.cx, object, &options).await?))
+}
+
+/// Notes who set what in an object of a subresource's own kind.
+fn manage(call: &Call, object: &mut Value, manager: &str) {
+    if let Some(def) = call.definition().filter(|_| call.kind() != call.resource().gvk()) {
+        let writer = ManagerInfo {
+            manager,
+            subresource: call.subresource(),
+            now: &time::now(),
+            api_version: &call.kind().api_version(),
+        };
+        managed::update_managed_fields(ApplyType::Root(def), None, object, &writer.writer(), &reset_set(&[]));
+    }
 }
 
 /// A Status that a storage answers with says 201.

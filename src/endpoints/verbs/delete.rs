@@ -17,7 +17,7 @@ async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
     if bytes.is_empty() {
         return DeleteQuery::from_query(&call.query);
     }
-    let body_type = body::body_type(&call.parts.headers, true)?;
+    let body_type = body::body_type(&call.parts.headers, true, call.codecs)?;
     let document = body::parse_delete_options(&bytes, body_type).map_err(Status::bad_request)?;
     DeleteQuery::from_body(&document.value)
 }

@@ -25,7 +25,7 @@ pub(crate) async fn get(call: Call) -> Answer {
     respond::object(
         200,
         &written,
-        call.resource(),
+        &call.shown(),
         negotiated,
         &call.parts.headers,
         &call.query,

@@ -31,7 +31,11 @@ pub(crate) async fn list(call: Call) -> Answer {
 /// The list's own facts.
 pub(crate) fn meta(prefix: &str, listing: &Listing) -> ListMeta {
     ListMeta {
-        version: listing.revision.0.to_string(),
+        // What is computed has no version.
+        version: match listing.revision.0 {
+            0 => String::new(),
+            version => version.to_string(),
+        },
         token: listing
             .next
             .as_ref()

@@ -2,6 +2,7 @@
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
+use super::super::negotiate::Codecs;
 use super::super::options::WriteQuery;
 use super::super::{body, finish, respond};
 use super::create::normalize;
@@ -32,32 +33,40 @@ enum PatchType {
     Merge,
     Strategic,
     Apply,
+    ApplyCbor,
 }
 
-fn patch_type(headers: &HeaderMap) -> Option<PatchType> {
+impl PatchType {
+    const fn is_apply(self) -> bool {
+        matches!(self, Self::Apply | Self::ApplyCbor)
+    }
+}
+
+fn patch_type(headers: &HeaderMap, codecs: Codecs) -> Option<PatchType> {
     let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
     Some(match given.split(';').next().unwrap_or("").trim() {
         "application/json-patch+json" => PatchType::Json,
         "application/merge-patch+json" => PatchType::Merge,
         "application/strategic-merge-patch+json" => PatchType::Strategic,
         "application/apply-patch+yaml" => PatchType::Apply,
+        "application/apply-patch+cbor" if codecs.cbor => PatchType::ApplyCbor,
         _ => return None,
     })
 }
 
 /// True where the Content-Type is that of a patch.
-pub(crate) fn is_known(headers: &HeaderMap) -> bool {
-    patch_type(headers).is_some()
+pub(crate) fn is_known(headers: &HeaderMap, codecs: Codecs) -> bool {
+    patch_type(headers, codecs).is_some()
 }
 
 pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
-    let Some(patch_type) = patch_type(&call.parts.headers) else {
+    let Some(patch_type) = patch_type(&call.parts.headers, call.codecs) else {
         return Err(unsupported());
     };
     call.check_name()?;
     let negotiated = call.negotiate(call.offer())?;
     let bytes = body::read(req_body).await?;
-    let apply = patch_type == PatchType::Apply;
+    let apply = patch_type.is_apply();
     let options = WriteQuery::parse(&call.query, "PatchOptions", apply)?;
     call.cx.dry_run = options.dry_run;
     let manager = options.manager(&call.parts.headers);
@@ -69,7 +78,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         kind: None,
         may_create: call.may_create.clone(),
     };
-    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
+    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.shown());
     let patcher = Patcher {
         call,
         patch_type,
@@ -96,7 +105,7 @@ impl Patcher {
         if let Some(SubresourceBehaviour::Custom(handler)) = call.route.subresource().map(|s| &s.behaviour) {
             // The handler stores; where another write came between, the patch is made anew on what is there now.
             for _ in 1..RETRIES {
-                let live = handler.get(&call.cx, call.name()).await?;
+                let live = handler.live(&call.cx, call.name()).await?;
                 let object = self.apply(Some(&live))?;
                 let same_version = object.resource_version() == live.resource_version();
                 match custom(call, handler, object, write).await {
@@ -104,10 +113,10 @@ impl Patcher {
                     done => return done,
                 }
             }
-            let live = handler.get(&call.cx, call.name()).await?;
+            let live = handler.live(&call.cx, call.name()).await?;
             return custom(call, handler, self.apply(Some(&live))?, write).await;
         }
-        let upsert = self.patch_type == PatchType::Apply;
+        let upsert = self.patch_type.is_apply();
         let mut transform = |live: Option<&Value>| self.apply(live);
         call.store()
             .update(&call.cx, call.name(), &mut transform, upsert, write)
@@ -117,7 +126,7 @@ impl Patcher {
     /// The patched object.
     fn apply(&self, live: Option<&Value>) -> Result<Value> {
         let mut object = match (self.patch_type, live) {
-            (PatchType::Apply, live) => self.server_side(live)?,
+            (PatchType::Apply | PatchType::ApplyCbor, live) => self.server_side(live)?,
             (_, None) => return Err(absent(&self.call)),
             (PatchType::Json, Some(live)) => {
                 let patch = JsonPatch::decode(&self.bytes, self.prefixed())?;
@@ -190,8 +199,12 @@ impl Patcher {
 
     fn server_side(&self, live: Option<&Value>) -> Result<Value> {
         let call = &self.call;
-        let document = body::parse_yaml(&self.bytes)
-            .map_err(|e| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {e}")))?;
+        let document = match self.patch_type {
+            PatchType::ApplyCbor => body::parse(&self.bytes, body::BodyType::Cbor)
+                .map_err(|e| Status::bad_request(format!("error decoding CBOR: {e}")))?,
+            _ => body::parse_yaml(&self.bytes)
+                .map_err(|e| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {e}")))?,
+        };
         let patch = document.value;
         if !patch.is_null() && patch.as_object().is_none() {
             let found = match patch {
@@ -226,7 +239,12 @@ impl Patcher {
         let resource = call.resource();
         let reset = resource.strategy.reset_fields(call.subresource());
         let force = self.options.force == Some(true);
-        let object = resource.schema.apply(live, patch, &who, force, reset)?;
+        let own = match call.route.subresource().map(|s| &s.behaviour) {
+            Some(SubresourceBehaviour::Custom(handler)) => handler.schema(),
+            _ => None,
+        };
+        let schema = own.as_ref().unwrap_or(&resource.schema);
+        let object = schema.apply(live, patch, &who, force, reset)?;
         let text = body::yaml_finding(&document.duplicates);
         self.options.judge(document.duplicates, &call.cx.warnings, |_| {
             Status::bad_request(format!("error strict decoding YAML: {text}"))

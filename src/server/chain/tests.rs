@@ -290,9 +290,22 @@ async fn warnings_become_headers() {
 }
 
 #[tokio::test]
-async fn impersonation_is_refused_not_ignored() {
-    let s = plain(config());
-    assert_eq!(send(&s, get("/test").header("impersonate-user", "x")).await.0, 403);
+async fn a_request_made_as_somebody_else_is_theirs_and_says_nothing_of_it() {
+    let s = server(config(), |req| {
+        assert!(!req.headers().keys().any(|k| k.as_str().starts_with("impersonate-")));
+        let user = req.extensions().get::<Authenticated>().unwrap().user().clone();
+        Response::new(format!("{} {}", user.name, user.groups.join(",")).into())
+    });
+    let as_x = get("/test").header("impersonate-user", "x");
+    assert_eq!(send(&s, as_x).await.0, 403, "x may not");
+    let as_x = get("/test")
+        .header("impersonate-user", "x")
+        .header("impersonate-group", "system:masters")
+        .header("impersonate-extra-a", "b");
+    let (code, _, body) = send(&s, as_x).await;
+    assert_eq!((code, body.as_str()), (200, "x system:masters,system:authenticated"));
+    let nobody = get("/test").header("impersonate-user", "");
+    assert!(send(&s, nobody).await.2.starts_with("root system:masters"));
     assert_eq!(send(&s, get("/test").header("impersonate-group", "x")).await.0, 400);
     let user = http::Request::get("/test").header("authorization", "Bearer user");
     let (code, _, body) = send(&s, user.header("impersonate-user", "x")).await;

@@ -61,6 +61,7 @@ impl Handler for Authentication {
             .authenticate(Credentials {
                 headers: &parts.headers,
                 peer: parts.extensions.get::<PeerCertificates>().map(|p| &p.0),
+                path: parts.uri.path(),
                 warnings: parts.extensions.get::<Warnings>(),
             })
             .await;

@@ -1,68 +1,78 @@
-//! Refuses requests that ask to act as somebody else. Serving them is a feature of its own; ignoring the headers would
-//! do under one name what was meant to be done under another.
+//! Lets callers act as somebody else where they may. From here on the request is that somebody's: the headers that asked
+//! for it are gone, and what handlers and backends see is the impersonated identity.
 
-use crate::apimachinery::status::Status;
-use crate::authz::{Attributes, forbidden};
-use crate::request::user::MASTERS;
-use crate::request::{Answering, Authenticated, Handler, Request};
+use crate::authz::impersonation::{Impersonation, is_impersonation_header, wanted};
+use crate::authz::{Attributes, Authorizer};
+use crate::request::{Authenticated, Handler, ImpersonatedBy, Request, Response};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond::{self, NOSNIFF};
-use http::header::X_CONTENT_TYPE_OPTIONS;
+use async_trait::async_trait;
+use http::header::{HeaderName, X_CONTENT_TYPE_OPTIONS};
 use std::sync::Arc;
 
-struct RefuseImpersonation(Arc<dyn Handler>);
+struct Impersonate {
+    inner: Arc<dyn Handler>,
+    check: Impersonation,
+}
 
 /// The filter.
-pub fn filter() -> Filter {
+pub fn filter(authorizer: Arc<dyn Authorizer>) -> Filter {
     Filter {
         name: "impersonation",
         needs: &[Fact::RequestInfo, Fact::Authenticated],
         leaves: &[],
-        wrap: Box::new(|inner| Arc::new(RefuseImpersonation(inner))),
+        wrap: Box::new(|inner| {
+            Arc::new(Impersonate {
+                inner,
+                check: Impersonation::new(authorizer),
+            })
+        }),
     }
 }
 
-impl Handler for RefuseImpersonation {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
-        let asked = req.headers().iter().any(|(name, value)| {
-            let name = name.as_str();
-            (matches!(name, "impersonate-user" | "impersonate-uid" | "impersonate-group") && !value.is_empty())
-                || name.starts_with("impersonate-extra-")
-        });
-        if !asked {
-            return self.0.handle(req);
-        }
-        let status = refusal(&req);
-        let mut r = respond::status(&status, req.headers());
-        r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-        Box::pin(std::future::ready(r))
-    }
+fn refused(status: &crate::apimachinery::status::Status, req: &Request) -> Response {
+    let mut r = respond::status(status, req.headers());
+    r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    r
 }
 
-/// Whoever has no right to it is told so in upstream's words; members of `system:masters`, who would have it, are told
-/// that it is not served.
-fn refusal(req: &Request) -> Status {
-    let info = super::info(req);
-    let named = req
-        .headers()
-        .get("impersonate-user")
-        .is_some_and(|user| !user.is_empty());
-    if !named {
-        return Status::bad_request("requested impersonation without impersonating a user name");
-    }
-    match req.extensions().get::<Authenticated>() {
-        Some(who) if !who.user().in_group(MASTERS) => {
-            let verb = format!("impersonate-on:user-info:{}", info.verb);
-            forbidden(&Attributes::of(who.user(), &info).with_verb(&verb), "")
+#[async_trait]
+impl Handler for Impersonate {
+    async fn handle(&self, mut req: Request) -> Response {
+        if !req.headers().keys().any(|name| is_impersonation_header(name.as_str())) {
+            return self.inner.handle(req).await;
         }
-        _ => Status::new(
-            403,
-            "Forbidden",
-            "forbidden: impersonation is not served by this server",
-        ),
+        let wanted = match wanted(req.headers()) {
+            Ok(wanted) => wanted,
+            Err(status) => return refused(&status, &req),
+        };
+        if let Some(wanted) = wanted {
+            let Some(who) = req.extensions().get::<Authenticated>().cloned() else {
+                return respond::internal_error_text(req.uri(), "no User found in the context");
+            };
+            let info = super::info(&req);
+            match self.check.check(&wanted, &Attributes::of(who.user(), &info)).await {
+                Ok(found) => {
+                    tracing::debug!(user = %who.user().name, r#as = %found.user.name, "impersonation");
+                    let extensions = req.extensions_mut();
+                    extensions.insert(ImpersonatedBy {
+                        user: who.user().clone(),
+                        constraint: found.constraint,
+                    });
+                    extensions.insert(Authenticated::mint(found.user));
+                }
+                Err(status) => return refused(&status, &req),
+            }
+        }
+        let said: Vec<HeaderName> = req
+            .headers()
+            .keys()
+            .filter(|name| is_impersonation_header(name.as_str()))
+            .cloned()
+            .collect();
+        for name in said {
+            req.headers_mut().remove(name);
+        }
+        self.inner.handle(req).await
     }
 }

@@ -39,7 +39,7 @@ impl Feed {
             previous,
             deleted,
             frames: [const { OnceLock::new() }; 3],
-            protobuf_frames: OnceLock::new(),
+            binary_frames: OnceLock::new(),
         })
     }
 

@@ -160,7 +160,7 @@ impl Catalog {
                     previous,
                     deleted,
                     frames,
-                    protobuf_frames: OnceLock::new(),
+                    binary_frames: OnceLock::new(),
                 }));
             }
         }

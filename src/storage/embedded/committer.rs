@@ -167,7 +167,7 @@ impl Batch {
             previous: current,
             deleted,
             frames: [const { OnceLock::new() }; 3],
-            protobuf_frames: OnceLock::new(),
+            binary_frames: OnceLock::new(),
         });
         match self.events.iter_mut().find(|(r, _)| Arc::ptr_eq(r, &resource)) {
             Some((_, events)) => events.push(event),

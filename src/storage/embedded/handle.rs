@@ -60,6 +60,10 @@ impl Storage for Handle {
         self.shared.progress.applied()
     }
 
+    fn changed(&self) -> Revision {
+        self.resource.cacher.changed()
+    }
+
     fn count(&self) -> usize {
         self.resource.cacher.count()
     }

@@ -249,7 +249,7 @@ fn events(
             previous,
             deleted,
             frames: [const { OnceLock::new() }; 3],
-            protobuf_frames: OnceLock::new(),
+            binary_frames: OnceLock::new(),
         }));
     }
     Ok(out)

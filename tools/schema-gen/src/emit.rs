@@ -4,7 +4,7 @@ use crate::corrections::List;
 use crate::model::{Def, Ty};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
+use std::io::Write;
 
 /// `src/api/table.rs`.
 pub fn table(defs: &BTreeMap<String, Def>) -> String {
@@ -147,13 +147,4 @@ pub fn deflate(text: &[u8]) -> Vec<u8> {
         .write_all(text)
         .and_then(|()| encoder.finish())
         .expect("memory does not fail")
-}
-
-/// The text of a deflated file, empty where it is none.
-pub fn inflate(packed: &[u8]) -> Vec<u8> {
-    let mut text = Vec::new();
-    match flate2::read::DeflateDecoder::new(packed).read_to_end(&mut text) {
-        Ok(_) => text,
-        Err(_) => Vec::new(),
-    }
 }

@@ -1,49 +1,29 @@
-//! Writes the schema table of the built-in kinds: `src/api/table.rs` and `src/api/descriptions.bin`.
+//! Writes the schema table of the built-in kinds, `src/api/table.rs`.
 //!
-//! `cargo run -p schema-gen` writes, `cargo run -p schema-gen -- --check` fails where the committed files differ from
-//! what it would write.
+//! `cargo run -p schema-gen` writes, `cargo run -p schema-gen -- --check` fails where the committed file differs from what
+//! it would write.
 
-mod corrections;
-mod emit;
-mod model;
-mod source;
-mod tags;
-
-#[cfg(test)]
-mod tests;
-
-use std::collections::BTreeMap;
+use schema_gen::Model;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let defs = definitions(include_str!("../corrections.txt"));
-    let (table, text) = (emit::table(&defs), emit::descriptions(&defs));
-    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/api");
-    let (table_file, text_file) = (api.join("table.rs"), api.join("descriptions.bin"));
+    let table = Model::read().table();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/api/table.rs");
     if std::env::args().any(|a| a == "--check") {
-        let same_table = std::fs::read_to_string(&table_file).is_ok_and(|t| t == table);
-        let same_text = std::fs::read(&text_file).is_ok_and(|t| emit::inflate(&t) == text);
-        if !same_table || !same_text {
-            eprintln!("the committed schema table is stale: run `cargo run -p schema-gen`");
-            return ExitCode::FAILURE;
-        }
-        return ExitCode::SUCCESS;
+        return match std::fs::read_to_string(&file) {
+            Ok(committed) if committed == table => ExitCode::SUCCESS,
+            _ => {
+                eprintln!("the committed schema table is stale: run `cargo run -p schema-gen`");
+                ExitCode::FAILURE
+            }
+        };
     }
-    let written = std::fs::write(&table_file, table).and_then(|()| std::fs::write(&text_file, emit::deflate(&text)));
-    match written {
+    match std::fs::write(&file, table) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("{}: {e}", api.display());
+            eprintln!("{}: {e}", file.display());
             ExitCode::FAILURE
         }
     }
-}
-
-/// Everything the crates and these corrections say.
-fn definitions(corrections: &str) -> BTreeMap<String, model::Def> {
-    let facts = corrections::Corrections::parse(corrections);
-    let (sources, paths) = source::read(&source::locate("k8s-openapi").join("v1_36"));
-    let tags = tags::Tags::read(&source::locate("k8s-pb"), &facts);
-    model::build(&sources, &paths, &facts, &tags)
 }

@@ -132,6 +132,8 @@ fn emit(ty: &Ty, required: bool, key: &str, c: &Corrections) -> &'static str {
         !c.has("always", key)
     };
     let pointer = match ty {
+        // A list that is there and empty, where that is not the same as none.
+        Ty::List(_) if omitempty && c.has("pointer", key) => return "OmitNil",
         Ty::List(_) | Ty::Map(_) | Ty::Leaf("Bytes") => return if omitempty { "OmitEmpty" } else { "Null" },
         Ty::Struct(_) => c.has("pointer", key) || !required && !c.has("value", key),
         Ty::Leaf(leaf) if leaf.starts_with("Any") => !required && !c.has("value", key),

@@ -131,4 +131,21 @@ proptest! {
     fn no_text_makes_the_parser_panic(s in "[a-z=!(), <>\\PC]{0,20}") {
         let _ = LabelSelector::parse(&s);
     }
+
+    /// Each operator and its opposite share out all labels.
+    #[test]
+    fn of_two_opposite_requirements_one_matches(r in requirement(), value in proptest::option::of("[a-z][a-z0-9]{0,3}")) {
+        let opposite = match r.operator() {
+            Operator::In => Operator::NotIn,
+            Operator::NotIn => Operator::In,
+            Operator::Equals => Operator::NotEquals,
+            Operator::NotEquals => Operator::Equals,
+            Operator::Exists => Operator::DoesNotExist,
+            Operator::DoesNotExist => Operator::Exists,
+            _ => return Ok(()),
+        };
+        let values = r.values().map(Str::from).collect();
+        let other = Requirement::try_new(r.key(), opposite, values).unwrap();
+        prop_assert!(r.matches(value.as_deref()) != other.matches(value.as_deref()));
+    }
 }

@@ -5,7 +5,7 @@ use crate::controlplane::fields::strings;
 use crate::json;
 
 /// The single grants of `wanted` that no rule of `held` covers, as rules of one verb and one resource (or path) each.
-pub(super) fn missing(held: &[Value], wanted: &[Value]) -> Vec<Value> {
+pub(in crate::controlplane) fn missing(held: &[Value], wanted: &[Value]) -> Vec<Value> {
     wanted
         .iter()
         .flat_map(grants)

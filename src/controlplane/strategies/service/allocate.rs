@@ -2,7 +2,9 @@
 //!
 //! [`Taking`] remembers what one write has taken; dropped before [`Taking::keep`], it gives all back. What an update
 //! frees is given back only once the write is durable (`updated`), so that nobody gets it while the write may still fail.
+//! A cluster IP is a Service's once its IPAddress object is there: what is known in memory is only where to look first.
 
+use super::addresses::Addresses;
 use super::families::{invalid, settle};
 use super::prepare::{health_port, needs_cluster_ip, needs_health_check, needs_node_port, node_port};
 use super::{ServiceNumbers, owner};
@@ -11,12 +13,13 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::parse_ip;
 use crate::apimachinery::value::Value;
-use crate::controlplane::allocators::{Family, IpRange};
+use crate::controlplane::allocators::{Family, IpError};
 use crate::controlplane::fields::strings;
 use std::net::IpAddr;
 
 struct Taking<'a> {
     numbers: &'a ServiceNumbers,
+    addresses: &'a dyn Addresses,
     owner: String,
     dry_run: bool,
     ips: Vec<IpAddr>,
@@ -34,9 +37,9 @@ impl ServiceNumbers {
             .into_iter()
             .filter_map(parse_ip)
         {
-            match self.range_of(ip) {
-                None => odd.push(format!("cluster IP {ip} is not within any configured range")),
-                Some(r) => odd.extend(r.take(ip, &who).err().map(|e| format!("cluster IP {ip}: {e}"))),
+            match self.take_ip(ip, &who) {
+                Err(IpError::NotInRange) => odd.push(format!("cluster IP {ip} is not within any configured range")),
+                taken => odd.extend(taken.err().map(|e| format!("cluster IP {ip}: {e}"))),
             }
         }
         for port in held_ports(service) {
@@ -54,78 +57,56 @@ impl ServiceNumbers {
     ///
     /// # Errors
     /// 422 naming the field, or 500 where a range is full.
-    pub(super) fn begin_create(&self, service: &mut Value, dry_run: bool) -> Result<()> {
+    pub(super) async fn begin_create(
+        &self,
+        service: &mut Value,
+        addresses: &dyn Addresses,
+        dry_run: bool,
+    ) -> Result<()> {
         settle(self, service, None)?;
-        let mut taking = Taking::new(self, service, dry_run);
-        if needs_cluster_ip(service) {
-            taking.cluster_ips(service)?;
-        }
-        if needs_node_port(service) {
-            taking.new_node_ports(service)?;
-        }
-        if needs_health_check(service) {
-            taking.health_port(service)?;
-        }
-        taking.keep();
-        Ok(())
+        let mut taking = Taking::new(self, addresses, service, dry_run);
+        let outcome = taking.all_of_new(service).await;
+        taking.end(service, outcome).await
     }
 
     /// Settles families and takes what a changed Service needs beside what it has.
     ///
     /// # Errors
     /// As [`begin_create`](Self::begin_create).
-    pub(super) fn begin_update(&self, new: &mut Value, old: &Value, dry_run: bool) -> Result<()> {
+    pub(super) async fn begin_update(
+        &self,
+        new: &mut Value,
+        old: &Value,
+        addresses: &dyn Addresses,
+        dry_run: bool,
+    ) -> Result<()> {
         settle(self, new, Some(old))?;
-        let mut taking = Taking::new(self, new, dry_run);
-        if needs_cluster_ip(new) {
-            let had = strings(old.at(&["spec", "clusterIPs"]));
-            if !needs_cluster_ip(old) {
-                taking.cluster_ips(new)?;
-            } else if had.len() == 1
-                && had[0] != "None"
-                && strings(new.at(&["spec", "ipFamilies"])).len() == 2
-                && strings(new.at(&["spec", "clusterIPs"])).first() == had.first()
-            {
-                taking.second_cluster_ip(new)?;
-            }
-        }
-        if needs_node_port(new) {
-            taking.changed_node_ports(new, old)?;
-        }
-        if needs_health_check(new) && !needs_health_check(old) {
-            taking.health_port(new)?;
-        }
-        taking.keep();
-        Ok(())
+        let mut taking = Taking::new(self, addresses, new, dry_run);
+        let outcome = taking.all_of_changed(new, old).await;
+        taking.end(new, outcome).await
     }
 
     /// Gives back what `service` holds and `kept` does not.
     pub(super) fn give_back(&self, service: &Value, kept: Option<&Value>) {
         let who = owner(service);
-        let keeps = |ip: &str| kept.is_some_and(|k| strings(k.at(&["spec", "clusterIPs"])).contains(&ip));
-        for text in strings(service.at(&["spec", "clusterIPs"]))
-            .into_iter()
-            .filter(|ip| !keeps(ip))
-        {
-            if let Some(ip) = parse_ip(text)
-                && let Some(range) = self.range_of(ip)
-            {
-                range.give_back(ip, &who);
-            }
+        for ip in freed_addresses(service, kept) {
+            self.give_back_ip(ip, &who);
         }
         let kept_ports = kept.map(held_ports).unwrap_or_default();
         for port in held_ports(service).into_iter().filter(|p| !kept_ports.contains(p)) {
             self.ports.give_back(port, &who);
         }
     }
+}
 
-    fn range_of(&self, ip: IpAddr) -> Option<&IpRange> {
-        self.ranges.iter().find(|r| r.contains(ip))
-    }
-
-    fn range_for(&self, family: Family) -> Option<&IpRange> {
-        self.ranges.iter().find(|r| r.family() == family)
-    }
+/// Cluster IPs of `service` that `kept` does not have.
+pub(super) fn freed_addresses(service: &Value, kept: Option<&Value>) -> Vec<IpAddr> {
+    let keeps = |ip: &str| kept.is_some_and(|k| strings(k.at(&["spec", "clusterIPs"])).contains(&ip));
+    strings(service.at(&["spec", "clusterIPs"]))
+        .into_iter()
+        .filter(|ip| !keeps(ip))
+        .filter_map(parse_ip)
+        .collect()
 }
 
 /// Node ports a Service holds, each once.
@@ -152,9 +133,10 @@ fn allocates_node_ports(service: &Value) -> bool {
 }
 
 impl<'a> Taking<'a> {
-    fn new(numbers: &'a ServiceNumbers, service: &Value, dry_run: bool) -> Self {
+    fn new(numbers: &'a ServiceNumbers, addresses: &'a dyn Addresses, service: &Value, dry_run: bool) -> Self {
         Self {
             numbers,
+            addresses,
             owner: owner(service),
             dry_run,
             ips: Vec::new(),
@@ -163,12 +145,55 @@ impl<'a> Taking<'a> {
         }
     }
 
-    fn keep(mut self) {
+    /// What was taken stays where all went well, and goes back where it did not.
+    async fn end(mut self, service: &Value, outcome: Result<()>) -> Result<()> {
+        if outcome.is_err() {
+            for ip in &self.ips {
+                self.addresses.release(*ip, service.namespace(), service.name()).await;
+            }
+            return outcome;
+        }
         self.ips.clear();
         self.ports.clear();
+        outcome
     }
 
-    fn cluster_ips(&mut self, service: &mut Value) -> Result<()> {
+    async fn all_of_new(&mut self, service: &mut Value) -> Result<()> {
+        if needs_cluster_ip(service) {
+            self.cluster_ips(service).await?;
+        }
+        if needs_node_port(service) {
+            self.new_node_ports(service)?;
+        }
+        if needs_health_check(service) {
+            self.health_port(service)?;
+        }
+        Ok(())
+    }
+
+    async fn all_of_changed(&mut self, new: &mut Value, old: &Value) -> Result<()> {
+        if needs_cluster_ip(new) {
+            let had = strings(old.at(&["spec", "clusterIPs"]));
+            if !needs_cluster_ip(old) {
+                self.cluster_ips(new).await?;
+            } else if had.len() == 1
+                && had[0] != "None"
+                && strings(new.at(&["spec", "ipFamilies"])).len() == 2
+                && strings(new.at(&["spec", "clusterIPs"])).first() == had.first()
+            {
+                self.second_cluster_ip(new).await?;
+            }
+        }
+        if needs_node_port(new) {
+            self.changed_node_ports(new, old)?;
+        }
+        if needs_health_check(new) && !needs_health_check(old) {
+            self.health_port(new)?;
+        }
+        Ok(())
+    }
+
+    async fn cluster_ips(&mut self, service: &mut Value) -> Result<()> {
         let said: Vec<String> = strings(service.at(&["spec", "clusterIPs"]))
             .into_iter()
             .map(str::to_owned)
@@ -182,14 +207,17 @@ impl<'a> Taking<'a> {
             .collect::<Vec<_>>();
         let mut all = Vec::new();
         for (i, family) in families.into_iter().enumerate() {
-            all.push(self.cluster_ip(service, family, said.get(i).map(String::as_str))?);
+            all.push(
+                self.cluster_ip(service, family, said.get(i).map(String::as_str))
+                    .await?,
+            );
         }
         service.set(&["spec", "clusterIP"], all.first().map(String::as_str));
         service.set(&["spec", "clusterIPs"], all);
         Ok(())
     }
 
-    fn second_cluster_ip(&mut self, service: &mut Value) -> Result<()> {
+    async fn second_cluster_ip(&mut self, service: &mut Value) -> Result<()> {
         let mut all: Vec<String> = strings(service.at(&["spec", "clusterIPs"]))
             .into_iter()
             .map(str::to_owned)
@@ -200,60 +228,79 @@ impl<'a> Taking<'a> {
         else {
             return Ok(());
         };
-        let second = self.cluster_ip(service, family, all.get(1).map(String::as_str))?;
+        let second = self.cluster_ip(service, family, all.get(1).map(String::as_str)).await?;
         all.truncate(1);
         all.push(second);
         service.set(&["spec", "clusterIPs"], all);
         Ok(())
     }
 
-    fn cluster_ip(&mut self, service: &Value, family: Family, said: Option<&str>) -> Result<String> {
+    async fn cluster_ip(&mut self, service: &Value, family: Family, said: Option<&str>) -> Result<String> {
         let refused = |why: String| {
             let shown = service.at(&["spec", "clusterIPs"]).clone();
-            invalid(
-                service,
-                &vec![FieldError::invalid(
-                    &FieldPath::new("spec").child("clusterIPs"),
-                    shown,
-                    why,
-                )],
-            )
+            let at = FieldPath::new("spec").child("clusterIPs");
+            invalid(service, &vec![FieldError::invalid(&at, shown, why)])
         };
         let Some(range) = self.numbers.range_for(family) else {
             return Err(refused(format!(
-                "failed to allocate IP {}: the provided network does not match the current range",
-                said.unwrap_or("")
+                "failed to allocate IP {}: {}",
+                said.unwrap_or(""),
+                IpError::NotInRange
             )));
         };
         let Some(text) = said else {
             if self.dry_run {
                 return Ok(range.network().to_string());
             }
-            let ip = range.take_any(&self.owner).map_err(|e| {
-                Status::internal(format!(
-                    "failed to allocate a serviceIP for Service {:?}: {e}",
-                    service.name()
-                ))
-            })?;
-            self.ips.push(ip);
+            let ip = self.any_address(service, family).await?;
             return Ok(ip.to_string());
         };
         let Some(ip) = parse_ip(text) else {
             return Ok(text.to_owned());
         };
         if self.dry_run {
-            if !range.contains(ip) {
+            if !self.numbers.contains(ip) {
                 return Err(refused(format!(
                     "failed to allocate IP {text}: the provided IP ({text}) is not in the valid range. The range of valid IPs is {range}"
                 )));
             }
-        } else {
-            range
-                .take(ip, &self.owner)
-                .map_err(|e| refused(format!("failed to allocate IP {text}: {e}")))?;
-            self.ips.push(ip);
+            return Ok(text.to_owned());
+        }
+        let taken = self.numbers.take_ip(ip, &self.owner);
+        taken.map_err(|e| refused(format!("failed to allocate IP {text}: {e}")))?;
+        self.ips.push(ip);
+        if !self.claim(service, ip).await? {
+            self.lost(ip);
+            return Err(refused(format!("failed to allocate IP {text}: {}", IpError::Taken)));
         }
         Ok(text.to_owned())
+    }
+
+    /// An address nobody has. One that turns out to be somebody's is remembered as that, so the search ends.
+    async fn any_address(&mut self, service: &Value, family: Family) -> Result<IpAddr> {
+        loop {
+            let ip = self.numbers.take_any_ip(family, &self.owner).map_err(|e| {
+                Status::internal(format!(
+                    "failed to allocate a serviceIP for Service {:?}: {e}",
+                    service.name()
+                ))
+            })?;
+            self.ips.push(ip);
+            if self.claim(service, ip).await? {
+                return Ok(ip);
+            }
+            self.lost(ip);
+        }
+    }
+
+    async fn claim(&self, service: &Value, ip: IpAddr) -> Result<bool> {
+        self.addresses.claim(ip, service.namespace(), service.name()).await
+    }
+
+    /// Another has the address: it is not ours to give back.
+    fn lost(&mut self, ip: IpAddr) {
+        self.ips.retain(|i| *i != ip);
+        self.numbers.is_anothers(ip, &self.owner);
     }
 
     fn take_port(&mut self, port: i64) -> Result<(), String> {
@@ -373,9 +420,7 @@ impl Drop for Taking<'_> {
             return;
         }
         for ip in self.ips.drain(..) {
-            if let Some(range) = self.numbers.range_of(ip) {
-                range.give_back(ip, &self.owner);
-            }
+            self.numbers.give_back_ip(ip, &self.owner);
         }
         for port in self.ports.drain(..) {
             self.numbers.ports.give_back(port, &self.owner);

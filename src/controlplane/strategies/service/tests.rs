@@ -4,9 +4,21 @@ use crate::json;
 fn strategy() -> Service {
     let numbers = ServiceNumbers {
         ranges: vec![IpRange::parse("10.0.0.0/24").unwrap()],
+        followed: Default::default(),
         ports: PortRange::new(30000, 32767),
     };
-    Service::new(Arc::new(numbers), Arc::default())
+    Service::new(Arc::new(numbers), Arc::new(Nowhere), Arc::default())
+}
+
+/// Records nothing.
+struct Nowhere;
+
+#[async_trait]
+impl Addresses for Nowhere {
+    async fn claim(&self, _: std::net::IpAddr, _: &str, _: &str) -> Result<bool> {
+        Ok(true)
+    }
+    async fn release(&self, _: std::net::IpAddr, _: &str, _: &str) {}
 }
 
 fn new(name: &str, spec: Value) -> Value {

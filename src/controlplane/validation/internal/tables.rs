@@ -41,13 +41,23 @@ const NAMED_ITEMS: &[Field] = &[
 /// Fields in files.
 const DOWNWARD_ITEMS: &[Field] = &[("Items", "items", List(DOWNWARD_FILE))];
 
-/// A source of a projected volume.
+/// A bundle of trust.
+const TRUST_BUNDLE: &[Field] = &[
+    ("Name", "name", Any),
+    ("SignerName", "signerName", Any),
+    ("LabelSelector", "labelSelector", Any),
+    ("Optional", "optional", Any),
+    ("Path", "path", Str),
+];
+
+/// A source of a projected volume. The line numbers of recorded differences (`recordings/validation/update-pod`) leave room
+/// for a bundle in every source, whether it has one or not.
 const PROJECTION: &[Field] = &[
     ("Secret", "secret", Ptr(NAMED_ITEMS)),
     ("DownwardAPI", "downwardAPI", Ptr(DOWNWARD_ITEMS)),
     ("ConfigMap", "configMap", Ptr(NAMED_ITEMS)),
     ("ServiceAccountToken", "serviceAccountToken", Ptr(TOKEN)),
-    ("ClusterTrustBundle", "clusterTrustBundle", Any),
+    ("ClusterTrustBundle", "clusterTrustBundle", Struct(TRUST_BUNDLE)),
     ("PodCertificate", "podCertificate", Any),
 ];
 
@@ -221,6 +231,17 @@ const CONTAINER: &[Field] = &[
     ("TTY", "tty", Bool),
 ];
 
+/// An ephemeral container: a container and its target.
+pub(in crate::controlplane::validation) const EPHEMERAL_CONTAINER: [Field; CONTAINER.len() + 1] = {
+    let mut all = [("TargetContainerName", "targetContainerName", Str); CONTAINER.len() + 1];
+    let mut i = 0;
+    while i < CONTAINER.len() {
+        all[i] = CONTAINER[i];
+        i += 1;
+    }
+    all
+};
+
 /// The security context of a pod.
 const POD_CONTEXT: &[Field] = &[
     ("HostNetwork", "hostNetwork", Bool),
@@ -244,7 +265,7 @@ const POD_CONTEXT: &[Field] = &[
 ];
 
 /// A toleration.
-const TOLERATION: &[Field] = &[
+pub(in crate::controlplane::validation) const TOLERATION: &[Field] = &[
     ("Key", "key", Str),
     ("Operator", "operator", Str),
     ("Value", "value", Str),
@@ -263,7 +284,7 @@ pub(in crate::controlplane::validation) const POD_SPEC: &[Field] = &[
     ("Volumes", "volumes", List(VOLUME)),
     ("InitContainers", "initContainers", List(CONTAINER)),
     ("Containers", "containers", List(CONTAINER)),
-    ("EphemeralContainers", "ephemeralContainers", Any),
+    ("EphemeralContainers", "ephemeralContainers", List(&EPHEMERAL_CONTAINER)),
     ("RestartPolicy", "restartPolicy", Str),
     ("TerminationGracePeriodSeconds", "terminationGracePeriodSeconds", Any),
     ("ActiveDeadlineSeconds", "activeDeadlineSeconds", Any),

@@ -142,6 +142,7 @@ fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             invalid_each(out, &at.child(key).index(i), k, qualified_name(k));
         }
     }
+    taken_keys(out, v, at);
     let other = strings(v.get("mismatchLabelKeys"));
     for (i, k) in strings(v.get("matchLabelKeys")).into_iter().enumerate() {
         if other.contains(&k) {
@@ -150,6 +151,25 @@ fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         }
     }
     topology_key(out, v, at);
+}
+
+/// Keys that the selector has beside what was made of `matchLabelKeys` (which stands there already). The path is
+/// upstream's.
+fn taken_keys(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let selector = v.get("labelSelector");
+    let labels = selector.get("matchLabels").as_object();
+    let mut seen: Vec<&str> = labels.into_iter().flat_map(|m| m.keys()).collect();
+    let keys = strings(v.get("matchLabelKeys"));
+    for e in selector.get("matchExpressions").items() {
+        let key = e.str_at(&["key"]);
+        if let Some(i) = keys.iter().rposition(|k| *k == key)
+            && seen.contains(&key)
+        {
+            let why = "exists in both matchLabelKeys and labelSelector";
+            out.push(FieldError::invalid(&at.index(i), key, why));
+        }
+        seen.push(key);
+    }
 }
 
 fn topology_key(out: &mut ErrorList, v: &Value, at: &FieldPath) {

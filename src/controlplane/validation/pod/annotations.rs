@@ -1,13 +1,15 @@
 //! Annotations of pods that mean something.
 
+use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
 fn is_seccomp(profile: &str) -> bool {
@@ -26,6 +28,9 @@ pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
     {
         let why = "must set spec.nodeName if mirror pod annotation is set";
         out.push(FieldError::invalid(&path.key(MIRROR), mirror, why));
+    }
+    if let Some(text) = v.annotation(TOLERATIONS) {
+        tolerations(out, text, &path.key(TOLERATIONS));
     }
     if let Some(cost) = v.annotation(DELETION_COST) {
         let was_bad = old
@@ -64,6 +69,93 @@ pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
         if !matches!(value, "" | "runtime/default" | "unconfined") && !value.starts_with("localhost/") {
             let why = format!("invalid AppArmor profile name: {value:?}");
             out.push(FieldError::invalid(&path.key(key), value, why));
+        }
+    }
+}
+
+fn tolerations(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    match json::decode(text.as_bytes()) {
+        Err(why) => out.push(FieldError::invalid(at, TOLERATIONS, why)),
+        Ok(list) => {
+            for (i, t) in list.items().iter().enumerate() {
+                super::spec::toleration(out, t, &at.index(i));
+            }
+        }
+    }
+}
+
+/// Annotations that a pod keeps as they are.
+pub(super) fn update(out: &mut ErrorList, new: &Value, old: &Value) {
+    let path = FieldPath::new("metadata").child("annotations");
+    let entries = |v: &Value| -> Vec<(String, Value)> {
+        let all = v.at(&["metadata", "annotations"]).as_object();
+        let all = all.into_iter().flat_map(|m| m.iter());
+        all.map(|(k, v)| (k.to_owned(), v.clone())).collect()
+    };
+    let kinds = |key: &str| match key {
+        MIRROR => Some("mirror pod annotation"),
+        k if k.starts_with(APPARMOR) => Some("AppArmor annotations"),
+        _ => None,
+    };
+    for (key, was) in entries(old) {
+        if let Some(what) = kinds(&key)
+            && new.at(&["metadata", "annotations", &key]) != &was
+        {
+            out.push(FieldError::forbidden(
+                &path.key(&key),
+                format!("may not remove or update {what}"),
+            ));
+        }
+    }
+    for (key, _) in entries(new) {
+        if let Some(what) = kinds(&key)
+            && old.at(&["metadata", "annotations", &key]).is_null()
+        {
+            out.push(FieldError::forbidden(&path.key(&key), format!("may not add {what}")));
+        }
+    }
+}
+
+/// What an annotation says of a profile, as a field says it.
+fn profile(text: &str) -> (&str, &str) {
+    match text {
+        "unconfined" => ("Unconfined", ""),
+        "runtime/default" | "docker/default" => ("RuntimeDefault", ""),
+        _ => match text.strip_prefix("localhost/") {
+            Some(local) => ("Localhost", local),
+            None => ("", ""),
+        },
+    }
+}
+
+/// Where a profile is said by an annotation and by a field, both say the same.
+pub(super) fn agreement(out: &mut ErrorList, v: &Value) {
+    let path = FieldPath::new("spec");
+    let mut agree = |said: Option<&str>, field: &Value, at: FieldPath, word: &str| {
+        let Some((kind, local)) = said.map(profile).filter(|_| !field.is_null()) else {
+            return;
+        };
+        if field.str_at(&["type"]) != kind {
+            let why = format!("{word} type in annotation and field must match");
+            out.push(FieldError::forbidden(&at.child("type"), why));
+        } else if kind == "Localhost" && field.str_at(&["localhostProfile"]) != local {
+            let why = format!("{word} profile in annotation and field must match");
+            out.push(FieldError::forbidden(&at.child("localhostProfile"), why));
+        }
+    };
+    let of_pod = v.at(&["spec", "securityContext", "seccompProfile"]);
+    let at = path.child("securityContext").child("seccompProfile");
+    agree(v.annotation(SECCOMP_POD), of_pod, at, "seccomp");
+    for (prefix, key, word) in [
+        (SECCOMP, "seccompProfile", "seccomp"),
+        (APPARMOR, "appArmorProfile", "apparmor"),
+    ] {
+        for list in ["initContainers", "containers", "ephemeralContainers"] {
+            for (i, c) in v.at(&["spec", list]).items().iter().enumerate() {
+                let annotation = format!("{prefix}{}", c.str_at(&["name"]));
+                let at = path.child(list).index(i).child("securityContext").child(key);
+                agree(v.annotation(&annotation), c.at(&["securityContext", key]), at, word);
+            }
         }
     }
 }

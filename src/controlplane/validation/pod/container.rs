@@ -2,7 +2,6 @@
 
 use super::env;
 use super::probe::{self, PROBES};
-use super::spec::Of;
 use super::volume::Volumes;
 use super::{mounts, resources, security};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -11,14 +10,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{PROTOCOLS, invalid_each, required_choice};
 
 /// All containers of a pod, names unique over regular and init containers.
-pub(super) fn containers(
-    out: &mut ErrorList,
-    spec: &Value,
-    volumes: &Volumes<'_>,
-    claims: &[&str],
-    path: &FieldPath,
-    of: Of,
-) {
+pub(super) fn containers(out: &mut ErrorList, spec: &Value, volumes: &Volumes<'_>, claims: &[&str], path: &FieldPath) {
     if spec.get("containers").items().is_empty() {
         out.push(FieldError::required(&path.child("containers"), ""));
     }
@@ -27,7 +19,7 @@ pub(super) fn containers(
     for list in ["containers", "initContainers"] {
         for (i, c) in spec.get(list).items().iter().enumerate() {
             let at = path.child(list).index(i);
-            container(out, spec, c, &at, of);
+            container(out, spec, c, &at);
             env::env(out, c, &at);
             mounts::mounts(out, c, volumes, &at);
             resources::container(out, c.get("resources"), claims, &at.child("resources"));
@@ -52,7 +44,7 @@ pub(super) fn containers(
             conflicts(out, c, taken, &at);
         }
     }
-    ephemeral(out, spec, &names, path);
+    ephemeral(out, spec, &names, volumes, claims, path);
 }
 
 fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Vec<String>, at: &FieldPath) {
@@ -88,7 +80,7 @@ fn init_only(out: &mut ErrorList, c: &Value, at: &FieldPath) {
     }
 }
 
-fn container(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath, of: Of) {
+fn container(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
     match c.str_at(&["name"]) {
         "" => out.push(FieldError::required(&at.child("name"), "")),
         name => invalid_each(out, &at.child("name"), name, dns1123_label(name)),
@@ -96,9 +88,6 @@ fn container(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath, of: O
     let image = c.str_at(&["image"]);
     if image.is_empty() {
         out.push(FieldError::required(&at.child("image"), ""));
-    } else if of == Of::Pod && image.trim() != image {
-        let why = "must not have leading or trailing whitespace";
-        out.push(FieldError::invalid(&at.child("image"), image, why));
     }
     required_choice(
         out,
@@ -223,34 +212,43 @@ const NOT_EPHEMERAL: &[&str] = &[
     "restartPolicyRules",
 ];
 
-fn ephemeral(out: &mut ErrorList, spec: &Value, names: &[&str], path: &FieldPath) {
+fn ephemeral(
+    out: &mut ErrorList,
+    spec: &Value,
+    names: &[&str],
+    volumes: &Volumes<'_>,
+    claims: &[&str],
+    path: &FieldPath,
+) {
+    const NOT_FOR_THEM: &str = "cannot be set for an Ephemeral Container";
     let path = path.child("ephemeralContainers");
     let mut names = names.to_vec();
     let known = names.clone();
     for (i, c) in spec.get("ephemeralContainers").items().iter().enumerate() {
         let at = path.index(i);
-        match c.str_at(&["name"]) {
-            "" => out.push(FieldError::required(&at.child("name"), "")),
-            name => {
-                invalid_each(out, &at.child("name"), name, dns1123_label(name));
-                if names.contains(&name) {
-                    out.push(FieldError::duplicate(&at.child("name"), name));
-                }
-                names.push(name);
-            }
+        container(out, spec, c, &at);
+        env::env(out, c, &at);
+        mounts::mounts(out, c, volumes, &at);
+        resources::container(out, c.get("resources"), claims, &at.child("resources"));
+        let name = c.str_at(&["name"]);
+        if !name.is_empty() && names.contains(&name) {
+            out.push(FieldError::duplicate(&at.child("name"), name));
         }
-        if c.str_at(&["image"]).is_empty() {
-            out.push(FieldError::required(&at.child("image"), ""));
-        }
-        for key in NOT_EPHEMERAL.iter().filter(|k| !c.get(k).is_empty_value()) {
-            out.push(FieldError::forbidden(
-                &at.child(key),
-                "cannot be set for an Ephemeral Container",
-            ));
-        }
+        names.push(name);
         let target = c.str_at(&["targetContainerName"]);
         if !target.is_empty() && !known.contains(&target) {
             out.push(FieldError::not_found(&at.child("targetContainerName"), target));
+        }
+        for key in NOT_EPHEMERAL.iter().filter(|k| !c.get(k).is_empty_value()) {
+            out.push(FieldError::forbidden(&at.child(key), NOT_FOR_THEM));
+        }
+        for (i, mount) in c.get("volumeMounts").items().iter().enumerate() {
+            for key in ["subPath", "subPathExpr"] {
+                if !mount.str_at(&[key]).is_empty() {
+                    let at = at.child("volumeMounts").index(i).child(key);
+                    out.push(FieldError::forbidden(&at, NOT_FOR_THEM));
+                }
+            }
         }
     }
 }

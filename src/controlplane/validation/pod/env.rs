@@ -1,6 +1,7 @@
 //! Environment variables.
 
 use super::super::common::quantity;
+use super::mounts::no_backsteps;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{
     config_map_key, dns1123_subdomain, env_var_name, name_is_dns_subdomain, qualified_name,
@@ -46,11 +47,44 @@ pub(super) fn env(out: &mut ErrorList, c: &Value, path: &FieldPath) {
     }
 }
 
+/// Files that variables come from lie in volumes of the pod that are empty at first.
+pub(super) fn files(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for (i, c) in spec.get(list).items().iter().enumerate() {
+            for (j, e) in c.get("env").items().iter().enumerate() {
+                let name = e.str_at(&["valueFrom", "fileKeyRef", "volumeName"]);
+                if name.is_empty() {
+                    continue;
+                }
+                let at = ["valueFrom", "fileKeyRef", "volumeName"]
+                    .iter()
+                    .fold(path.child(list).index(i).child("env").index(j), |at, k| at.child(k));
+                let volumes = spec.get("volumes").items();
+                match volumes.iter().find(|v| v.str_at(&["name"]) == name) {
+                    None => out.push(FieldError::not_found(&at, name)),
+                    Some(v) if v.get("emptyDir").is_null() => {
+                        let why = "referenced volume must be of type emptyDir";
+                        out.push(FieldError::invalid(&at, name, why));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+}
+
 fn source(out: &mut ErrorList, e: &Value, at: &FieldPath) {
     let v = e.get("valueFrom");
     let count = v.as_object().map_or(0, |m| m.values().filter(|x| !x.is_null()).count());
-    for (key, r) in v.as_object().into_iter().flat_map(|m| m.iter()) {
-        let at = at.child(key);
+    const SOURCES: [&str; 5] = [
+        "fieldRef",
+        "resourceFieldRef",
+        "configMapKeyRef",
+        "secretKeyRef",
+        "fileKeyRef",
+    ];
+    for key in SOURCES {
+        let (r, at) = (v.get(key), at.child(key));
         match key {
             _ if r.is_null() => {}
             "fieldRef" => field_ref(out, r, ENV_FIELDS, &at),
@@ -69,6 +103,7 @@ fn source(out: &mut ErrorList, e: &Value, at: &FieldPath) {
                         out.push(FieldError::required(&at.child(key), ""));
                     }
                 }
+                no_backsteps(out, r.str_at(&["path"]), &at.child("path"));
             }
             _ => {}
         }

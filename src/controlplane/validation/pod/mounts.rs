@@ -106,35 +106,44 @@ fn propagation(out: &mut ErrorList, c: &Value, m: &Value, path: &FieldPath) {
 }
 
 fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &[&str], at: &FieldPath) {
+    let mounts = c.get("volumeMounts").items();
     let (mut names, mut paths): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for (i, d) in c.get("volumeDevices").items().iter().enumerate() {
         let at = at.child("volumeDevices").index(i);
         let (name, path) = (d.str_at(&["name"]), d.str_at(&["devicePath"]));
-        let mut refuse = |key: &str, shown: &str, why: &str| out.push(FieldError::invalid(&at.child(key), shown, why));
-        if names.contains(&name) {
-            refuse("name", name, "must be unique");
-        }
-        if volumes.has(name) && !volumes.is_block(name) {
-            let why = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-            refuse("name", name, why);
-        }
-        if paths.contains(&path) {
-            refuse("devicePath", path, "must be unique");
-        }
-        if path.split('/').any(|p| p == "..") {
-            refuse("devicePath", path, "can not contain backsteps ('..')");
-        }
-        if mounted.contains(&path) {
-            refuse("devicePath", path, "must not already exist as a path in volumeMounts");
-        }
+        let name_at = at.child("name");
+        let path_at = at.child("devicePath");
         if name.is_empty() {
-            out.push(FieldError::required(&at.child("name"), ""));
+            out.push(FieldError::required(&name_at, ""));
+        }
+        if names.contains(&name) {
+            out.push(FieldError::invalid(&name_at, name, "must be unique"));
         }
         if !volumes.has(name) {
-            out.push(FieldError::not_found(&at.child("name"), name));
+            out.push(FieldError::not_found(&name_at, name));
+        } else if !volumes.is_block(name) {
+            let why = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+            out.push(FieldError::invalid(&name_at, name, why));
         }
         if path.is_empty() {
-            out.push(FieldError::required(&at.child("devicePath"), ""));
+            out.push(FieldError::required(&path_at, ""));
+        }
+        if paths.contains(&path) {
+            out.push(FieldError::invalid(&path_at, path, "must be unique"));
+        }
+        if path.split('/').any(|p| p == "..") {
+            out.push(FieldError::invalid(&path_at, path, "can not contain backsteps ('..')"));
+        }
+        if mounts.iter().any(|m| m.str_at(&["name"]) == name) {
+            out.push(FieldError::invalid(
+                &name_at,
+                name,
+                "must not already exist in volumeMounts",
+            ));
+        }
+        if mounted.contains(&path) {
+            let why = "must not already exist as a path in volumeMounts";
+            out.push(FieldError::invalid(&path_at, path, why));
         }
         names.push(name);
         paths.push(path);

@@ -44,7 +44,12 @@ fn amount(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {
 }
 
 /// A container's resources; `claims` are the pod's.
-pub(super) fn container(out: &mut ErrorList, v: &Value, claims: &[&str], path: &FieldPath) {
+pub(in crate::controlplane::validation) fn container(
+    out: &mut ErrorList,
+    v: &Value,
+    claims: &[&str],
+    path: &FieldPath,
+) {
     for side in ["limits", "requests"] {
         list(out, v.get(side), &path.child(side));
     }
@@ -117,6 +122,9 @@ pub(super) fn pod_level(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if v.is_null() {
         return;
     }
+    if spec.str_at(&["os", "name"]) == "windows" {
+        out.push(FieldError::forbidden(&at, "may not be set for a windows pod"));
+    }
     if !v.get("claims").is_empty_value() {
         let why = "claims may not be set for Resources at pod-level";
         out.push(FieldError::forbidden(&at.child("claims"), why));
@@ -143,6 +151,18 @@ pub(super) fn pod_level(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         {
             let why = format!("must be greater than or equal to aggregate container requests of {sum}");
             out.push(FieldError::invalid(&at.child("requests").key(name), q.clone(), why));
+        }
+    }
+    for (name, q) in entries(v.get("limits")).filter(|(name, _)| is_huge_pages(name)) {
+        let limits = spec.get("containers").items().iter();
+        let together = limits
+            .filter_map(|c| quantity(c.at(&["resources", "limits", name])))
+            .reduce(|a, b| a.plus(b));
+        if let (Some(own), Some(sum)) = (quantity(q), together)
+            && own < sum
+        {
+            let why = format!("must be greater than or equal to aggregate container limits of {sum}");
+            out.push(FieldError::invalid(&at.child("limits").key(name), q.clone(), why));
         }
     }
     for (i, c) in spec.get("containers").items().iter().enumerate() {

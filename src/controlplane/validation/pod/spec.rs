@@ -1,7 +1,7 @@
 //! The spec of pods and templates, in upstream's order.
 
 use super::super::common::internal;
-use super::{affinity, container, resources, security, volume};
+use super::{affinity, container, env, resources, security, volume, windows};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, label_value, meta, net, qualified_name};
 use crate::apimachinery::value::Value;
@@ -19,7 +19,7 @@ pub(super) enum Of {
 pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of) {
     let volumes = volume::volumes(out, spec, path, of);
     let claims = resource_claims(out, spec, path);
-    container::containers(out, spec, &volumes, &claims, path, of);
+    container::containers(out, spec, &volumes, &claims, path);
     resources::pod_level(out, spec, path);
     required_choice(out, spec, "restartPolicy", path, &["Always", "OnFailure", "Never"]);
     required_choice(
@@ -40,6 +40,7 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of) 
     }
     gates(out, spec, path);
     affinity::spread(out, spec, path);
+    windows::host_processes(out, spec, path);
     host_users(out, spec, path);
     names(out, spec, path);
     if let Some(n) = spec.get("activeDeadlineSeconds").as_i64()
@@ -69,6 +70,7 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of) 
         resources::list(out, spec.get("overhead"), &path.child("overhead"));
     }
     security::os(out, spec, path);
+    env::files(out, spec, path);
 }
 
 fn names(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
@@ -123,6 +125,14 @@ fn host_users(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     ] {
         if spec.get(key).as_bool() == Some(true) {
             out.push(FieldError::forbidden(&path.child(shown), "when `hostUsers` is false"));
+        }
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for (i, c) in spec.get(list).items().iter().enumerate() {
+            if !c.get("volumeDevices").items().is_empty() {
+                let at = path.child(list).index(i).child("volumeDevices");
+                out.push(FieldError::forbidden(&at, "when `hostUsers` is false"));
+            }
         }
     }
 }
@@ -222,7 +232,7 @@ fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath) -
     names
 }
 
-pub(super) fn toleration(out: &mut ErrorList, t: &Value, at: &FieldPath) {
+pub(in crate::controlplane::validation) fn toleration(out: &mut ErrorList, t: &Value, at: &FieldPath) {
     let (key, operator, value, effect) = (
         t.str_at(&["key"]),
         t.str_at(&["operator"]),

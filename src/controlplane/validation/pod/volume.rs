@@ -6,7 +6,8 @@ use super::env::{VOLUME_FIELDS, field_ref, resource_ref};
 use super::mounts::{local_path, no_backsteps};
 use super::spec::Of;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::dns1123_label;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, meta};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, optional_choice};
 
@@ -130,7 +131,12 @@ fn sources(out: &mut ErrorList, v: &Value, at: &FieldPath, of: Of) {
             let policies = ["Always", "IfNotPresent", "Never"];
             optional_choice(out, v.get("image"), "pullPolicy", &at.child("image"), &policies);
         } else {
-            source(out, v, key, &at.child(key));
+            // The path is upstream's.
+            let at = match *key {
+                "gcePersistentDisk" => at.child("persistentDisk"),
+                _ => at.child(key),
+            };
+            source(out, v, key, &at);
         }
     }
     if count == 0 {
@@ -181,6 +187,32 @@ pub(in crate::controlplane::validation) fn source(out: &mut ErrorList, holder: &
             downward(out, v, at);
         }
         "projected" => projected(out, v, at),
+        "iscsi" => iscsi(out, v, at),
+        "fc" => fibre_channel(out, v, at),
+        "gcePersistentDisk" => {
+            if v.str_at(&["pdName"]).is_empty() {
+                out.push(FieldError::required(&at.child("pdName"), ""));
+            }
+            // Nought is fine, whatever the words say.
+            if let Some(n) = v.get("partition").as_i64().filter(|n| !(0..=255).contains(n)) {
+                let why = "must be between 1 and 255, inclusive";
+                out.push(FieldError::invalid(&at.child("partition"), n, why));
+            }
+        }
+        "flexVolume" => {
+            let options = v.get("options").as_object();
+            for key in options.into_iter().flat_map(|m| m.keys()) {
+                let domain = key.split_once('/').map_or("", |(d, _)| d);
+                let reserved = ["kubernetes.io", "k8s.io"];
+                if reserved
+                    .iter()
+                    .any(|r| domain == *r || domain.ends_with(&format!(".{r}")))
+                {
+                    let why = "kubernetes.io and k8s.io namespaces are reserved";
+                    out.push(FieldError::invalid(&at.child("options").key(key), key, why));
+                }
+            }
+        }
         "azureDisk" => optional_choice(out, v, "kind", at, &["Dedicated", "Managed", "Shared"]),
         "csi" => {
             storage::driver(out, v.str_at(&["driver"]), &at.child("driver"));
@@ -197,10 +229,120 @@ pub(in crate::controlplane::validation) fn source(out: &mut ErrorList, holder: &
             if template.is_null() {
                 out.push(FieldError::required(&at, ""));
             } else {
+                claim_metadata(out, template.get("metadata"), &at.child("metadata"));
                 claims::claim_spec(out, template.get("spec"), &at.child("spec"));
             }
         }
         _ => {}
+    }
+}
+
+/// What a pod's volumes must be beyond those of a template: tokens have an account, and claims made for the pod are named
+/// after it and belong to it alone.
+pub(super) fn of_pod(out: &mut ErrorList, pod: &Value, path: &FieldPath) {
+    let spec = pod.get("spec");
+    if spec.str_at(&["serviceAccountName"]).is_empty() {
+        for (i, v) in spec.get("volumes").items().iter().enumerate() {
+            for (j, s) in v.at(&["projected", "sources"]).items().iter().enumerate() {
+                if !s.get("serviceAccountToken").is_null() {
+                    let at = path
+                        .child("volumes")
+                        .index(i)
+                        .child("projected")
+                        .child("sources")
+                        .index(j);
+                    let why = "must not be specified when serviceAccountName is not set";
+                    out.push(FieldError::forbidden(&at.child("serviceAccountToken"), why));
+                }
+            }
+        }
+    }
+    let volumes = spec.get("volumes").items();
+    let made: Vec<String> = volumes
+        .iter()
+        .filter(|v| !v.get("ephemeral").is_null())
+        .map(|v| format!("{}-{}", pod.name(), v.str_at(&["name"])))
+        .collect();
+    if pod.name().is_empty() {
+        return;
+    }
+    for (i, v) in volumes.iter().enumerate() {
+        let at = path.child("volumes").index(i);
+        let claim = v.str_at(&["persistentVolumeClaim", "claimName"]);
+        if made.iter().any(|m| m == claim) {
+            let why = "must not reference a PVC that gets created for an ephemeral volume";
+            let at = at.child("persistentVolumeClaim").child("claimName");
+            out.push(FieldError::invalid(&at, claim, why));
+        }
+        if !v.get("ephemeral").is_null() {
+            let name = format!("{}-{}", pod.name(), v.str_at(&["name"]));
+            for why in dns1123_subdomain(&name) {
+                let text = format!("PVC name {name:?}: {why}");
+                out.push(FieldError::invalid(&at.child("name"), v.str_at(&["name"]), text));
+            }
+        }
+    }
+}
+
+/// A template of a claim says nothing of it but labels and annotations.
+fn claim_metadata(out: &mut ErrorList, metadata: &Value, at: &FieldPath) {
+    meta::validate_annotations(metadata.get("annotations"), &at.child("annotations"), out);
+    meta::validate_labels(metadata.get("labels"), &at.child("labels"), out);
+    for (key, v) in metadata.as_object().into_iter().flat_map(|m| m.iter()) {
+        if !matches!(key, "labels" | "annotations" | "creationTimestamp") && !v.is_empty_value() {
+            out.push(FieldError::forbidden(&at.child(key), "cannot be set"));
+        }
+    }
+}
+
+fn iscsi(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let iqn = v.str_at(&["iqn"]);
+    let known = ["iqn", "eui", "naa"].iter().any(|p| iqn.starts_with(p));
+    if !iqn.is_empty() && !known {
+        let why = "must be valid format starting with iqn, eui, or naa";
+        out.push(FieldError::invalid(&at.child("iqn"), iqn, why));
+    }
+    lun(out, v, at);
+    let chap = |key: &str| v.get(key).as_bool() == Some(true);
+    if (chap("chapAuthDiscovery") || chap("chapAuthSession")) && v.get("secretRef").is_null() {
+        out.push(FieldError::required(&at.child("secretRef"), ""));
+    }
+    if let Some(name) = v.get("initiatorName").as_str()
+        && !["iqn", "eui", "naa"].iter().any(|p| name.starts_with(p))
+    {
+        let why = "must be valid format starting with iqn, eui, or naa";
+        // The spelling is upstream's.
+        out.push(FieldError::invalid(&at.child("initiatorname"), name, why));
+    }
+}
+
+fn lun(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if let Some(n) = v.get("lun").as_i64().filter(|n| !(0..=255).contains(n)) {
+        let why = "must be between 0 and 255, inclusive";
+        out.push(FieldError::invalid(&at.child("lun"), n, why));
+    }
+}
+
+fn fibre_channel(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let (names, ids) = (v.get("targetWWNs").items(), v.get("wwids").items());
+    let at_names = at.child("targetWWNs");
+    match (names.is_empty(), ids.is_empty()) {
+        (true, true) => {
+            let why = "must specify either targetWWNs or wwids, but not both";
+            out.push(FieldError::required(&at_names, why));
+        }
+        (false, false) => {
+            let why = "targetWWNs and wwids can not be specified simultaneously";
+            out.push(FieldError::invalid(&at_names, v.get("targetWWNs").clone(), why));
+        }
+        (false, true) if v.get("lun").is_null() => {
+            out.push(FieldError::required(
+                &at.child("lun"),
+                "lun is required if targetWWNs is specified",
+            ));
+        }
+        (false, true) => lun(out, v, at),
+        (true, false) => {}
     }
 }
 

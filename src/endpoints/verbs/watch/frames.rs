@@ -1,8 +1,8 @@
 //! Events as lines of JSON, or as messages with their length in front.
 
 use crate::api::protobuf;
-use crate::apimachinery::codec::json;
 use crate::apimachinery::codec::protobuf::frame;
+use crate::apimachinery::codec::{cbor, json};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::endpoints::negotiate::Media;
@@ -47,6 +47,7 @@ fn encoded(media: Media, kind: &str, object: &Value) -> Vec<u8> {
     match media {
         // Negotiation keeps kinds without messages away from protobuf.
         Media::Protobuf => frame(kind, &protobuf::encode(object).unwrap_or_default()),
+        Media::Cbor => cbor::event(kind, object),
         _ => line(kind, &json::to_vec(object)),
     }
 }
@@ -95,9 +96,12 @@ impl Frames {
 
     fn change(&mut self, t: EventType, event: &Event) -> Bytes {
         match (self.form, self.media) {
-            (Form::Object, Media::Protobuf) => event.protobuf_frames.get_or_init(Box::default)[t as usize]
-                .get_or_init(|| encoded(Media::Protobuf, text(t), &event.object(t).decode()).into())
-                .clone(),
+            (Form::Object, media @ (Media::Protobuf | Media::Cbor)) => {
+                let frames = &event.binary_frames.get_or_init(Box::default)[usize::from(media == Media::Cbor)];
+                frames[t as usize]
+                    .get_or_init(|| encoded(media, text(t), &event.object(t).decode()).into())
+                    .clone()
+            }
             (Form::Object, _) => event.frames[t as usize]
                 .get_or_init(|| line(text(t), &event.object(t).json).into())
                 .clone(),
@@ -136,7 +140,7 @@ impl Frames {
     fn formed_as(&mut self, kind: &str, object: Value, form: Form) -> Bytes {
         let value = match form {
             Form::Object => object,
-            Form::Partial(version) => partial::of(&object, version),
+            Form::Partial(version) => partial::of(&self.resource, &object, version),
             Form::Table(version, include) => {
                 let columns = if std::mem::replace(&mut self.columns_sent, true) {
                     Value::Null

@@ -67,7 +67,14 @@ pub async fn dial(authority: &str, tls: &ClientTls, offer: Offer) -> Result<Dial
     Ok(Dialed { io, http2 })
 }
 
-async fn connect(authority: &str) -> Result<TcpStream, DialError> {
+/// Name lookup and TCP alone.
+///
+/// # Errors
+/// [`DialError`].
+///
+/// # Cancel safety
+/// When dropped, the attempt ends.
+pub async fn connect(authority: &str) -> Result<TcpStream, DialError> {
     let deadline = Instant::now() + DIAL_TIMEOUT;
     let (host, _) = authority.rsplit_once(':').unwrap_or((authority, ""));
     let host = host.trim_start_matches('[').trim_end_matches(']');

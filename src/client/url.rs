@@ -37,6 +37,27 @@ pub fn canonical_query(query: &str) -> String {
     out
 }
 
+/// A query of these pairs, keys sorted, the order of one key's values kept.
+pub fn query_of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut pairs: Vec<(&str, &str)> = pairs.into_iter().collect();
+    pairs.sort_by(|a, b| a.0.cmp(b.0));
+    let mut out = String::new();
+    for (k, v) in pairs {
+        if !out.is_empty() {
+            out.push('&');
+        }
+        escape_query(k.as_bytes(), &mut out);
+        out.push('=');
+        escape_query(v.as_bytes(), &mut out);
+    }
+    out
+}
+
+/// A decoded path, escaped for the request line.
+pub fn escaped_path(decoded: &str) -> String {
+    escape_path(decoded.as_bytes())
+}
+
 /// Path and query for the request line; falls back to the raw path where it cannot be decoded.
 pub fn canonical_path_and_query(uri: &http::Uri) -> String {
     let path = canonical_path(uri.path()).unwrap_or(Cow::Borrowed(uri.path()));

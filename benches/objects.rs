@@ -1,0 +1,166 @@
+//! What one object costs on its way through a write, without sockets or a store: decode, default, validate, encode; patch;
+//! apply; a table. `cargo bench --bench objects`; part of `make bench`. Times are the best of many batches: noise only adds.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use torana::admission::{Admission, Always};
+use torana::apimachinery::codec::json;
+use torana::apimachinery::value::{Map, Value};
+use torana::authn::{Refused, TokenAuthenticator};
+use torana::authz::AlwaysAllow;
+use torana::controlplane::reviews::Judges;
+use torana::controlplane::{self, ControlPlane};
+use torana::endpoints::respond::table::{self, Include};
+use torana::registry::resource::{Backing, Resource};
+use torana::registry::schema::ManagerInfo;
+use torana::request::UserInfo;
+use torana::storage::Storage;
+use torana::storage::embedded::{Engine, Options, ResourceConfig};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+struct NoTokens;
+
+#[async_trait::async_trait]
+impl TokenAuthenticator for NoTokens {
+    async fn authenticate_token(&self, _: &str) -> Result<Option<Arc<UserInfo>>, Refused> {
+        Ok(None)
+    }
+}
+
+const NOW: &str = "2026-01-02T03:04:05Z";
+
+/// A pod as a Deployment makes them: two containers, probes, volumes, an environment.
+const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-5d9c7b8f6d-x2x4q","namespace":"shop",
+"labels":{"app":"web","pod-template-hash":"5d9c7b8f6d","tier":"front"},"annotations":{"prometheus.io/scrape":"true"},
+"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-5d9c7b8f6d","uid":"0c4f8c4e-31d9-4c21-8a56-3e1e9f2a9b11","controller":true,"blockOwnerDeletion":true}]},
+"spec":{"serviceAccountName":"web","nodeSelector":{"kubernetes.io/os":"linux"},"tolerations":[{"key":"dedicated","operator":"Equal","value":"web","effect":"NoSchedule"}],
+"initContainers":[{"name":"migrate","image":"registry.example/web:1.2.3","args":["migrate","--wait"],"volumeMounts":[{"name":"config","mountPath":"/etc/web"}]}],
+"containers":[{"name":"web","image":"registry.example/web:1.2.3","command":["/web"],"ports":[{"name":"http","containerPort":8080},{"name":"metrics","containerPort":9090}],
+"env":[{"name":"LEVEL","value":"info"},{"name":"POD","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}},{"name":"PASSWORD","valueFrom":{"secretKeyRef":{"name":"db","key":"password"}}}],
+"resources":{"requests":{"cpu":"250m","memory":"256Mi"},"limits":{"cpu":"1","memory":"512Mi"}},
+"livenessProbe":{"httpGet":{"path":"/live","port":"http"}},"readinessProbe":{"httpGet":{"path":"/ready","port":"http"},"periodSeconds":5},
+"securityContext":{"runAsNonRoot":true,"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}},
+"volumeMounts":[{"name":"config","mountPath":"/etc/web","readOnly":true},{"name":"scratch","mountPath":"/tmp"}]},
+{"name":"proxy","image":"registry.example/proxy:9","ports":[{"containerPort":15001}],"resources":{"requests":{"cpu":"50m","memory":"64Mi"}}}],
+"volumes":[{"name":"config","configMap":{"name":"web"}},{"name":"scratch","emptyDir":{}}]}}"#;
+
+const STRATEGIC: &str = r#"{"metadata":{"annotations":{"note":"x"}},"spec":{"containers":[{"name":"web","image":"registry.example/web:1.2.4"}],
+"tolerations":[{"key":"dedicated","operator":"Equal","value":"web","effect":"NoSchedule"},{"key":"spot","operator":"Exists"}]}}"#;
+
+fn applied(manager: usize) -> Value {
+    let text = format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"web-5d9c7b8f6d-x2x4q","namespace":"shop","labels":{{"owner-{manager}":"yes"}}}},
+"spec":{{"containers":[{{"name":"side-{manager}","image":"registry.example/side:{manager}","env":[{{"name":"N","value":"{manager}"}}]}}]}}}}"#
+    );
+    json::decode(text.as_bytes()).expect("JSON")
+}
+
+/// Best time of one call.
+fn measure(name: &str, goal: Duration, mut work: impl FnMut()) {
+    let mut best = Duration::MAX;
+    let until = Instant::now() + Duration::from_millis(1500);
+    while Instant::now() < until {
+        let since = Instant::now();
+        for _ in 0..20 {
+            work();
+        }
+        best = best.min(since.elapsed() / 20);
+    }
+    let us = |d: Duration| d.as_secs_f64() * 1e6;
+    println!("{name:48} {:10.1} µs   goal {:8.1} µs", us(best), us(goal));
+}
+
+fn plane(engine: &Arc<Engine>) -> ControlPlane {
+    let config = controlplane::Config {
+        service_ranges: vec![("10.0.0.0".parse().expect("an address"), 24)],
+        node_ports: (30000, 32767),
+        event_ttl_seconds: 3600,
+        judges: Judges {
+            tokens: Arc::new(NoTokens),
+            authorizer: Arc::new(AlwaysAllow),
+            audiences: vec![],
+        },
+    };
+    let storage = |row: &Resource| -> Arc<dyn Storage> {
+        match &row.backing {
+            Backing::Stored { prefix } => engine.resource(ResourceConfig {
+                prefix: prefix.clone(),
+                fields: None,
+            }),
+            _ => unreachable!("only rows with a store of their own are asked for one"),
+        }
+    };
+    let admission: Arc<dyn Admission> = Arc::new(Always);
+    controlplane::build(config, &storage, &admission).expect("a usable range")
+}
+
+fn main() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = Engine::open(dir.path(), Options::default()).expect("a store");
+    let plane = plane(&engine);
+    let resource = plane.store("", "pods").resource().clone();
+    let (schema, strategy) = (&resource.schema, &resource.strategy);
+    let micros = Duration::from_micros;
+
+    let made = || {
+        let mut pod = json::decode(POD.as_bytes()).expect("JSON");
+        schema.normalize(&mut pod).expect("a pod");
+        strategy.default(&mut pod);
+        strategy.prepare_create(&mut pod);
+        pod
+    };
+    let errors = strategy.validate_create(&made());
+    assert!(errors.is_empty(), "{errors:?}");
+    measure("pod: decode, default, validate, encode", micros(40), || {
+        let pod = made();
+        black_box(strategy.validate_create(&pod));
+        black_box(json::to_vec(&pod));
+    });
+
+    let pod = made();
+    let patch = json::decode(STRATEGIC.as_bytes()).expect("JSON");
+    measure("pod: strategic merge patch", micros(30), || {
+        black_box(
+            schema
+                .strategic_merge(&pod, &patch)
+                .expect("a built-in")
+                .expect("applies"),
+        );
+    });
+
+    let who = |manager| ManagerInfo {
+        manager,
+        subresource: "",
+        now: NOW,
+        api_version: "v1",
+    };
+    let mut owned = pod.clone();
+    schema
+        .manage_update(None, &mut owned, &who("maker"), &["status"])
+        .expect("managed");
+    for (i, manager) in ["one", "two", "three"].into_iter().enumerate() {
+        owned = schema
+            .apply(Some(&owned), applied(i), &who(manager), false, &["status"])
+            .expect("no conflict");
+    }
+    let mut again = applied(2);
+    again.set(&["metadata", "labels", "owner-2"], "changed");
+    measure("pod: server-side apply, three appliers", micros(150), || {
+        let out = schema.apply(Some(&owned), again.clone(), &who("three"), false, &["status"]);
+        black_box(out.expect("no conflict"));
+    });
+
+    let bytes: Vec<Vec<u8>> = (0..500).map(|_| json::to_vec(&owned)).collect();
+    measure("table of 500 pods", micros(3000), || {
+        let rows = bytes.iter().map(|b| {
+            let pod = json::decode(b).expect("JSON");
+            table::row(&resource, &pod, "v1", Include::Metadata)
+        });
+        let table = table::around("v1", Map::new(), table::columns(&resource), rows.collect());
+        black_box(json::to_vec(&table));
+    });
+    engine.shutdown();
+}

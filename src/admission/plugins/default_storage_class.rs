@@ -1,0 +1,78 @@
+//! Claims that name no storage class get the default one. As upstream's `storage/storageclass/setdefault`.
+
+use super::defaults::default_of;
+use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+
+const MARKS: &[&str] = &[
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
+/// Where claims named their class before there was a field.
+pub(super) const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// The plugin.
+pub struct DefaultStorageClass {
+    cluster: Cluster,
+}
+
+impl DefaultStorageClass {
+    /// Reads storage classes there.
+    pub fn new(cluster: Cluster) -> Self {
+        Self { cluster }
+    }
+}
+
+#[async_trait]
+impl Admission for DefaultStorageClass {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        attributes.operation == Operation::Create && attributes.is("", "persistentvolumeclaims")
+    }
+
+    async fn mutate(&self, _attributes: &Attributes, claim: &mut Value) -> Result<()> {
+        if claim.annotation(OLD_CLASS).is_some() || !claim.at(&["spec", "storageClassName"]).is_null() {
+            return Ok(());
+        }
+        if let Some(name) = default_of(&self.cluster, "storage.k8s.io", "storageclasses", MARKS).await? {
+            claim.set(&["spec", "storageClassName"], name);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::{ask, cluster, request};
+    use crate::json;
+
+    #[tokio::test]
+    async fn the_newest_default_is_taken_where_no_class_is_named() {
+        let class = |name: &str, born: &str, default: &str| {
+            json!({"metadata": {"name": (name), "creationTimestamp": (born),
+                "annotations": {"storageclass.kubernetes.io/is-default-class": (default)}}})
+        };
+        let plugin = DefaultStorageClass::new(cluster(&[(
+            "storage.k8s.io",
+            "storageclasses",
+            vec![
+                class("newest", "2026-01-04T00:00:00Z", "false"),
+                class("new-b", "2026-01-03T00:00:00Z", "true"),
+                class("new-a", "2026-01-03T00:00:00Z", "true"),
+                class("old", "2026-01-02T00:00:00Z", "true"),
+            ],
+        )]));
+        let create = request(Operation::Create, "", "persistentvolumeclaims", "c");
+        let got = ask(&plugin, &create, &json!({"spec": {}})).await.unwrap();
+        assert_eq!(got.str_at(&["spec", "storageClassName"]), "new-a");
+        for named in [
+            json!({"spec": {"storageClassName": ""}}),
+            json!({"spec": {}, "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "x"}}}),
+        ] {
+            assert_eq!(ask(&plugin, &create, &named).await.unwrap(), named);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! No Service takes traffic of addresses somebody made up. As upstream's `plugin/pkg/admission/serviceexternalips`.
+
+use crate::admission::{Admission, Attributes, Operation, forbidden};
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+
+/// The plugin.
+pub struct DenyServiceExternalIPs;
+
+#[async_trait]
+impl Admission for DenyServiceExternalIPs {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        matches!(attributes.operation, Operation::Create | Operation::Update) && attributes.is("", "services")
+    }
+
+    async fn validate(&self, attributes: &Attributes, service: &Value) -> Result<()> {
+        let had = attributes.old_object.as_deref().unwrap_or(&Value::Null);
+        let had = had.at(&["spec", "externalIPs"]).items();
+        let now = service.at(&["spec", "externalIPs"]).items();
+        match now.iter().all(|ip| had.contains(ip)) {
+            true => Ok(()),
+            false => Err(forbidden(
+                attributes,
+                service,
+                "Use of external IPs is denied by admission control",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::{ask, request, update};
+    use crate::json;
+
+    #[tokio::test]
+    async fn addresses_may_stay_and_go_but_not_come() {
+        let service = |ips: Value| {
+            let mut v = json!({"metadata": {"name": "s"}});
+            v.set(&["spec", "externalIPs"], ips);
+            v
+        };
+        let two = service(json!(["1.2.3.4", "1.2.3.5"]));
+        let create = request(Operation::Create, "", "services", "s");
+        assert!(ask(&DenyServiceExternalIPs, &create, &two).await.is_err());
+        assert!(ask(&DenyServiceExternalIPs, &create, &service(json!([]))).await.is_ok());
+        let old = || update("", "services", two.clone());
+        let fewer = service(json!(["1.2.3.5"]));
+        assert!(ask(&DenyServiceExternalIPs, &old(), &fewer).await.is_ok());
+        let other = service(json!(["1.2.3.6"]));
+        assert_eq!(
+            ask(&DenyServiceExternalIPs, &old(), &other).await.unwrap_err(),
+            "services \"s\" is forbidden: Use of external IPs is denied by admission control"
+        );
+    }
+}

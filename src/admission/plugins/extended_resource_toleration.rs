@@ -1,0 +1,75 @@
+//! A pod that asks for special hardware tolerates the taint of nodes that have it. As upstream's
+//! `plugin/pkg/admission/extendedresourcetoleration`.
+
+use super::pods::push;
+use crate::admission::{Admission, Attributes, Operation};
+use crate::apimachinery::status::Result;
+use crate::apimachinery::validation::qualified_name;
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+use std::collections::BTreeSet;
+
+/// The plugin.
+pub struct ExtendedResourceToleration;
+
+/// A resource of somebody's domain, and one that a quota can name.
+fn is_extended(resource: &str) -> bool {
+    resource.contains('/')
+        && !resource.contains("kubernetes.io/")
+        && !resource.starts_with("requests.")
+        && qualified_name(&format!("requests.{resource}")).is_empty()
+}
+
+#[async_trait]
+impl Admission for ExtendedResourceToleration {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        matches!(attributes.operation, Operation::Create | Operation::Update) && attributes.is("", "pods")
+    }
+
+    async fn mutate(&self, _attributes: &Attributes, pod: &mut Value) -> Result<()> {
+        let mut resources: BTreeSet<String> = BTreeSet::new();
+        for list in ["containers", "initContainers"] {
+            for container in pod.at(&["spec", list]).items() {
+                let requests = container.at(&["resources", "requests"]).as_object();
+                let names = requests.into_iter().flat_map(|m| m.keys());
+                resources.extend(names.filter(|n| is_extended(n)).map(str::to_owned));
+            }
+        }
+        for resource in resources {
+            let mut toleration = Value::object();
+            toleration.set(&["key"], resource);
+            toleration.set(&["operator"], "Exists");
+            let same = |t: &Value| {
+                ["key", "operator"].iter().all(|k| t.get(k) == toleration.get(k))
+                    && ["effect", "value"].iter().all(|k| t.str_at(&[k]).is_empty())
+            };
+            let has = pod.at(&["spec", "tolerations"]).items().iter().any(same);
+            if let Some(spec) = pod.at_mut(&["spec"]).filter(|_| !has) {
+                push(spec, "tolerations", toleration);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::{ask, pod, request};
+    use crate::json;
+
+    #[tokio::test]
+    async fn each_extended_resource_is_tolerated_once_in_order() {
+        let given = pod(json!({
+            "containers": [{"resources": {"requests": {"z.com/gpu": "1", "cpu": "1", "x.kubernetes.io/y": "1"}}}],
+            "initContainers": [{"resources": {"requests": {"a.com/fpga": "1"}}}],
+        }));
+        let create = request(Operation::Create, "", "pods", "p");
+        let once = ask(&ExtendedResourceToleration, &create, &given).await.unwrap();
+        assert_eq!(
+            *once.at(&["spec", "tolerations"]),
+            json!([{"key": "a.com/fpga", "operator": "Exists"}, {"key": "z.com/gpu", "operator": "Exists"}])
+        );
+        assert_eq!(ask(&ExtendedResourceToleration, &create, &once).await.unwrap(), once);
+    }
+}

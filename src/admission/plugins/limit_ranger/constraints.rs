@@ -1,0 +1,254 @@
+//! Minimum, maximum and ratio, each in upstream's words. Where upstream goes through a map, we go by name.
+
+use super::super::resources::{Account, List, Side, list, of_pod as resources_of_pod};
+use crate::apimachinery::quantity::Quantity;
+use crate::apimachinery::value::Value;
+
+/// Beyond this many units upstream compares units, up to it thousandths.
+const MAX_MILLI: i64 = i64::MAX / 1000;
+
+/// What an item of a LimitRange constrains.
+struct Measured<'a> {
+    /// `Container`, `Pod` or `PersistentVolumeClaim`.
+    kind: &'a str,
+    requests: List<'a>,
+    limits: List<'a>,
+}
+
+/// The numbers as upstream compares them.
+fn comparable<const N: usize>(quantities: [Option<Quantity>; N]) -> [i64; N] {
+    let quantities = quantities.map(|q| q.unwrap_or(Quantity::ZERO));
+    let units = quantities.map(Quantity::value);
+    match units.iter().all(|n| *n <= MAX_MILLI) {
+        true => quantities.map(Quantity::milli_value),
+        false => units,
+    }
+}
+
+impl Measured<'_> {
+    fn minimum(&self, name: &str, least: Quantity) -> Option<String> {
+        let (request, limit) = (self.requests.get(name).copied(), self.limits.get(name).copied());
+        let [asked, limited, bound] = comparable([request, limit, Some(least)]);
+        let rule = format!("minimum {name} usage per {} is {least}", self.kind);
+        match (request, limit) {
+            (None, _) => Some(format!("{rule}.  No request is specified")),
+            (Some(request), _) if asked < bound => Some(format!("{rule}, but request is {request}")),
+            (_, Some(limit)) if limited < bound => Some(format!("{rule}, but limit is {limit}")),
+            _ => None,
+        }
+    }
+
+    fn maximum(&self, name: &str, most: Quantity) -> Option<String> {
+        let (request, limit) = (self.requests.get(name).copied(), self.limits.get(name).copied());
+        let [asked, limited, bound] = comparable([request, limit, Some(most)]);
+        let rule = format!("maximum {name} usage per {} is {most}", self.kind);
+        match (request, limit) {
+            (_, None) => Some(format!("{rule}.  No limit is specified")),
+            (_, Some(limit)) if limited > bound => Some(format!("{rule}, but limit is {limit}")),
+            (Some(request), _) if asked > bound => Some(format!("{rule}, but request is {request}")),
+            _ => None,
+        }
+    }
+
+    /// Of what has no limits.
+    fn maximum_request(&self, name: &str, most: Quantity) -> Option<String> {
+        let request = self.requests.get(name).copied();
+        let [asked, bound] = comparable([request, Some(most)]);
+        let rule = format!("maximum {name} usage per {} is {most}", self.kind);
+        match request {
+            None => Some(format!("{rule}.  No request is specified")),
+            Some(request) if asked > bound => Some(format!("{rule}, but request is {request}")),
+            Some(_) => None,
+        }
+    }
+
+    fn ratio(&self, name: &str, most: Quantity) -> Option<String> {
+        let (request, limit) = (self.requests.get(name).copied(), self.limits.get(name).copied());
+        let [asked, limited, _] = comparable([request, limit, Some(most)]);
+        let rule = format!("{name} max limit to request ratio per {} is {most}", self.kind);
+        if request.is_none() || asked == 0 {
+            return Some(format!("{rule}, but no request is specified or request is 0"));
+        }
+        if limit.is_none() || limited == 0 {
+            return Some(format!("{rule}, but no limit is specified or limit is 0"));
+        }
+        let ratio = limited as f64 / asked as f64;
+        let over = match most.value() <= MAX_MILLI {
+            true => ratio * 1000.0 > most.milli_value() as f64,
+            false => ratio > most.value() as f64,
+        };
+        over.then(|| format!("{rule}, but provided ratio is {ratio:.6}"))
+    }
+
+    fn check(&self, item: &Value, out: &mut Vec<String>) {
+        out.extend(
+            list(item.get("min"))
+                .into_iter()
+                .filter_map(|(k, v)| self.minimum(k, v)),
+        );
+        out.extend(
+            list(item.get("max"))
+                .into_iter()
+                .filter_map(|(k, v)| self.maximum(k, v)),
+        );
+        let ratios = list(item.get("maxLimitRequestRatio"));
+        out.extend(ratios.into_iter().filter_map(|(k, v)| self.ratio(k, v)));
+    }
+}
+
+/// What a pod has against it.
+pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Vec<String> {
+    let mut out = Vec::new();
+    for item in limits {
+        match item.str_at(&["type"]) {
+            kind @ "Container" => {
+                for containers in ["containers", "initContainers"] {
+                    for container in pod.at(&["spec", containers]).items() {
+                        let measured = Measured {
+                            kind,
+                            requests: list(container.at(&["resources", "requests"])),
+                            limits: list(container.at(&["resources", "limits"])),
+                        };
+                        measured.check(item, &mut out);
+                    }
+                }
+            }
+            kind @ "Pod" => {
+                let measured = Measured {
+                    kind,
+                    requests: resources_of_pod(pod, Side::Requests, Account::Spec),
+                    limits: resources_of_pod(pod, Side::Limits, Account::Spec),
+                };
+                measured.check(item, &mut out);
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+/// What a claim has against it.
+pub(super) fn of_claim(claim: &Value, limits: &[Value]) -> Vec<String> {
+    let mut out = Vec::new();
+    for item in limits.iter().filter(|i| i.str_at(&["type"]) == "PersistentVolumeClaim") {
+        let measured = Measured {
+            kind: "PersistentVolumeClaim",
+            requests: list(claim.at(&["spec", "resources", "requests"])),
+            limits: List::new(),
+        };
+        let (least, most) = (list(item.get("min")), list(item.get("max")));
+        out.extend(least.into_iter().filter_map(|(k, v)| measured.minimum(k, v)));
+        out.extend(most.into_iter().filter_map(|(k, v)| measured.maximum_request(k, v)));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::joined;
+    use super::*;
+    use crate::json;
+
+    fn said(item: Value, resources: Value) -> String {
+        let pod = json!({"spec": {"containers": [{"name": "a", "resources": (resources)}]}});
+        joined(of_pod(&pod, &[item])).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_container_is_told_which_limit_it_breaks() {
+        let item = |part: &str, value: &str| {
+            let mut item = json!({"type": "Container"});
+            item.set(&[part, "cpu"], value);
+            item
+        };
+        let both = |request: &str, limit: &str| json!({"requests": {"cpu": request}, "limits": {"cpu": limit}});
+        for (limits, resources, want) in [
+            (item("min", "100m"), both("100m", "1"), ""),
+            (
+                item("min", "100m"),
+                both("50m", "1"),
+                "minimum cpu usage per Container is 100m, but request is 50m",
+            ),
+            (
+                item("min", "100m"),
+                both("1", "50m"),
+                "minimum cpu usage per Container is 100m, but limit is 50m",
+            ),
+            (
+                item("min", "100m"),
+                json!({}),
+                "minimum cpu usage per Container is 100m.  No request is specified",
+            ),
+            (item("max", "1"), both("1", "1"), ""),
+            (
+                item("max", "1"),
+                both("1", "2"),
+                "maximum cpu usage per Container is 1, but limit is 2",
+            ),
+            (
+                item("max", "1"),
+                both("2", "1"),
+                "maximum cpu usage per Container is 1, but request is 2",
+            ),
+            (
+                item("max", "1"),
+                json!({"requests": {"cpu": "1"}}),
+                "maximum cpu usage per Container is 1.  No limit is specified",
+            ),
+            (item("maxLimitRequestRatio", "2"), both("1", "2"), ""),
+            (
+                item("maxLimitRequestRatio", "1500m"),
+                both("300m", "1"),
+                "cpu max limit to request ratio per Container is 1500m, but provided ratio is 3.333333",
+            ),
+            (
+                item("maxLimitRequestRatio", "2"),
+                json!({"limits": {"cpu": "1"}}),
+                "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0",
+            ),
+            (
+                item("maxLimitRequestRatio", "2"),
+                both("1", "0"),
+                "cpu max limit to request ratio per Container is 2, but no limit is specified or limit is 0",
+            ),
+        ] {
+            assert_eq!(said(limits, resources), want);
+        }
+    }
+
+    #[test]
+    fn numbers_too_great_for_thousandths_are_compared_in_units() {
+        let huge = |n: i64| json!({"requests": {"memory": (n.to_string())}, "limits": {"memory": (n.to_string())}});
+        let item = json!({"type": "Container", "max": {"memory": "9223372036854775806"}});
+        assert_eq!(said(item.clone(), huge(i64::MAX - 1)), "");
+        assert!(said(item, huge(i64::MAX)).ends_with("but limit is 9223372036854775807"));
+    }
+
+    #[test]
+    fn a_pod_is_measured_as_a_whole_and_errors_are_said_together() {
+        let container = json!({"name": "a", "resources": {"limits": {"memory": "512Mi"}}});
+        let pod = json!({"spec": {"containers": [(container.clone()), (container.clone()), (container)]}});
+        let limits = [json!({"type": "Pod", "max": {"memory": "1Gi"}, "min": {"cpu": "1"}})];
+        assert_eq!(
+            joined(of_pod(&pod, &limits)).unwrap(),
+            "[minimum cpu usage per Pod is 1.  No request is specified, maximum memory usage per Pod is 1Gi, but limit \
+             is 1536Mi]"
+        );
+    }
+
+    #[test]
+    fn claims_have_requests_only() {
+        let limits = [json!({"type": "PersistentVolumeClaim", "max": {"storage": "2Gi"}, "min": {"storage": "1Gi"}})];
+        let claim = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        assert_eq!(joined(of_claim(&claim("1Gi"), &limits)), None);
+        assert_eq!(
+            joined(of_claim(&claim("5Gi"), &limits)).unwrap(),
+            "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 5Gi"
+        );
+        assert_eq!(
+            joined(of_claim(&json!({}), &limits)).unwrap(),
+            "[minimum storage usage per PersistentVolumeClaim is 1Gi.  No request is specified, maximum storage usage \
+             per PersistentVolumeClaim is 2Gi.  No request is specified]"
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! What containers get that say nothing.
+
+use crate::apimachinery::value::Value;
+
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+/// Fills in what a list of a container's resources lacks; returns the names, sorted.
+fn fill(container: &mut Value, side: &str, defaults: &[(&str, &Value)]) -> Vec<String> {
+    let mut set = Vec::new();
+    for (name, value) in defaults {
+        if container.at(&["resources", side, name]).is_null() {
+            container.set(&["resources", side, name], (*value).clone());
+            set.push((*name).to_owned());
+        }
+    }
+    set.sort();
+    set
+}
+
+/// The defaults of one LimitRange, merged over its items for containers: the last that names a resource counts.
+fn merged<'a>(range: &'a Value, part: &str) -> Vec<(&'a str, &'a Value)> {
+    let mut all: Vec<(&str, &Value)> = Vec::new();
+    let items = range.at(&["spec", "limits"]).items().iter();
+    for item in items.filter(|item| item.str_at(&["type"]) == "Container") {
+        for (name, value) in item.get(part).as_object().into_iter().flat_map(|m| m.iter()) {
+            all.retain(|(n, _)| *n != name);
+            all.push((name, value));
+        }
+    }
+    all
+}
+
+/// Gives the pod's containers the defaults of a LimitRange, and notes in an annotation what they got.
+pub(super) fn apply(pod: &mut Value, range: &Value) {
+    let (limits, requests) = (merged(range, "default"), merged(range, "defaultRequest"));
+    if limits.is_empty() && requests.is_empty() {
+        return;
+    }
+    let mut notes = Vec::new();
+    for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
+        let containers = pod.at_mut(&["spec", list]).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let set_limits = fill(container, "limits", &limits);
+            let set_requests = fill(container, "requests", &requests);
+            for (set, side) in [(set_requests, "request"), (set_limits, "limit")] {
+                if !set.is_empty() {
+                    let name = container.str_at(&["name"]);
+                    notes.push(format!("{} {side} for {what} {name}", set.join(", ")));
+                }
+            }
+        }
+    }
+    if !notes.is_empty() {
+        let text = format!("LimitRanger plugin set: {}", notes.join("; "));
+        pod.set(&["metadata", "annotations", ANNOTATION], text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::object::ObjectView;
+    use crate::json;
+
+    #[test]
+    fn containers_get_what_they_do_not_say_and_the_annotation_tells() {
+        let range = json!({"spec": {"limits": [
+            {"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}},
+            {"type": "Pod", "default": {"x": "1"}}]}});
+        let mut pod = json!({"spec": {
+            "containers": [{"name": "a", "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}, {"name": "b"}],
+            "initContainers": [{"name": "i", "resources": {"limits": {"memory": "1"}}}]}});
+        apply(&mut pod, &range);
+        assert_eq!(
+            pod.annotation(ANNOTATION),
+            Some(
+                "LimitRanger plugin set: memory limit for container a; cpu request for container b; cpu, memory limit for \
+                 container b; cpu request for init container i; cpu limit for init container i"
+            )
+        );
+        let containers = pod.at(&["spec", "containers"]).items();
+        assert_eq!(
+            containers[1].get("resources"),
+            &json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}})
+        );
+        assert_eq!(containers[0].str_at(&["resources", "limits", "cpu"]), "2");
+    }
+
+    #[test]
+    fn a_range_without_defaults_changes_nothing() {
+        let range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}});
+        let before = json!({"spec": {"containers": [{"name": "a"}]}});
+        let mut pod = before.clone();
+        apply(&mut pod, &range);
+        assert_eq!(pod, before);
+    }
+}

@@ -1,0 +1,71 @@
+//! Two plugins about namespaces that are not there: one refuses, one makes them. As upstream's `namespace/exists` and
+//! `namespace/autoprovision`.
+
+use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+
+fn is_about_content(attributes: &Attributes) -> bool {
+    !attributes.namespace.is_empty() && &*attributes.kind.kind != "Namespace"
+}
+
+/// Refuses content of namespaces that do not exist.
+pub struct NamespaceExists(pub Cluster);
+
+#[async_trait]
+impl Admission for NamespaceExists {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        attributes.operation != Operation::Connect && is_about_content(attributes)
+    }
+
+    async fn validate(&self, attributes: &Attributes, _object: &Value) -> Result<()> {
+        let name = attributes.namespace.as_str();
+        match self.0.find("", "namespaces", "", name).await? {
+            Some(_) => Ok(()),
+            None => Err(Status::not_found(&GroupResource::new("", "namespaces"), name)),
+        }
+    }
+}
+
+/// Makes the namespace of what is created in it.
+pub struct NamespaceAutoProvision(pub Cluster);
+
+#[async_trait]
+impl Admission for NamespaceAutoProvision {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        attributes.operation == Operation::Create && !attributes.dry_run && is_about_content(attributes)
+    }
+
+    async fn mutate(&self, attributes: &Attributes, _object: &mut Value) -> Result<()> {
+        let name = attributes.namespace.as_str();
+        if self.0.find("", "namespaces", "", name).await?.is_some() {
+            return Ok(());
+        }
+        match self.0.make_namespace(name).await {
+            // Somebody else was faster.
+            Err(e) if e.reason == "AlreadyExists" => Ok(()),
+            made => made,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::{ask, cluster, request};
+    use crate::json;
+
+    #[tokio::test]
+    async fn content_needs_its_namespace() {
+        let exists = |name: &str| {
+            let namespace = json!({"metadata": {"name": (name)}});
+            NamespaceExists(cluster(&[("", "namespaces", vec![namespace])]))
+        };
+        let create = request(Operation::Create, "", "configmaps", "c");
+        assert!(ask(&exists("ns"), &create, &json!({})).await.is_ok());
+        let refused = ask(&exists("other"), &create, &json!({})).await.unwrap_err();
+        assert_eq!(refused, "namespaces \"ns\" not found");
+    }
+}

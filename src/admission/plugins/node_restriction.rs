@@ -1,0 +1,222 @@
+//! Nodes touch only what is theirs: their Node, its lease and CSI node, and what runs on it. As upstream's
+//! `plugin/pkg/admission/noderestriction`. A node is a user `system:node:<name>` in group `system:nodes`.
+
+mod labels;
+mod pods;
+mod tokens;
+
+use super::certificates::common_name;
+use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::authz::Authorizer;
+use async_trait::async_trait;
+use std::sync::Arc;
+
+const PREFIX: &str = "system:node:";
+const GROUP: &str = "system:nodes";
+const LEASES: &str = "kube-node-lease";
+
+/// The plugin.
+pub struct NodeRestriction {
+    cluster: Cluster,
+    authorizer: Arc<dyn Authorizer>,
+}
+
+impl NodeRestriction {
+    /// Reads pods and nodes in `cluster`; `authorizer` may grant tokens of further audiences.
+    pub fn new(cluster: Cluster, authorizer: Arc<dyn Authorizer>) -> Self {
+        Self { cluster, authorizer }
+    }
+}
+
+/// One request of a node.
+struct Asked<'a> {
+    node: &'a str,
+    attributes: &'a Attributes,
+    object: &'a Value,
+}
+
+impl Asked<'_> {
+    fn no(&self, why: impl AsRef<str>) -> Result<()> {
+        Err(forbidden(self.attributes, self.object, why))
+    }
+
+    fn old(&self) -> &Value {
+        self.attributes.old_object.as_deref().unwrap_or(&Value::Null)
+    }
+
+    /// The object's name: of a new one it stands in the object only.
+    fn name(&self) -> &str {
+        match self.attributes.operation {
+            Operation::Create if !self.object.name().is_empty() => self.object.name(),
+            _ => &self.attributes.name,
+        }
+    }
+}
+
+/// 404 in the words of upstream's informers, which know the singular.
+fn absent(kind: &str, name: &str) -> Status {
+    Status::not_found(&GroupResource::new("", kind), name)
+}
+
+fn check_node(asked: &Asked<'_>) -> Result<()> {
+    let (me, new, old) = (asked.node, asked.object, asked.old());
+    if asked.name() != me {
+        let requested = asked.name();
+        return asked.no(format!("node {me:?} is not allowed to modify node {requested:?}"));
+    }
+    let source = |node: &Value| node.at(&["spec", "configSource"]).clone();
+    match asked.attributes.operation {
+        Operation::Create => {
+            if !source(new).is_null() {
+                // Upstream says pods.
+                return asked.no(format!(
+                    "node {me:?} is not allowed to create pods with a non-nil configSource"
+                ));
+            }
+            let refused = labels::refused(new, &Value::Null);
+            if !refused.is_empty() {
+                let refused = refused.join(", ");
+                return asked.no(format!(
+                    "node {me:?} is not allowed to set the following labels: {refused}"
+                ));
+            }
+        }
+        Operation::Update => {
+            if !source(new).is_null() && source(new) != source(old) {
+                return asked.no(format!(
+                    "node {me:?} is not allowed to update configSource to a new non-nil configSource"
+                ));
+            }
+            if new.at(&["spec", "taints"]).items() != old.at(&["spec", "taints"]).items() {
+                return asked.no(format!("node {me:?} is not allowed to modify taints"));
+            }
+            let refused = labels::refused(new, old);
+            if !refused.is_empty() {
+                return asked.no(format!("is not allowed to modify labels: {}", refused.join(", ")));
+            }
+            let owners = ["metadata", "ownerReferences"];
+            if new.at(&owners).items() != old.at(&owners).items() {
+                return asked.no(format!("node {me:?} is not allowed to modify ownerReferences"));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn check_claim(asked: &Asked<'_>) -> Result<()> {
+    if asked.attributes.subresource != "status" {
+        return asked.no("may only update PVC status");
+    }
+    if asked.attributes.operation != Operation::Update {
+        let operation = asked.attributes.operation.as_str();
+        return asked.no(format!("unexpected operation {operation:?}"));
+    }
+    let rest = |claim: &Value| {
+        let mut claim = claim.clone();
+        claim.unset_meta("resourceVersion");
+        claim.unset_meta("managedFields");
+        for field in [
+            "capacity",
+            "conditions",
+            "allocatedResourceStatuses",
+            "allocatedResources",
+        ] {
+            claim.unset(&["status", field]);
+        }
+        if claim.get("status").is_empty_value() {
+            claim.unset(&["status"]);
+        }
+        claim
+    };
+    if rest(asked.object) != rest(asked.old()) {
+        return asked.no(format!(
+            "node {:?} is not allowed to update fields other than status.quantity and status.conditions",
+            asked.node
+        ));
+    }
+    Ok(())
+}
+
+fn check_lease(asked: &Asked<'_>) -> Result<()> {
+    if asked.attributes.namespace != LEASES {
+        return asked.no(format!("can only access leases in the {LEASES:?} system namespace"));
+    }
+    match asked.name() == asked.node {
+        true => Ok(()),
+        false => asked.no("can only access node lease with the same name as the requesting node"),
+    }
+}
+
+fn check_slice(asked: &Asked<'_>) -> Result<()> {
+    let (slice, verb) = match asked.attributes.operation {
+        Operation::Create => (asked.object, "create"),
+        Operation::Delete => (asked.old(), "delete"),
+        _ => return Ok(()),
+    };
+    match slice.str_at(&["spec", "nodeName"]) == asked.node {
+        true => Ok(()),
+        false => asked.no(format!(
+            "can only {verb} ResourceSlice with the same NodeName as the requesting node"
+        )),
+    }
+}
+
+fn check_csr(asked: &Asked<'_>) -> Result<()> {
+    let new = asked.attributes.operation == Operation::Create && asked.attributes.subresource.is_empty();
+    let signer = asked.object.str_at(&["spec", "signerName"]);
+    let ours = [
+        "kubernetes.io/kubelet-serving",
+        "kubernetes.io/kube-apiserver-client-kubelet",
+    ];
+    if !new || !ours.contains(&signer) {
+        return Ok(());
+    }
+    let wanted = format!("{PREFIX}{}", asked.node);
+    match common_name(asked.object.at(&["spec", "request"])) {
+        Ok(name) if name == wanted => Ok(()),
+        Ok(_) => asked.no(format!("can only create a node CSR with CN={wanted}")),
+        Err(why) => asked.no(format!("unable to parse csr: {why}")),
+    }
+}
+
+#[async_trait]
+impl Admission for NodeRestriction {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        attributes.operation != Operation::Connect
+            && attributes.user.name.starts_with(PREFIX)
+            && attributes.user.in_group(GROUP)
+    }
+
+    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        let asked = Asked {
+            node: attributes.user.name.strip_prefix(PREFIX).unwrap_or_default(),
+            attributes,
+            object,
+        };
+        if asked.node.is_empty() {
+            let user = &attributes.user.name;
+            return asked.no(format!("could not determine node from user {user:?}"));
+        }
+        match (&*attributes.resource.group, &*attributes.resource.resource) {
+            ("", "pods") => pods::check(&self.cluster, &asked).await,
+            ("", "nodes") => check_node(&asked),
+            ("", "persistentvolumeclaims") => check_claim(&asked),
+            ("", "serviceaccounts") => tokens::check(&self.cluster, &*self.authorizer, &asked).await,
+            ("coordination.k8s.io", "leases") => check_lease(&asked),
+            ("storage.k8s.io", "csinodes") if asked.name() != asked.node => {
+                asked.no("can only access CSINode with the same name as the requesting node")
+            }
+            ("resource.k8s.io", "resourceslices") => check_slice(&asked),
+            ("certificates.k8s.io", "certificatesigningrequests") => check_csr(&asked),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! Which labels a node may give itself.
+
+use crate::apimachinery::value::Value;
+
+const OWN: &str = "node-restriction.kubernetes.io";
+/// Labels of Kubernetes that a kubelet sets.
+const KUBELET: [&str; 11] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+];
+
+/// The domain or one below it.
+fn within(namespace: &str, domain: &str) -> bool {
+    namespace
+        .strip_suffix(domain)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+fn is_refused(label: &str) -> bool {
+    let namespace = label.split_once('/').map_or("", |(namespace, _)| namespace);
+    let kubernetes = within(namespace, "kubernetes.io") || within(namespace, "k8s.io");
+    let kubelet = KUBELET.contains(&label)
+        || within(namespace, "kubelet.kubernetes.io")
+        || within(namespace, "node.kubernetes.io");
+    within(namespace, OWN) || kubernetes && !kubelet
+}
+
+/// The labels that differ and that a node may not change, sorted.
+pub(super) fn refused(new: &Value, old: &Value) -> Vec<String> {
+    let at = ["metadata", "labels"];
+    let keys = |v: &Value| -> Vec<String> {
+        let all = v.at(&at).as_object();
+        all.map(|m| m.keys().map(str::to_owned).collect()).unwrap_or_default()
+    };
+    let mut changed = keys(new);
+    changed.extend(keys(old));
+    changed.retain(|key| new.at(&at).get(key) != old.at(&at).get(key) && is_refused(key));
+    changed.sort();
+    changed.dedup();
+    changed
+}

@@ -1,0 +1,167 @@
+//! Whoever changes an object's owners may delete it, and whoever blocks an owner's deletion may update its finalizers.
+//! As upstream's `plugin/pkg/admission/gc`.
+
+use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::authz::{self, Authorizer, Decision, Verdict};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// The plugin.
+pub struct OwnerReferencesPermissionEnforcement {
+    cluster: Cluster,
+    authorizer: Arc<dyn Authorizer>,
+}
+
+impl OwnerReferencesPermissionEnforcement {
+    /// Knows kinds from `cluster`, asks `authorizer`.
+    pub fn new(cluster: Cluster, authorizer: Arc<dyn Authorizer>) -> Self {
+        Self { cluster, authorizer }
+    }
+}
+
+fn owners(object: &Value) -> &[Value] {
+    object.at(&["metadata", "ownerReferences"]).items()
+}
+
+fn blocks(reference: &Value) -> bool {
+    reference.get("blockOwnerDeletion").as_bool() == Some(true)
+}
+
+/// References that block the deletion of their owner, and did not before.
+fn newly_blocking<'a>(new: &'a Value, old: &Value) -> Vec<&'a Value> {
+    let had = |r: &Value| owners(old).iter().any(|o| o.get("uid") == r.get("uid") && blocks(o));
+    owners(new).iter().filter(|r| blocks(r) && !had(r)).collect()
+}
+
+/// `reason, error` as upstream prints both.
+fn words(verdict: &Verdict) -> String {
+    let error = verdict.error.as_deref().unwrap_or("<nil>");
+    format!("{}, {error}", verdict.reason)
+}
+
+#[async_trait]
+impl Admission for OwnerReferencesPermissionEnforcement {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        let report = attributes.subresource == "status" && attributes.is_for("", "pods");
+        matches!(attributes.operation, Operation::Create | Operation::Update) && !report
+    }
+
+    async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        let old = attributes.old_object.as_deref().unwrap_or(&Value::Null);
+        if owners(object) == owners(old) {
+            return Ok(());
+        }
+        let asked = authz::Attributes {
+            user: &attributes.user,
+            verb: "delete",
+            is_resource: true,
+            api_group: &attributes.resource.group,
+            api_version: &attributes.resource.version,
+            namespace: &attributes.namespace,
+            resource: &attributes.resource.resource,
+            subresource: &attributes.subresource,
+            name: &attributes.name,
+            path: "",
+            field_selector: "",
+            label_selector: "",
+        };
+        if attributes.operation == Operation::Update {
+            let verdict = self.authorizer.authorize(&asked).await;
+            if verdict.decision != Decision::Allow {
+                let why = format!(
+                    "cannot set an ownerRef on a resource you can't delete: {}",
+                    words(&verdict)
+                );
+                return Err(forbidden(attributes, object, why));
+            }
+        }
+        for reference in newly_blocking(object, old) {
+            let (version, kind) = (reference.api_version(), ObjectView::kind(reference));
+            let parsed = GroupVersion::parse(version).unwrap_or_default();
+            let Some((resource, namespaced)) = self.cluster.resource_of(&parsed.group, kind).await? else {
+                let why = format!(
+                    "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {version} \
+                     Kind {kind}: no matches for kind {kind:?} in version {version:?}"
+                );
+                return Err(forbidden(attributes, object, why));
+            };
+            let verdict = self
+                .authorizer
+                .authorize(&authz::Attributes {
+                    verb: "update",
+                    api_group: &parsed.group,
+                    api_version: &parsed.version,
+                    namespace: if namespaced { &attributes.namespace } else { "" },
+                    resource: &resource,
+                    subresource: "finalizers",
+                    name: reference.str_at(&["name"]),
+                    ..asked
+                })
+                .await;
+            if verdict.decision != Decision::Allow {
+                let why = format!(
+                    "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: {}",
+                    words(&verdict)
+                );
+                return Err(forbidden(attributes, object, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::{ask, cluster, request, update};
+    use crate::json;
+
+    struct Only(&'static str, &'static str);
+
+    #[async_trait]
+    impl Authorizer for Only {
+        async fn authorize(&self, asked: &authz::Attributes<'_>) -> Verdict {
+            match asked.verb == self.0 && asked.resource == self.1 {
+                true => Verdict::allow(""),
+                false => Verdict::no_opinion("no rule"),
+            }
+        }
+    }
+
+    fn owned(blocking: bool) -> Value {
+        json!({"metadata": {"name": "c", "ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Widget",
+            "name": "w", "uid": "u", "blockOwnerDeletion": (blocking)}]}})
+    }
+
+    fn plugin(verb: &'static str, resource: &'static str) -> OwnerReferencesPermissionEnforcement {
+        let crd = json!({"metadata": {"name": "widgets.example.com"}, "spec": {"group": "example.com",
+            "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"}}});
+        let cluster = cluster(&[("apiextensions.k8s.io", "customresourcedefinitions", vec![crd])]);
+        OwnerReferencesPermissionEnforcement::new(cluster, Arc::new(Only(verb, resource)))
+    }
+
+    #[tokio::test]
+    async fn owners_are_changed_by_who_may_delete_the_object() {
+        let none = update("", "configmaps", json!({"metadata": {"name": "c"}}));
+        assert!(ask(&plugin("delete", "configmaps"), &none, &owned(false)).await.is_ok());
+        assert_eq!(
+            ask(&plugin("x", "x"), &none, &owned(false)).await.unwrap_err(),
+            "configmaps \"c\" is forbidden: cannot set an ownerRef on a resource you can't delete: no rule, <nil>"
+        );
+        let same = update("", "configmaps", owned(false));
+        assert!(ask(&plugin("x", "x"), &same, &owned(false)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn deletion_is_blocked_by_who_may_update_the_owners_finalizers() {
+        let create = request(Operation::Create, "", "configmaps", "c");
+        assert!(ask(&plugin("update", "widgets"), &create, &owned(true)).await.is_ok());
+        assert!(ask(&plugin("x", "x"), &create, &owned(false)).await.is_ok());
+        let refused = ask(&plugin("x", "x"), &create, &owned(true)).await.unwrap_err();
+        assert!(refused.ends_with("refers to a resource you can't set finalizers on: no rule, <nil>"));
+    }
+}

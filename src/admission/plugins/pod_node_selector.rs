@@ -1,0 +1,152 @@
+//! Pods go where their namespace says. As upstream's `plugin/pkg/admission/podnodeselector`.
+
+use crate::admission::{Admission, Attributes, Cluster, forbidden};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+
+const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
+
+type Labels = BTreeMap<String, String>;
+
+/// The plugin.
+pub struct PodNodeSelector {
+    cluster: Cluster,
+    /// `clusterDefaultNodeSelector`
+    default: Labels,
+    /// What pods of a namespace may select, by namespace.
+    allowed: BTreeMap<String, Labels>,
+}
+
+/// `a=b,c=d`
+///
+/// # Errors
+/// Upstream's text.
+fn labels(text: &str) -> std::result::Result<Labels, String> {
+    let parts = text.split(',').filter(|_| !text.is_empty());
+    parts
+        .map(|part| match part.split('=').collect::<Vec<_>>()[..] {
+            [key, value] => Ok((key.trim().to_owned(), value.trim().to_owned())),
+            _ => Err(format!("invalid selector: {part:?}")),
+        })
+        .collect()
+}
+
+impl PodNodeSelector {
+    /// Reads namespaces in `cluster`; `configuration` is upstream's `podNodeSelectorPluginConfig` file.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub fn try_new(cluster: Cluster, configuration: Option<&Value>) -> std::result::Result<Self, String> {
+        let configuration = configuration.unwrap_or(&Value::Null).get("podNodeSelectorPluginConfig");
+        let mut allowed = BTreeMap::new();
+        for (namespace, text) in configuration.as_object().into_iter().flat_map(|m| m.iter()) {
+            let text = text.as_str().ok_or_else(|| format!("{namespace}: must be a string"))?;
+            let labels = labels(text).map_err(|e| format!("{namespace}: {e}"))?;
+            allowed.insert(namespace.to_owned(), labels);
+        }
+        let default = allowed.remove("clusterDefaultNodeSelector").unwrap_or_default();
+        Ok(Self {
+            cluster,
+            default,
+            allowed,
+        })
+    }
+
+    async fn of_namespace(&self, name: &str) -> Result<Labels> {
+        let found = self.cluster.find("", "namespaces", "", name).await?;
+        let found = found.ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), name))?;
+        match found.annotation(ANNOTATION) {
+            Some(text) => labels(text).map_err(Status::raw_error),
+            None => Ok(self.default.clone()),
+        }
+    }
+}
+
+fn selected(pod: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let selector = pod.at(&["spec", "nodeSelector"]).as_object();
+    let pairs = selector.into_iter().flat_map(|m| m.iter());
+    pairs.map(|(k, v)| (k, v.as_str().unwrap_or_default()))
+}
+
+fn check_conflicts(attributes: &Attributes, pod: &Value, wanted: &Labels) -> Result<()> {
+    match selected(pod).all(|(k, v)| wanted.get(k).is_none_or(|w| w == v)) {
+        true => Ok(()),
+        false => Err(forbidden(
+            attributes,
+            pod,
+            "pod node label selector conflicts with its namespace node label selector",
+        )),
+    }
+}
+
+#[async_trait]
+impl Admission for PodNodeSelector {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        attributes.is_new_pod()
+    }
+
+    async fn mutate(&self, attributes: &Attributes, pod: &mut Value) -> Result<()> {
+        let wanted = self.of_namespace(&attributes.namespace).await?;
+        check_conflicts(attributes, pod, &wanted)?;
+        for (key, value) in &wanted {
+            pod.set(&["spec", "nodeSelector", key], value.as_str());
+        }
+        self.validate(attributes, pod).await
+    }
+
+    async fn validate(&self, attributes: &Attributes, pod: &Value) -> Result<()> {
+        let wanted = self.of_namespace(&attributes.namespace).await?;
+        check_conflicts(attributes, pod, &wanted)?;
+        let Some(allowed) = self.allowed.get(&attributes.namespace).filter(|a| !a.is_empty()) else {
+            return Ok(());
+        };
+        match selected(pod).all(|(k, v)| allowed.get(k).is_some_and(|a| a == v)) {
+            true => Ok(()),
+            false => Err(forbidden(
+                attributes,
+                pod,
+                "pod node label selector labels conflict with its namespace whitelist",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::Operation;
+    use crate::admission::testing::{ask, cluster, pod, request};
+    use crate::json;
+
+    async fn outcome(annotation: Option<&str>, selector: Value) -> std::result::Result<Value, String> {
+        let mut namespace = json!({"metadata": {"name": "ns"}});
+        if let Some(text) = annotation {
+            namespace.set(&["metadata", "annotations", ANNOTATION], text);
+        }
+        let configuration = json!({"podNodeSelectorPluginConfig": {
+            "clusterDefaultNodeSelector": "env=dev", "ns": "env=dev,disk=ssd,env2=x"}});
+        let cluster = cluster(&[("", "namespaces", vec![namespace])]);
+        let plugin = PodNodeSelector::try_new(cluster, Some(&configuration)).unwrap();
+        let create = request(Operation::Create, "", "pods", "p");
+        let got = ask(&plugin, &create, &pod(json!({"nodeSelector": (selector.as_object().map(|m| m.iter().map(|(k, v)| (k.to_owned(), v.as_str().unwrap().to_owned())).collect::<Labels>()))}))).await;
+        got.map(|pod| pod.at(&["spec", "nodeSelector"]).clone())
+    }
+
+    #[tokio::test]
+    async fn the_namespace_adds_to_what_a_pod_selects_within_what_is_allowed() {
+        let merged = json!({"disk": "ssd", "env": "dev"});
+        assert_eq!(outcome(None, json!({"disk": "ssd"})).await.unwrap(), merged);
+        assert_eq!(
+            outcome(Some("disk=ssd"), json!({})).await.unwrap(),
+            json!({"disk": "ssd"})
+        );
+        let refused = outcome(None, json!({"env": "prod"})).await.unwrap_err();
+        assert!(refused.ends_with("conflicts with its namespace node label selector"));
+        let refused = outcome(None, json!({"other": "x"})).await.unwrap_err();
+        assert!(refused.ends_with("conflict with its namespace whitelist"));
+    }
+}

@@ -1,0 +1,275 @@
+//! Pods that ask for more than their namespace's labels allow are refused, or warned about. As upstream's
+//! `k8s.io/pod-security-admission` behind the `PodSecurity` plugin.
+//!
+//! Of the namespace only its labels are read, which the store keeps parsed: where no level is set, and that is nearly
+//! everywhere, nothing is decoded.
+
+mod checks;
+mod config;
+mod existing;
+mod pod;
+mod policy;
+
+pub use checks::{Violation, details, reasons, violations};
+pub use config::PodSecurityConfig;
+pub use pod::Pod;
+pub use policy::{Level, LevelVersion, Policy, Version};
+
+use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::apimachinery::field::{ErrorList, aggregate, quote};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::storage::{ListOptions, MinRevision, Predicate, VersionMatch};
+use async_trait::async_trait;
+
+/// The plugin.
+pub struct PodSecurity {
+    cluster: Cluster,
+    config: PodSecurityConfig,
+}
+
+/// What is thought of one pod.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why it is refused.
+    pub refusal: Option<String>,
+    /// What the client is told otherwise.
+    pub warning: Option<String>,
+    /// What the audit log says, by key below `pod-security.kubernetes.io/`.
+    pub annotations: Vec<(&'static str, String)>,
+}
+
+/// Subresources of pods that cannot change what runs.
+const IGNORED: [&str; 8] = [
+    "exec",
+    "attach",
+    "binding",
+    "eviction",
+    "log",
+    "portforward",
+    "proxy",
+    "status",
+];
+
+/// Where an object of this resource has its pod template; `None`: it has none.
+fn template(group: &str, resource: &str) -> Option<&'static [&'static str]> {
+    match (group, resource) {
+        ("", "podtemplates") => Some(&["template"]),
+        ("", "replicationcontrollers")
+        | ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
+        | ("batch", "jobs") => Some(&["spec", "template"]),
+        ("batch", "cronjobs") => Some(&["spec", "jobTemplate", "spec", "template"]),
+        _ => None,
+    }
+}
+
+impl PodSecurityConfig {
+    fn exempts_runtime_class(&self, spec: &Value) -> bool {
+        let class = spec.get("runtimeClassName").as_str();
+        class.is_some_and(|class| self.runtime_classes.iter().any(|c| c == class))
+    }
+}
+
+/// Judges a pod, or a template (`enforce` is false: templates are never refused), by the policy of its namespace.
+/// `errors` is what is wrong with the namespace's labels.
+pub fn judge(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -> Verdict {
+    let mut verdict = Verdict::default();
+    if !errors.is_empty() {
+        let text = format!("Failed to parse policy: {}", aggregate(errors));
+        verdict.annotations.push(("error", text));
+    }
+    if enforce {
+        verdict.annotations.push(("enforce-policy", policy.enforce.to_string()));
+        let found = violations(policy.enforce, pod);
+        if !found.is_empty() {
+            let level = quote(&policy.enforce.to_string());
+            verdict.refusal = Some(format!("violates PodSecurity {level}: {}", details(&found)));
+        }
+    }
+    let would = |level: LevelVersion| {
+        let found = violations(level, pod);
+        let level = quote(&level.to_string());
+        (!found.is_empty()).then(|| format!("would violate PodSecurity {level}: {}", details(&found)))
+    };
+    if let Some(text) = would(policy.audit) {
+        verdict.annotations.push(("audit-violations", text));
+    }
+    if verdict.refusal.is_none() {
+        verdict.warning = would(policy.warn);
+    }
+    verdict
+}
+
+/// True where an update of a pod may change what it is allowed to do: another image, or other containers. The rest of
+/// what the checks look at cannot be changed.
+fn is_significant(new: &Value, old: &Value) -> bool {
+    let other_image = |a: &Value, b: &Value| a.get("image") != b.get("image");
+    let changed = |field: &str| {
+        let (a, b) = (new.at(&["spec", field]).items(), old.at(&["spec", field]).items());
+        a.len() != b.len() || a.iter().zip(b).any(|(a, b)| other_image(a, b))
+    };
+    changed("containers")
+        || changed("initContainers")
+        || new.at(&["spec", "ephemeralContainers"]).items().iter().any(|c| {
+            let mut before = old.at(&["spec", "ephemeralContainers"]).items().iter();
+            let before = before.find(|b| b.get("name") == c.get("name"));
+            before.is_none_or(|b| other_image(c, b))
+        })
+}
+
+impl PodSecurity {
+    /// Reads namespaces and pods there.
+    pub fn new(cluster: Cluster, config: PodSecurityConfig) -> Self {
+        Self { cluster, config }
+    }
+
+    fn is_exempt(&self, attributes: &Attributes) -> bool {
+        let has = |list: &[String], name: &str| list.iter().any(|n| n == name);
+        has(&self.config.namespaces, &attributes.namespace) || has(&self.config.usernames, &attributes.user.name)
+    }
+
+    async fn of_namespace(&self, name: &str) -> Option<(Policy, ErrorList)> {
+        let namespaces = self.cluster.storage("", "namespaces").ok()?;
+        let entry = namespaces.get(name, MinRevision::Latest).await.ok()??;
+        Some(Policy::of(&|key| entry.label(key), self.config.defaults))
+    }
+
+    async fn validate_namespace(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        let defaults = self.config.defaults;
+        let (policy, errors) = Policy::of(&|key| object.label(key), defaults);
+        let name = object.name();
+        let invalid = || Err(Status::invalid("", "Namespace", name, &errors));
+        let exempt = self.config.namespaces.iter().any(|n| n == name);
+        let ignored = || {
+            if exempt && let Some(policy) = policy.in_vain(&|key| object.label(key), &defaults) {
+                attributes.warnings.add(format!(
+                    "namespace {} is exempt from Pod Security, and the policy ({policy}) will be ignored",
+                    quote(name)
+                ));
+            }
+        };
+        let Some(old) = attributes.old_object.as_deref() else {
+            if !errors.is_empty() {
+                return invalid();
+            }
+            ignored();
+            return Ok(());
+        };
+        let (before, old_errors) = Policy::of(&|key| old.label(key), defaults);
+        let texts = |errors: &ErrorList| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        if !errors.is_empty() && texts(&errors) != texts(&old_errors) {
+            return invalid();
+        }
+        let relaxed = policy.enforce.version == before.enforce.version && policy.enforce.level <= before.enforce.level;
+        if policy.enforce == before.enforce || policy.enforce.level == Level::Privileged || relaxed {
+            return Ok(());
+        }
+        if exempt {
+            ignored();
+            return Ok(());
+        }
+        let options = ListOptions {
+            prefix: format!("{name}/"),
+            single: false,
+            version: VersionMatch::NotOlderThan(MinRevision::Latest),
+            predicate: Predicate::default(),
+            limit: 0,
+            token: None,
+        };
+        let listed = self.cluster.storage("", "pods")?.list(options).await;
+        let texts = match listed {
+            Err(_) => vec![existing::UNKNOWN.to_owned()],
+            Ok(pods) => existing::warnings(name, policy.enforce, &self.config, &pods.entries).await,
+        };
+        texts.into_iter().for_each(|text| attributes.warnings.add(text));
+        Ok(())
+    }
+
+    async fn validate_pod(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        if self.is_exempt(attributes) {
+            return Ok(());
+        }
+        let namespace = &attributes.namespace;
+        let Some((policy, errors)) = self.of_namespace(namespace).await else {
+            let why = format!("failed to lookup namespace {}", quote(namespace));
+            return Err(Status::internal(why));
+        };
+        if errors.is_empty() && policy.is_privileged() {
+            return Ok(());
+        }
+        let old = attributes.old_object.as_deref();
+        if attributes.operation == Operation::Update && old.is_some_and(|old| !is_significant(object, old)) {
+            return Ok(());
+        }
+        self.evaluate(attributes, object, &policy, &errors, Pod::of(object), true)
+    }
+
+    async fn validate_template(&self, attributes: &Attributes, object: &Value, path: &[&str]) -> Result<()> {
+        if self.is_exempt(attributes) {
+            return Ok(());
+        }
+        let Some((policy, errors)) = self.of_namespace(&attributes.namespace).await else {
+            return Ok(());
+        };
+        let quiet = policy.warn.level == Level::Privileged && policy.audit.level == Level::Privileged;
+        let template = object.at(path);
+        if errors.is_empty() && quiet || template.is_null() {
+            return Ok(());
+        }
+        self.evaluate(attributes, object, &policy, &errors, Pod::of(template), false)
+    }
+
+    fn evaluate(
+        &self,
+        attributes: &Attributes,
+        object: &Value,
+        policy: &Policy,
+        errors: &ErrorList,
+        pod: Pod<'_>,
+        enforce: bool,
+    ) -> Result<()> {
+        if self.config.exempts_runtime_class(pod.spec) {
+            return Ok(());
+        }
+        let verdict = judge(policy, errors, pod, enforce);
+        if let Some(why) = verdict.refusal {
+            return Err(forbidden(attributes, object, &why));
+        }
+        if let Some(text) = verdict.warning {
+            attributes.warnings.add(text);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Admission for PodSecurity {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        let (group, resource) = (&*attributes.resource.group, &*attributes.resource.resource);
+        let plain = attributes.subresource.is_empty();
+        matches!(attributes.operation, Operation::Create | Operation::Update)
+            && match (group, resource) {
+                ("", "pods") => !IGNORED.contains(&&*attributes.subresource),
+                ("", "namespaces") => plain,
+                _ => plain && template(group, resource).is_some(),
+            }
+    }
+
+    async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        let (group, resource) = (&*attributes.resource.group, &*attributes.resource.resource);
+        match (group, resource) {
+            ("", "pods") => self.validate_pod(attributes, object).await,
+            ("", "namespaces") if attributes.subresource.is_empty() => {
+                self.validate_namespace(attributes, object).await
+            }
+            _ => match template(group, resource) {
+                Some(path) => self.validate_template(attributes, object, path).await,
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! The checks of the baseline and restricted levels, by policy version.
+//!
+//! The table is in the order of upstream's ids, which is the order of the reasons in a message.
+
+mod baseline;
+mod restricted;
+
+use super::pod::Pod;
+use super::policy::{Level, LevelVersion};
+
+/// Why a pod does not meet a level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What kind of fault.
+    pub reason: &'static str,
+    /// Who sets what.
+    pub detail: String,
+}
+
+impl Violation {
+    fn new(reason: &'static str, detail: String) -> Option<Self> {
+        Some(Self { reason, detail })
+    }
+}
+
+type Run = fn(Pod<'_>) -> Option<Violation>;
+
+/// One check: what it runs from which minor version on.
+struct Check {
+    level: Level,
+    versions: &'static [(u32, Run)],
+    /// From this minor version on, the restricted level has a stricter check in its place.
+    replaced_from: u32,
+}
+
+const NEVER: u32 = u32::MAX;
+
+const fn baseline(versions: &'static [(u32, Run)], replaced_from: u32) -> Check {
+    Check {
+        level: Level::Baseline,
+        versions,
+        replaced_from,
+    }
+}
+
+const fn restricted(versions: &'static [(u32, Run)]) -> Check {
+    Check {
+        level: Level::Restricted,
+        versions,
+        replaced_from: NEVER,
+    }
+}
+
+/// The newest minor version a check of this table begins with is 35: later ones, and `latest`, are the same policy.
+const CHECKS: &[Check] = &[
+    baseline(&[(0, baseline::app_armor)], NEVER),
+    baseline(&[(0, baseline::capabilities)], 22),
+    baseline(&[(0, baseline::host_namespaces)], NEVER),
+    baseline(&[(0, baseline::host_path_volumes)], 0),
+    baseline(&[(0, baseline::host_ports)], NEVER),
+    baseline(&[(34, baseline::probe_and_lifecycle_hosts)], NEVER),
+    baseline(&[(0, baseline::privileged)], NEVER),
+    baseline(
+        &[(0, baseline::proc_mount), (35, baseline::proc_mount_of_host_users)],
+        35,
+    ),
+    baseline(&[(0, baseline::selinux_1_0), (31, baseline::selinux_1_31)], NEVER),
+    baseline(
+        &[(0, baseline::seccomp_annotations), (19, baseline::seccomp_profiles)],
+        19,
+    ),
+    baseline(
+        &[
+            (0, baseline::sysctls_1_0),
+            (27, baseline::sysctls_1_27),
+            (29, baseline::sysctls_1_29),
+            (32, baseline::sysctls_1_32),
+        ],
+        NEVER,
+    ),
+    baseline(&[(0, baseline::windows_host_process)], NEVER),
+    restricted(&[
+        (8, restricted::privilege_escalation),
+        (25, restricted::privilege_escalation_but_windows),
+    ]),
+    restricted(&[
+        (22, restricted::capabilities),
+        (25, restricted::capabilities_but_windows),
+    ]),
+    restricted(&[(35, baseline::proc_mount)]),
+    restricted(&[(0, restricted::volumes)]),
+    restricted(&[
+        (0, restricted::run_as_non_root),
+        (35, restricted::run_as_non_root_of_host_users),
+    ]),
+    restricted(&[
+        (23, restricted::run_as_user),
+        (35, restricted::run_as_user_of_host_users),
+    ]),
+    restricted(&[(19, restricted::seccomp), (25, restricted::seccomp_but_windows)]),
+];
+
+/// What keeps the pod from meeting the level in that version; empty: it does.
+pub fn violations(policy: LevelVersion, pod: Pod<'_>) -> Vec<Violation> {
+    if policy.level == Level::Privileged {
+        return Vec::new();
+    }
+    let minor = policy.version.minor();
+    let strict = policy.level == Level::Restricted;
+    let applies = |c: &&Check| c.level <= policy.level && !(strict && minor >= c.replaced_from);
+    let run = |c: &Check| c.versions.iter().rev().find(|(from, _)| *from <= minor);
+    let runs = CHECKS.iter().filter(applies).filter_map(run);
+    runs.filter_map(|(_, run)| run(pod)).collect()
+}
+
+/// `reason (detail), reason (detail)`
+pub fn details(violations: &[Violation]) -> String {
+    let each = violations.iter().map(|v| match v.detail.is_empty() {
+        true => v.reason.to_owned(),
+        false => format!("{} ({})", v.reason, v.detail),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// `reason, reason`
+pub fn reasons(violations: &[Violation]) -> String {
+    let each: Vec<&str> = violations.iter().map(|v| v.reason).collect();
+    each.join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! Pods that stand in a namespace when it is told to enforce more: who of them would no longer be let in.
+
+use super::checks::{reasons, violations};
+use super::config::PodSecurityConfig;
+use super::pod::Pod;
+use super::policy::LevelVersion;
+use crate::apimachinery::field::quote;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use crate::storage::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Most pods that are looked at.
+const MOST: usize = 3000;
+/// Longest time that is taken for it.
+const LONGEST: Duration = Duration::from_secs(1);
+/// After so many pods other tasks get their turn.
+const TURN: usize = 64;
+
+/// Said where the pods cannot be read.
+pub(super) const UNKNOWN: &str = "failed to list pods while checking new PodSecurity enforce level";
+
+/// Pods with the same faults.
+struct Alike {
+    /// The first by name.
+    name: String,
+    others: usize,
+}
+
+/// What was found so far.
+struct Survey<'a> {
+    enforce: LevelVersion,
+    config: &'a PodSecurityConfig,
+    until: Instant,
+    most: usize,
+    /// By reasons.
+    found: BTreeMap<String, Alike>,
+    checked: usize,
+}
+
+impl Survey<'_> {
+    fn is_over(&self) -> bool {
+        self.checked >= self.most || (self.checked > 0 && Instant::now() >= self.until)
+    }
+
+    fn check(&mut self, pod: &Value) {
+        self.checked += 1;
+        let violations = violations(self.enforce, Pod::of(pod));
+        if violations.is_empty() {
+            return;
+        }
+        match self.found.get_mut(&reasons(&violations)) {
+            None => {
+                let name = pod.name().to_owned();
+                self.found.insert(reasons(&violations), Alike { name, others: 0 });
+            }
+            Some(alike) => {
+                alike.others += 1;
+                if pod.name() < alike.name.as_str() {
+                    pod.name().clone_into(&mut alike.name);
+                }
+            }
+        }
+    }
+
+    fn warnings(self, namespace: &str, total: usize) -> Vec<String> {
+        let mut said = Vec::new();
+        if self.checked < total {
+            said.push(format!(
+                "new PodSecurity enforce level only checked against the first {} of {total} existing pods",
+                self.checked
+            ));
+        }
+        if !self.found.is_empty() {
+            said.push(format!(
+                "existing pods in namespace {} violate the new PodSecurity enforce level {}",
+                quote(namespace),
+                quote(&self.enforce.to_string())
+            ));
+        }
+        let lines = self.found.into_iter().map(|(reasons, alike)| match alike.others {
+            0 => format!("{}: {reasons}", alike.name),
+            1 => format!("{} (and 1 other pod): {reasons}", alike.name),
+            n => format!("{} (and {n} other pods): {reasons}", alike.name),
+        });
+        let mut lines: Vec<String> = lines.collect();
+        lines.sort();
+        said.append(&mut lines);
+        said
+    }
+}
+
+/// The controller that made the pod.
+fn controller(pod: &Value) -> Option<&str> {
+    let owners = pod.at(&["metadata", "ownerReferences"]).items().iter();
+    let mut controllers = owners.filter(|o| o.get("controller").as_bool() == Some(true));
+    controllers.next().map(|o| o.str_at(&["uid"]))
+}
+
+/// The warnings about these pods. One pod of each controller is looked at before the second of any, since they are
+/// alike; at most [`MOST`] and about [`LONGEST`].
+pub(super) async fn warnings(
+    namespace: &str,
+    enforce: LevelVersion,
+    config: &PodSecurityConfig,
+    pods: &[Arc<Entry>],
+) -> Vec<String> {
+    survey(namespace, enforce, config, pods, MOST).await
+}
+
+async fn survey(
+    namespace: &str,
+    enforce: LevelVersion,
+    config: &PodSecurityConfig,
+    pods: &[Arc<Entry>],
+    most: usize,
+) -> Vec<String> {
+    let mut survey = Survey {
+        enforce,
+        config,
+        until: Instant::now() + LONGEST,
+        most,
+        found: BTreeMap::new(),
+        checked: 0,
+    };
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut later: Vec<&Arc<Entry>> = Vec::new();
+    let mut exempt = 0;
+    for (i, entry) in pods.iter().enumerate() {
+        if i % TURN == TURN - 1 {
+            tokio::task::yield_now().await;
+        }
+        if survey.is_over() {
+            break;
+        }
+        let pod = entry.decode();
+        if survey.config.exempts_runtime_class(pod.get("spec")) {
+            exempt += 1;
+            continue;
+        }
+        match controller(&pod) {
+            Some(uid) if seen.contains(uid) => later.push(entry),
+            of => {
+                seen.extend(of.map(str::to_owned));
+                survey.check(&pod);
+            }
+        }
+    }
+    for (i, entry) in later.into_iter().enumerate() {
+        if i % TURN == TURN - 1 {
+            tokio::task::yield_now().await;
+        }
+        if survey.is_over() {
+            break;
+        }
+        survey.check(&entry.decode());
+    }
+    survey.warnings(namespace, pods.len() - exempt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::policy::{Level, Version};
+    use super::*;
+    use crate::json;
+    use crate::storage::{Draft, Revision};
+
+    fn entry(pod: &Value) -> Arc<Entry> {
+        let key = format!("n/{}", pod.name());
+        Arc::new(Draft::new(pod, Vec::new()).into_entry(&key, Revision(1)))
+    }
+
+    fn pod(name: &str, owner: &str, spec: Value) -> Arc<Entry> {
+        entry(
+            &json!({"metadata": {"name": name, "ownerReferences": [{"uid": owner, "controller": true}]}, "spec": spec}),
+        )
+    }
+
+    fn said(pods: &[Arc<Entry>], most: usize) -> Vec<String> {
+        let enforce = LevelVersion {
+            level: Level::Baseline,
+            version: Version::Latest,
+        };
+        let config = PodSecurityConfig {
+            runtime_classes: vec!["kata".into()],
+            ..PodSecurityConfig::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(survey("n", enforce, &config, pods, most))
+    }
+
+    #[test]
+    fn pods_with_the_same_faults_share_a_line() {
+        let pods = [
+            pod("c", "1", json!({"hostNetwork": true})),
+            pod("b", "1", json!({"hostNetwork": true})),
+            pod("a", "1", json!({"hostNetwork": true})),
+            pod(
+                "e",
+                "2",
+                json!({"hostPID": true, "volumes": [{"name": "v", "hostPath": {}}]}),
+            ),
+            pod("f", "3", json!({"hostIPC": true, "runtimeClassName": "kata"})),
+            pod("g", "4", json!({})),
+        ];
+        let lines = [
+            "existing pods in namespace \"n\" violate the new PodSecurity enforce level \"baseline:latest\"",
+            "a (and 2 other pods): host namespaces",
+            "e: host namespaces, hostPath volumes",
+        ];
+        assert_eq!(said(&pods, 9), lines);
+        assert_eq!(said(&pods[4..], 9), [""; 0]);
+    }
+
+    #[test]
+    fn one_pod_of_each_controller_comes_first_and_the_rest_is_said_to_be_unknown() {
+        let pods = [
+            pod("a", "1", json!({})),
+            pod("b", "1", json!({})),
+            pod("c", "2", json!({"hostIPC": true})),
+        ];
+        let lines = said(&pods, 2);
+        assert_eq!(
+            lines[0],
+            "new PodSecurity enforce level only checked against the first 2 of 3 existing pods"
+        );
+        assert_eq!(lines[2], "c: host namespaces");
+    }
+}

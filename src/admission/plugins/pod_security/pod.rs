@@ -1,0 +1,91 @@
+//! What the checks see of a pod or a pod template, and how they name its parts.
+
+use crate::apimachinery::value::Value;
+use std::collections::BTreeSet;
+
+/// Metadata and spec of a pod or of a pod template.
+#[derive(Clone, Copy)]
+pub struct Pod<'a> {
+    /// `metadata`, or null.
+    pub metadata: &'a Value,
+    /// `spec`
+    pub spec: &'a Value,
+}
+
+impl<'a> Pod<'a> {
+    /// The pod, or template, in an object of these two members.
+    pub fn of(object: &'a Value) -> Self {
+        Self {
+            metadata: object.get("metadata"),
+            spec: object.get("spec"),
+        }
+    }
+
+    /// Init containers, containers and ephemeral containers, in this order.
+    pub(super) fn containers(self) -> impl Iterator<Item = &'a Value> {
+        let lists = ["initContainers", "containers", "ephemeralContainers"];
+        lists.into_iter().flat_map(move |list| self.spec.get(list).items())
+    }
+
+    /// The pod's own security context, or null.
+    pub(super) fn security(self) -> &'a Value {
+        self.spec.get("securityContext")
+    }
+
+    pub(super) fn annotation(self, key: &str) -> Option<&'a str> {
+        self.metadata.at(&["annotations", key]).as_str()
+    }
+
+    pub(super) fn is_windows(self) -> bool {
+        self.spec.str_at(&["os", "name"]) == "windows"
+    }
+
+    /// In a user namespace of its own (`hostUsers: false`).
+    pub(super) fn has_own_users(self) -> bool {
+        self.spec.get("hostUsers").as_bool() == Some(false)
+    }
+}
+
+/// Names in the order they were found.
+pub(super) type Names<'a> = Vec<&'a str>;
+/// Different values, sorted.
+pub(super) type Values<'a> = BTreeSet<&'a str>;
+
+/// The containers' names for which `bad` holds.
+pub(super) fn naming<'a>(pod: Pod<'a>, bad: impl Fn(&'a Value) -> bool) -> Names<'a> {
+    let found = pod.containers().filter(|c| bad(c));
+    found.map(|c| c.str_at(&["name"])).collect()
+}
+
+pub(super) fn plural<'t>(one: &'t str, more: &'t str, count: usize) -> &'t str {
+    if count == 1 { one } else { more }
+}
+
+/// `"a", "b"`, without escapes, as upstream.
+pub(super) fn quoted<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> String {
+    let mut out = String::new();
+    for item in items {
+        if !out.is_empty() {
+            out.push_str(", ");
+        }
+        out.push('"');
+        out.push_str(item.as_ref());
+        out.push('"');
+    }
+    out
+}
+
+/// `container "a"` or `containers "a", "b"`.
+pub(super) fn containers(names: &[&str]) -> String {
+    format!("{} {}", plural("container", "containers", names.len()), quoted(names))
+}
+
+/// `pod and containers "a", "b"`, as far as they are at fault; `None`: nobody is.
+pub(super) fn setters(pod: bool, names: &[&str]) -> Option<String> {
+    match (pod, names.is_empty()) {
+        (false, true) => None,
+        (true, true) => Some("pod".into()),
+        (false, false) => Some(containers(names)),
+        (true, false) => Some(format!("pod and {}", containers(names))),
+    }
+}

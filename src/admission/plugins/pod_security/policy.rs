@@ -1,0 +1,293 @@
+//! Levels, versions, and what a namespace's labels say of them.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use std::fmt;
+
+/// How strict. Ordered: each level demands what the one before does, and more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Everything goes.
+    Privileged,
+    /// No known way up.
+    Baseline,
+    /// Good practice.
+    Restricted,
+}
+
+/// Which version of a level: `v1.N` or `latest`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// `v1.N`
+    Minor(u32),
+    /// The newest there is.
+    Latest,
+}
+
+/// A level in a version; reads `baseline:v1.30`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LevelVersion {
+    /// How strict.
+    pub level: Level,
+    /// As of when.
+    pub version: Version,
+}
+
+/// What holds in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Violating pods are refused.
+    pub enforce: LevelVersion,
+    /// Violations are noted in the audit log.
+    pub audit: LevelVersion,
+    /// Violations are said to the client.
+    pub warn: LevelVersion,
+}
+
+/// The six labels, as pairs of level and version.
+const ENFORCE: [&str; 2] = [
+    "pod-security.kubernetes.io/enforce",
+    "pod-security.kubernetes.io/enforce-version",
+];
+const AUDIT: [&str; 2] = [
+    "pod-security.kubernetes.io/audit",
+    "pod-security.kubernetes.io/audit-version",
+];
+const WARN: [&str; 2] = [
+    "pod-security.kubernetes.io/warn",
+    "pod-security.kubernetes.io/warn-version",
+];
+
+impl Level {
+    /// Reads a level.
+    ///
+    /// # Errors
+    /// Upstream's words.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "privileged" => Ok(Self::Privileged),
+            "baseline" => Ok(Self::Baseline),
+            "restricted" => Ok(Self::Restricted),
+            _ => Err("must be one of privileged, baseline, restricted"),
+        }
+    }
+}
+
+impl Version {
+    /// Reads a version.
+    ///
+    /// # Errors
+    /// Upstream's words.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        const BAD: &str = "must be \"latest\" or \"v1.x\"";
+        if text == "latest" {
+            return Ok(Self::Latest);
+        }
+        let digits = text.strip_prefix("v1.").ok_or(BAD)?;
+        let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+        let minor = if plain { digits.parse().ok() } else { None };
+        minor.map(Self::Minor).ok_or(BAD)
+    }
+
+    /// The minor version; beyond all others for the newest.
+    pub(super) const fn minor(self) -> u32 {
+        match self {
+            Self::Minor(minor) => minor,
+            Self::Latest => u32::MAX - 1,
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Privileged => "privileged",
+            Self::Baseline => "baseline",
+            Self::Restricted => "restricted",
+        })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Minor(minor) => write!(f, "v1.{minor}"),
+            Self::Latest => f.write_str("latest"),
+        }
+    }
+}
+
+impl fmt::Display for LevelVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.level, self.version)
+    }
+}
+
+impl LevelVersion {
+    /// `privileged:latest`
+    pub const PRIVILEGED: Self = Self {
+        level: Level::Privileged,
+        version: Version::Latest,
+    };
+
+    /// Privileged policies are the same in all versions.
+    fn is_like(self, other: Self) -> bool {
+        self == other || self.level == Level::Privileged && other.level == Level::Privileged
+    }
+}
+
+/// Takes what a pair of labels says; where a level cannot be read it becomes `fallback`, a version the newest.
+/// Returns whether a level, and whether a version was said.
+fn overlay<'a>(
+    into: &mut LevelVersion,
+    [level, version]: [&str; 2],
+    fallback: Level,
+    label: &dyn Fn(&str) -> Option<&'a str>,
+    errors: &mut ErrorList,
+) -> (bool, bool) {
+    let mut wrong = |key: &str, value: &str, why: &str| {
+        let path = FieldPath::new("metadata").child("labels").key(key);
+        errors.push(FieldError::invalid(&path, value, why));
+    };
+    let said = (label(level), label(version));
+    if let Some(text) = said.0 {
+        into.level = Level::parse(text).unwrap_or_else(|why| {
+            wrong(level, text, why);
+            fallback
+        });
+    }
+    if let Some(text) = said.1 {
+        into.version = Version::parse(text).unwrap_or_else(|why| {
+            wrong(version, text, why);
+            Version::Latest
+        });
+    }
+    (said.0.is_some(), said.1.is_some())
+}
+
+impl Policy {
+    /// Everything goes, nothing is said.
+    pub const PRIVILEGED: Self = Self {
+        enforce: LevelVersion::PRIVILEGED,
+        audit: LevelVersion::PRIVILEGED,
+        warn: LevelVersion::PRIVILEGED,
+    };
+
+    /// What the labels say over the defaults, and what is wrong with them. What cannot be read fails closed for
+    /// enforcing and open for the rest.
+    pub fn of<'a>(label: &dyn Fn(&str) -> Option<&'a str>, defaults: Self) -> (Self, ErrorList) {
+        let (mut policy, mut errors) = (defaults, ErrorList::new());
+        let (enforced, _) = overlay(&mut policy.enforce, ENFORCE, Level::Restricted, label, &mut errors);
+        let enforced = enforced && !errors.iter().any(|e| e.field.ends_with("/enforce]"));
+        overlay(&mut policy.audit, AUDIT, Level::Privileged, label, &mut errors);
+        let (warned, versioned) = overlay(&mut policy.warn, WARN, Level::Privileged, label, &mut errors);
+        if enforced && !warned && policy.enforce.level > policy.warn.level {
+            policy.warn.level = policy.enforce.level;
+            if !versioned {
+                policy.warn.version = policy.enforce.version;
+            }
+        }
+        (policy, errors)
+    }
+
+    /// Nothing would ever be said or refused.
+    pub fn is_privileged(&self) -> bool {
+        self.is_like(&Self::PRIVILEGED)
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        self.enforce.is_like(other.enforce) && self.audit.is_like(other.audit) && self.warn.is_like(other.warn)
+    }
+
+    /// `enforce=baseline:latest, warn=…`: what labels demand in vain in an exempt namespace; `None`: nothing.
+    pub(super) fn in_vain<'a>(&self, label: &dyn Fn(&str) -> Option<&'a str>, defaults: &Self) -> Option<String> {
+        if self.is_privileged() || self.is_like(defaults) {
+            return None;
+        }
+        let modes = [
+            ("enforce", self.enforce, ENFORCE),
+            ("audit", self.audit, AUDIT),
+            ("warn", self.warn, WARN),
+        ];
+        let said = modes.into_iter().filter(|(_, policy, labels)| {
+            policy.level != Level::Privileged && labels.iter().any(|key| label(key).is_some())
+        });
+        let said: Vec<String> = said.map(|(mode, policy, _)| format!("{mode}={policy}")).collect();
+        Some(said.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(labels: &[(&str, &str)]) -> (String, usize) {
+        let label = |key: &str| {
+            let key = key.strip_prefix("pod-security.kubernetes.io/")?;
+            labels.iter().find(|(k, _)| *k == key).map(|(_, v)| *v)
+        };
+        let (policy, errors) = Policy::of(&label, Policy::PRIVILEGED);
+        (
+            format!("{} {} {}", policy.enforce, policy.audit, policy.warn),
+            errors.len(),
+        )
+    }
+
+    #[test]
+    fn labels_say_what_holds() {
+        let p = "privileged:latest";
+        for (labels, want, wrong) in [
+            (&[][..], format!("{p} {p} {p}"), 0),
+            (
+                &[("enforce", "baseline")],
+                format!("baseline:latest {p} baseline:latest"),
+                0,
+            ),
+            (
+                &[("enforce", "restricted"), ("enforce-version", "v1.22")],
+                format!("restricted:v1.22 {p} restricted:v1.22"),
+                0,
+            ),
+            (
+                &[
+                    ("enforce", "restricted"),
+                    ("enforce-version", "v1.22"),
+                    ("warn-version", "v1.0"),
+                ],
+                format!("restricted:v1.22 {p} restricted:v1.0"),
+                0,
+            ),
+            (
+                &[("enforce", "restricted"), ("warn", "baseline")],
+                format!("restricted:latest {p} baseline:latest"),
+                0,
+            ),
+            (&[("enforce", "no")], format!("restricted:latest {p} {p}"), 1),
+            (
+                &[("audit", "no"), ("warn", "no"), ("warn-version", "v2.0")],
+                format!("{p} {p} {p}"),
+                3,
+            ),
+        ] {
+            assert_eq!(policy(labels), (want, wrong), "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn versions_are_latest_or_v1() {
+        assert_eq!(Version::parse("v1.0"), Ok(Version::Minor(0)));
+        assert_eq!(Version::parse("v1.36"), Ok(Version::Minor(36)));
+        for bad in [
+            "",
+            "v1",
+            "v1.",
+            "v1.01",
+            "v1.+1",
+            "1.2",
+            "v2.0",
+            "Latest",
+            "v1.99999999999",
+        ] {
+            assert!(Version::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

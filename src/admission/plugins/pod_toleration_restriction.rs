@@ -1,0 +1,142 @@
+//! Which taints pods of a namespace tolerate, by default and at most. As upstream's
+//! `plugin/pkg/admission/podtolerationrestriction`.
+
+use super::tolerations::{covers, merge};
+use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::apimachinery::codec::json as codec;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+
+const DEFAULTS: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
+const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+
+/// The plugin.
+pub struct PodTolerationRestriction {
+    cluster: Cluster,
+    default: Vec<Value>,
+    allowed: Vec<Value>,
+    memory_pressure: Value,
+}
+
+impl PodTolerationRestriction {
+    /// Reads namespaces in `cluster`; `configuration` is upstream's `Configuration` with `default` and `whitelist`.
+    pub fn new(cluster: Cluster, configuration: Option<&Value>) -> Self {
+        let list = |name: &str| configuration.map_or_else(Vec::new, |c| c.get(name).items().to_vec());
+        Self {
+            cluster,
+            default: list("default"),
+            allowed: list("whitelist"),
+            memory_pressure: crate::json!({
+                "key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule",
+            }),
+        }
+    }
+
+    /// What the namespace says in an annotation; `None`: nothing.
+    async fn said(&self, namespace: &str, annotation: &str) -> Result<Option<Vec<Value>>> {
+        let found = self.cluster.find("", "namespaces", "", namespace).await?;
+        let text = found.as_ref().and_then(|n| n.annotation(annotation));
+        match text {
+            None => Ok(None),
+            Some("") => Ok(Some(Vec::new())),
+            Some(text) => match codec::decode(text.as_bytes()) {
+                Ok(list) => Ok(Some(list.items().to_vec())),
+                Err(e) => Err(Status::raw_error(e.to_string())),
+            },
+        }
+    }
+}
+
+/// No container asks for cpu or memory, nor does the pod.
+fn is_best_effort(pod: &Value) -> bool {
+    let spec = pod.get("spec");
+    let asks = |v: &Value| {
+        ["requests", "limits"].iter().any(|side| {
+            let of = |what: &str| super::pods::amount(v.at(&["resources", side, what])).signum() > 0;
+            of("cpu") || of("memory")
+        })
+    };
+    let mut containers = ["containers", "initContainers"]
+        .iter()
+        .flat_map(|l| spec.get(l).items());
+    !asks(spec) && !containers.any(asks)
+}
+
+#[async_trait]
+impl Admission for PodTolerationRestriction {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        matches!(attributes.operation, Operation::Create | Operation::Update) && attributes.is("", "pods")
+    }
+
+    async fn mutate(&self, attributes: &Attributes, pod: &mut Value) -> Result<()> {
+        let mut merged = pod.at(&["spec", "tolerations"]).items().to_vec();
+        if attributes.operation == Operation::Create {
+            let said = self.said(&attributes.namespace, DEFAULTS).await?;
+            let defaults = said.unwrap_or_else(|| self.default.clone());
+            if merged.is_empty() {
+                merged = defaults;
+            } else if !defaults.is_empty() {
+                merged = merge(&defaults, &merged);
+            }
+        }
+        if !is_best_effort(pod) {
+            merged = merge(&merged, std::slice::from_ref(&self.memory_pressure));
+        }
+        if !merged.is_empty() {
+            pod.set(&["spec", "tolerations"], merged);
+        }
+        self.validate(attributes, pod).await
+    }
+
+    async fn validate(&self, attributes: &Attributes, pod: &Value) -> Result<()> {
+        let tolerations = pod.at(&["spec", "tolerations"]).items();
+        if tolerations.is_empty() {
+            return Ok(());
+        }
+        let said = self.said(&attributes.namespace, ALLOWED).await?;
+        let (allowed, scope) = match &said {
+            Some(said) => (said, "namespace"),
+            None => (&self.allowed, "cluster"),
+        };
+        if allowed.is_empty() || tolerations.iter().all(|t| allowed.iter().any(|a| covers(a, t))) {
+            return Ok(());
+        }
+        let why = format!(
+            "pod tolerations (possibly merged with namespace default tolerations) conflict with its {scope} whitelist"
+        );
+        Err(forbidden(attributes, pod, why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::{ask, cluster, pod, request};
+    use crate::json;
+
+    #[tokio::test]
+    async fn a_namespace_gives_and_limits_tolerations() {
+        let mut namespace = json!({"metadata": {"name": "ns"}});
+        let text = r#"[{"key": "a", "operator": "Exists"}]"#;
+        namespace.set(&["metadata", "annotations", DEFAULTS], text);
+        let configuration = json!({"whitelist": [{"key": "a", "operator": "Exists"},
+            {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]});
+        let cluster = cluster(&[("", "namespaces", vec![namespace])]);
+        let plugin = PodTolerationRestriction::new(cluster, Some(&configuration));
+        let create = request(Operation::Create, "", "pods", "p");
+        let sized = json!({"containers": [{"resources": {"requests": {"cpu": "1"}}}]});
+        let got = ask(&plugin, &create, &pod(sized)).await.unwrap();
+        let keys: Vec<&str> = got
+            .at(&["spec", "tolerations"])
+            .items()
+            .iter()
+            .map(|t| t.str_at(&["key"]))
+            .collect();
+        assert_eq!(keys, ["a", "node.kubernetes.io/memory-pressure"]);
+        let other = pod(json!({"tolerations": [{"key": "b", "operator": "Exists"}]}));
+        let refused = ask(&plugin, &create, &other).await.unwrap_err();
+        assert!(refused.ends_with("conflict with its cluster whitelist"));
+    }
+}

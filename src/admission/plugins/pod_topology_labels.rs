@@ -1,0 +1,75 @@
+//! A pod carries its node's zone and region. As upstream's `plugin/pkg/admission/podtopologylabels`.
+
+use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+
+const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
+/// The plugin.
+pub struct PodTopologyLabels {
+    cluster: Cluster,
+}
+
+impl PodTopologyLabels {
+    /// Reads nodes there.
+    pub fn new(cluster: Cluster) -> Self {
+        Self { cluster }
+    }
+}
+
+#[async_trait]
+impl Admission for PodTopologyLabels {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        attributes.operation == Operation::Create
+            && matches!(attributes.subresource.as_str(), "" | "binding")
+            && attributes.is_for("", "pods")
+    }
+
+    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        let node = match attributes.subresource.as_str() {
+            "" => object.str_at(&["spec", "nodeName"]),
+            _ if object.str_at(&["target", "kind"]) == "Node" => object.str_at(&["target", "name"]),
+            _ => "",
+        };
+        if node.is_empty() {
+            return Ok(());
+        }
+        // A node that is not there yet has no labels to give.
+        let Some(node) = self.cluster.find("", "nodes", "", node).await? else {
+            return Ok(());
+        };
+        for label in LABELS {
+            if let Some(value) = node.label(label) {
+                object.set(&["metadata", "labels", label], value);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::{ask, cluster, pod, request};
+    use crate::json;
+
+    #[tokio::test]
+    async fn a_bound_pod_and_a_binding_get_zone_and_region_of_the_node() {
+        let node = json!({"metadata": {"name": "n", "labels": {
+            "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": "o"}}});
+        let plugin = PodTopologyLabels::new(cluster(&[("", "nodes", vec![node])]));
+        let labels = json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"});
+        let create = request(Operation::Create, "", "pods", "p");
+        let got = ask(&plugin, &create, &pod(json!({"nodeName": "n"}))).await.unwrap();
+        assert_eq!(*got.at(&["metadata", "labels"]), labels);
+        let bind = request(Operation::Create, "", "pods/binding", "p");
+        let got = ask(&plugin, &bind, &json!({"target": {"kind": "Node", "name": "n"}})).await;
+        assert_eq!(*got.unwrap().at(&["metadata", "labels"]), labels);
+        for unbound in [pod(json!({})), pod(json!({"nodeName": "absent"}))] {
+            assert_eq!(ask(&plugin, &create, &unbound).await.unwrap(), unbound);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Whether a write fits all quotas, and what they will have used: upstream's `CheckRequest`, without I/O.
+
+use super::config::LimitedResource;
+use super::evaluator::Evaluator;
+use super::scopes::Selector;
+use crate::admission::{Attributes, Operation};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::quantity::Quantity;
+use crate::apimachinery::value::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Quantities by the names quotas have for them.
+pub(super) type Amounts = BTreeMap<String, Quantity>;
+
+/// What is to be written.
+pub(super) struct Write<'a> {
+    pub(super) attributes: &'a Attributes,
+    pub(super) object: &'a Value,
+    pub(super) old: Option<&'a Value>,
+}
+
+/// Why a write is not let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Denial {
+    /// 403, with this text.
+    Forbidden(String),
+    /// 500, as upstream.
+    Failed(String),
+}
+
+/// `a=1,b=2`
+pub(super) fn shown(amounts: &Amounts) -> String {
+    let each: Vec<String> = amounts.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    each.join(",")
+}
+
+fn amounts(v: &Value) -> Amounts {
+    let list = super::super::resources::list(v);
+    list.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
+}
+
+/// `of` as far as `names` has the same keys.
+fn masked<V>(of: &Amounts, names: &BTreeMap<String, V>) -> Amounts {
+    let kept = of.iter().filter(|(k, _)| names.contains_key(*k));
+    kept.map(|(k, v)| (k.clone(), *v)).collect()
+}
+
+/// What the new state has more than the old; less is nothing.
+fn growth(new: &Amounts, old: &Amounts) -> Amounts {
+    let more = new.iter().map(|(name, quantity)| {
+        let before = old.get(name).copied().unwrap_or(Quantity::ZERO);
+        (name.clone(), quantity.minus(before).max(Quantity::ZERO))
+    });
+    more.collect()
+}
+
+/// True where the quota is about the object: one of its numbers and all of its scopes are.
+fn is_about(quota: &Value, hard: &Amounts, evaluator: &Evaluator<'_>, object: &Value) -> bool {
+    hard.keys().any(|name| evaluator.counts(name))
+        && Selector::of_quota(quota)
+            .iter()
+            .all(|s| evaluator.matches_scope(s, object))
+}
+
+/// A quota that is about the object.
+struct Concerned<'q> {
+    index: usize,
+    quota: &'q Value,
+    hard: Amounts,
+    used: Amounts,
+    delta: Amounts,
+}
+
+/// What is limited by configuration must be covered by a quota that is about it.
+fn uncovered(
+    limited: &[LimitedResource],
+    write: &Write<'_>,
+    evaluator: &Evaluator<'_>,
+    usage: &Amounts,
+    concerned: &[Concerned<'_>],
+    covered_scopes: &BTreeSet<String>,
+) -> Option<Denial> {
+    let own = |l: &&LimitedResource| write.attributes.is_for(&l.group, &l.resource);
+    let used = || usage.iter().filter(|(_, q)| q.signum() > 0).map(|(name, _)| name);
+    let names: BTreeSet<&String> = limited
+        .iter()
+        .filter(own)
+        .flat_map(|l| used().filter(|name| l.contains.iter().any(|text| name.contains(text))))
+        .filter(|name| !concerned.iter().any(|c| c.hard.contains_key(*name)))
+        .collect();
+    if !names.is_empty() {
+        let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
+        let why = format!("insufficient quota to consume: {}", names.join(","));
+        return Some(Denial::Forbidden(why));
+    }
+    let scopes = limited.iter().flat_map(|l| &l.scopes);
+    let scopes = scopes.filter(|s| evaluator.matches_scope(s, write.object) && !covered_scopes.contains(&s.scope));
+    let scopes: Vec<String> = scopes.map(ToString::to_string).collect();
+    (!scopes.is_empty()).then(|| {
+        let scopes = scopes.join(" ");
+        Denial::Failed(format!("insufficient quota to match these scopes: [{scopes}]"))
+    })
+}
+
+/// Judges a write by the quotas of its namespace. Gives, for each quota, what it will have used, where that changes.
+pub(super) fn judge(
+    quotas: &[&Value],
+    write: &Write<'_>,
+    evaluator: &Evaluator<'_>,
+    limited: &[LimitedResource],
+) -> Result<Vec<Option<Amounts>>, Denial> {
+    let mut charges: Vec<Option<Amounts>> = vec![None; quotas.len()];
+    let mut concerned: Vec<Concerned<'_>> = Vec::new();
+    let mut covered_scopes = BTreeSet::new();
+    for (index, quota) in quotas.iter().enumerate() {
+        let hard = amounts(quota.at(&["status", "hard"]));
+        if !limited.is_empty() {
+            let selectors = Selector::of_quota(quota).into_iter();
+            let matching = selectors.filter(|s| evaluator.matches_scope(s, write.object));
+            covered_scopes.extend(matching.map(|s| s.scope));
+        }
+        if !is_about(quota, &hard, evaluator, write.object) {
+            continue;
+        }
+        let counted = || hard.keys().map(String::as_str).filter(|name| evaluator.counts(name));
+        let name = quota.name();
+        if let Some(why) = evaluator.missing(counted(), write.object) {
+            return Err(Denial::Forbidden(format!("failed quota: {name}: {why}")));
+        }
+        let used = amounts(quota.at(&["status", "used"]));
+        if counted().any(|name| !used.contains_key(name)) {
+            let names: Vec<&str> = counted().collect();
+            let why = format!("status unknown for quota: {name}, resources: {}", names.join(","));
+            return Err(Denial::Forbidden(why));
+        }
+        concerned.push(Concerned {
+            index,
+            quota,
+            hard,
+            used,
+            delta: Amounts::new(),
+        });
+    }
+    if concerned.is_empty() && limited.is_empty() {
+        return Ok(charges);
+    }
+
+    let usage = evaluator.usage(write.object);
+    let negative: Vec<&str> = usage
+        .iter()
+        .filter(|(_, q)| q.signum() < 0)
+        .map(|(k, _)| &**k)
+        .collect();
+    if !negative.is_empty() {
+        let why = format!("quota usage is negative for resource(s): {}", negative.join(","));
+        return Err(Denial::Forbidden(why));
+    }
+    // An update is charged for what it adds, unless the quota was not about the object before.
+    let old = write.old.filter(|_| write.attributes.operation == Operation::Update);
+    let added = old.map(|old| growth(&usage, &evaluator.usage(old)));
+    for one in &mut concerned {
+        let was = old.is_some_and(|old| is_about(one.quota, &one.hard, evaluator, old));
+        let delta = added.as_ref().filter(|_| was).unwrap_or(&usage);
+        one.delta = delta.clone();
+        one.delta.retain(|_, q| q.signum() != 0);
+    }
+    let changes_nothing = match concerned.is_empty() {
+        true => added.as_ref().unwrap_or(&usage).values().all(|q| q.signum() == 0),
+        false => concerned.iter().all(|one| one.delta.is_empty()),
+    };
+    if changes_nothing {
+        return Ok(charges);
+    }
+    if let Some(denial) = uncovered(limited, write, evaluator, &usage, &concerned, &covered_scopes) {
+        return Err(denial);
+    }
+    for one in concerned {
+        let requested = masked(&one.delta, &one.hard);
+        let mut used = one.used.clone();
+        for (name, quantity) in &requested {
+            let sum = used.get(name).map_or(*quantity, |q| q.plus(*quantity));
+            used.insert(name.clone(), sum);
+        }
+        let exceeded: BTreeMap<String, ()> = requested
+            .keys()
+            .filter(|name| used.get(*name) > one.hard.get(*name))
+            .map(|name| (name.clone(), ()))
+            .collect();
+        if !exceeded.is_empty() {
+            return Err(Denial::Forbidden(format!(
+                "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+                one.quota.name(),
+                shown(&masked(&requested, &exceeded)),
+                shown(&masked(&one.used, &exceeded)),
+                shown(&masked(&one.hard, &exceeded))
+            )));
+        }
+        charges[one.index] = (used != one.used).then_some(used);
+    }
+    Ok(charges)
+}

@@ -1,0 +1,184 @@
+//! What a pod counts for.
+
+use super::super::resources::{Account, List, Side, has_own_resources, list, of_pod};
+use super::judge::Amounts;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::quantity::Quantity;
+use crate::apimachinery::time;
+use crate::apimachinery::validation::qualified_name;
+use crate::apimachinery::value::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+const COUNTED: [&str; 11] = [
+    "count/pods",
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+];
+
+/// What each container must say where a quota is about it. For other resources that was seen to be a mistake.
+const DEMANDED: [&str; 6] = [
+    "cpu",
+    "memory",
+    "requests.cpu",
+    "requests.memory",
+    "limits.cpu",
+    "limits.memory",
+];
+
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// Devices asked for by their class, without a claim.
+const OF_CLASS: &str = "deviceclass.resource.kubernetes.io/";
+
+/// A resource that a device plugin offers, or a class of devices.
+fn is_extended(name: &str) -> bool {
+    name.starts_with(OF_CLASS)
+        || !is_native(name) && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+/// True for what pods are counted by.
+pub(super) fn counts(name: &str) -> bool {
+    COUNTED.contains(&name)
+        || name.starts_with("hugepages-")
+        || name.starts_with("requests.hugepages-")
+        || name
+            .strip_prefix("requests.")
+            .is_some_and(|rest| !is_native(name) || rest.starts_with(OF_CLASS))
+}
+
+/// Requests and limits under the names quotas have for them.
+fn charged(requests: &List<'_>, limits: &List<'_>) -> Amounts {
+    let mut amounts = Amounts::from([("pods".to_owned(), Quantity::from_i64(1))]);
+    for (name, quantity) in requests {
+        let compute = matches!(*name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+        if compute {
+            amounts.insert((*name).to_owned(), *quantity);
+        }
+        if compute || is_extended(name) {
+            amounts.insert(format!("requests.{name}"), *quantity);
+        }
+    }
+    for (name, quantity) in limits {
+        if matches!(*name, "cpu" | "memory" | "ephemeral-storage") {
+            amounts.insert(format!("limits.{name}"), *quantity);
+        }
+    }
+    amounts
+}
+
+/// `must specify …` where containers say nothing of what the quota is about.
+pub(super) fn missing<'a>(required: impl Iterator<Item = &'a str>, pod: &Value) -> Option<String> {
+    let required: Vec<&str> = required.filter(|name| DEMANDED.contains(name)).collect();
+    let spec = pod.get("spec");
+    if required.is_empty() || has_own_resources(spec) {
+        return None;
+    }
+    let mut silent: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for container in ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|l| spec.get(l).items())
+    {
+        let [requests, limits] = ["requests", "limits"].map(|side| list(container.at(&["resources", side])));
+        let said = charged(&requests, &limits);
+        for name in required.iter().filter(|name| !said.contains_key(**name)) {
+            silent.entry(name).or_default().insert(container.str_at(&["name"]));
+        }
+    }
+    if silent.is_empty() {
+        return None;
+    }
+    let each = silent.into_iter().map(|(resource, names)| {
+        let names: Vec<&str> = names.into_iter().collect();
+        format!("{resource} for: {}", names.join(","))
+    });
+    Some(format!("must specify {}", each.collect::<Vec<_>>().join("; ")))
+}
+
+/// True while the pod holds resources: it has not ended, and is not past its deletion and the grace of it.
+fn is_alive(pod: &Value) -> bool {
+    if matches!(pod.str_at(&["status", "phase"]), "Failed" | "Succeeded") {
+        return false;
+    }
+    let grace = pod.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64();
+    match (time::parse(pod.meta("deletionTimestamp")), grace) {
+        (Ok(at), Some(grace)) => at.unix_timestamp().saturating_add(grace) >= now(),
+        _ => true,
+    }
+}
+
+fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// What the pod counts for.
+pub(super) fn usage(pod: &Value) -> Amounts {
+    let mut amounts = match is_alive(pod) {
+        true => charged(
+            &of_pod(pod, Side::Requests, Account::Charged),
+            &of_pod(pod, Side::Limits, Account::Charged),
+        ),
+        false => Amounts::new(),
+    };
+    amounts.insert("count/pods".to_owned(), Quantity::from_i64(1));
+    amounts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::judge::shown;
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_pod_counts_for_what_its_containers_ask() {
+        let pod = json!({"spec": {"containers": [
+            {"resources": {"requests": {"cpu": "100m", "memory": "1Gi", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "2",
+                "deviceclass.resource.kubernetes.io/c": "1"},
+                "limits": {"cpu": "200m", "nvidia.com/gpu": "2"}}},
+            {"resources": {"requests": {"cpu": "100m"}}}]}});
+        assert_eq!(
+            shown(&usage(&pod)),
+            "count/pods=1,cpu=200m,hugepages-2Mi=4Mi,limits.cpu=200m,memory=1Gi,pods=1,requests.cpu=200m,\
+             requests.deviceclass.resource.kubernetes.io/c=1,requests.hugepages-2Mi=4Mi,\
+             requests.memory=1Gi,requests.nvidia.com/gpu=2"
+        );
+        assert!(usage(&pod).keys().all(|name| counts(name)));
+    }
+
+    #[test]
+    fn a_pod_that_has_ended_is_only_an_object() {
+        for pod in [
+            json!({"status": {"phase": "Succeeded"}}),
+            json!({"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}}),
+        ] {
+            assert_eq!(shown(&usage(&pod)), "count/pods=1");
+        }
+    }
+
+    #[test]
+    fn containers_must_say_what_a_quota_is_about() {
+        let pod = json!({"spec": {
+            "containers": [{"name": "b"}, {"name": "a"},
+                {"name": "c", "resources": {"limits": {"cpu": "1"}, "requests": {"memory": "1"}}}],
+            "initContainers": [{"name": "i", "resources": {"limits": {"cpu": "1"}}}]}});
+        let required = ["requests.memory", "limits.cpu", "pods", "requests.ephemeral-storage"];
+        assert_eq!(
+            missing(required.into_iter(), &pod).as_deref(),
+            Some("must specify limits.cpu for: a,b; requests.memory for: a,b,i")
+        );
+        let mut whole = pod.clone();
+        whole.set(&["spec", "resources", "requests", "cpu"], "1");
+        assert_eq!(missing(required.into_iter(), &whole), None);
+    }
+}

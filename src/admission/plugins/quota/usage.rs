@@ -1,0 +1,34 @@
+//! A quota with what it has used now, as it is stored.
+
+use super::judge::Amounts;
+use crate::api;
+use crate::api::apply_schema::ApplyType;
+use crate::apimachinery::apply::{FieldSet, Writer, update_managed_fields};
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::storage::{Draft, Entry};
+
+/// Who charges: upstream's server writes its quotas' status through its own API, under this name.
+const MANAGER: &str = "kube-apiserver";
+
+/// The quota with `status.used`, which the server owns from now on as far as it changed it.
+pub(super) fn charged(entry: &Entry, quota: &Value, used: &Amounts) -> Draft {
+    let mut new = quota.clone();
+    for (name, quantity) in used {
+        let now = new.at(&["status", "used", name]);
+        if super::super::resources::quantity(now) != Some(*quantity) {
+            new.set(&["status", "used", name], quantity.to_string());
+        }
+    }
+    if let Some(kind) = api::by_gvk("", "v1", "ResourceQuota") {
+        let writer = Writer {
+            manager: MANAGER,
+            subresource: "status",
+            api_version: "v1",
+            now: &time::now(),
+        };
+        let reset = FieldSet::of_fields(&[&["spec"]]);
+        update_managed_fields(ApplyType::Root(kind), Some(quota), &mut new, &writer, &reset);
+    }
+    Draft::new(&new, entry.fields.to_vec())
+}

@@ -1,0 +1,171 @@
+//! A pod with a runtime class carries the class's overhead and goes where the class says. As upstream's
+//! `plugin/pkg/admission/runtimeclass`.
+
+use super::tolerations;
+use crate::admission::{Admission, Attributes, Cluster, forbidden};
+use crate::apimachinery::quantity::Quantity;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+
+/// The plugin.
+pub struct RuntimeClass {
+    cluster: Cluster,
+}
+
+impl RuntimeClass {
+    /// Reads runtime classes there.
+    pub fn new(cluster: Cluster) -> Self {
+        Self { cluster }
+    }
+
+    /// The pod's class; `None` where it names none.
+    async fn class(&self, attributes: &Attributes, pod: &Value) -> Result<Option<Value>> {
+        let Some(name) = pod.at(&["spec", "runtimeClassName"]).as_str() else {
+            return Ok(None);
+        };
+        match self.cluster.find("node.k8s.io", "runtimeclasses", "", name).await? {
+            Some(class) => Ok(Some(class)),
+            None => {
+                let why = format!("pod rejected: RuntimeClass {name:?} not found");
+                Err(forbidden(attributes, pod, why))
+            }
+        }
+    }
+}
+
+const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
+/// The same resources in the same amounts, however written.
+fn same_amounts(a: &Value, b: &Value) -> bool {
+    let amounts = |v: &Value| -> Vec<(String, Option<Quantity>)> {
+        let all = v.as_object().into_iter().flat_map(|m| m.iter());
+        all.map(|(k, q)| (k.to_owned(), q.as_str().and_then(|q| Quantity::parse(q).ok())))
+            .collect()
+    };
+    amounts(a) == amounts(b)
+}
+
+fn set_overhead(attributes: &Attributes, pod: &mut Value, class: &Value) -> Result<()> {
+    if class.get("overhead").is_null() {
+        return Ok(());
+    }
+    let fixed = class.at(&["overhead", "podFixed"]);
+    let given = pod.at(&["spec", "overhead"]);
+    if !given.is_null() && !same_amounts(given, fixed) {
+        return Err(forbidden(attributes, pod, MISMATCH));
+    }
+    if !fixed.is_null() {
+        pod.set(&["spec", "overhead"], fixed.clone());
+    }
+    Ok(())
+}
+
+fn set_scheduling(attributes: &Attributes, pod: &mut Value, class: &Value) -> Result<()> {
+    let scheduling = class.get("scheduling");
+    if scheduling.is_null() {
+        return Ok(());
+    }
+    let selector = scheduling.get("nodeSelector").as_object();
+    for (key, value) in selector.into_iter().flat_map(|m| m.iter()) {
+        let wanted = value.as_str().unwrap_or("");
+        let given = pod.at(&["spec", "nodeSelector", key]).as_str();
+        if let Some(given) = given.filter(|given| *given != wanted) {
+            let why = format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = {given}"
+            );
+            return Err(forbidden(attributes, pod, why));
+        }
+        pod.set(&["spec", "nodeSelector", key], wanted);
+    }
+    let merged = tolerations::merge(
+        pod.at(&["spec", "tolerations"]).items(),
+        scheduling.get("tolerations").items(),
+    );
+    if !merged.is_empty() {
+        pod.set(&["spec", "tolerations"], merged);
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Admission for RuntimeClass {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        attributes.is_new_pod()
+    }
+
+    async fn mutate(&self, attributes: &Attributes, pod: &mut Value) -> Result<()> {
+        let Some(class) = self.class(attributes, pod).await? else {
+            return Ok(());
+        };
+        set_overhead(attributes, pod, &class)?;
+        set_scheduling(attributes, pod, &class)
+    }
+
+    async fn validate(&self, attributes: &Attributes, pod: &Value) -> Result<()> {
+        let class = self.class(attributes, pod).await?;
+        let overhead = pod.at(&["spec", "overhead"]);
+        match class.as_ref().map(|c| c.get("overhead")).filter(|o| !o.is_null()) {
+            Some(defined) if same_amounts(defined.get("podFixed"), overhead) => Ok(()),
+            Some(_) => Err(forbidden(attributes, pod, MISMATCH)),
+            None if overhead.is_null() => Ok(()),
+            None => {
+                let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+                Err(forbidden(attributes, pod, why))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::Operation;
+    use crate::admission::testing::{ask, cluster, pod, request};
+    use crate::json;
+
+    async fn outcome(spec: Value) -> std::result::Result<Value, String> {
+        let class = json!({"metadata": {"name": "rc"}, "overhead": {"podFixed": {"cpu": "100m"}},
+            "scheduling": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "k", "operator": "Exists"}]}});
+        let plugin = RuntimeClass::new(cluster(&[("node.k8s.io", "runtimeclasses", vec![class])]));
+        ask(&plugin, &request(Operation::Create, "", "pods", "p"), &pod(spec)).await
+    }
+
+    #[tokio::test]
+    async fn overhead_selector_and_tolerations_come_from_the_class() {
+        let got = outcome(json!({"runtimeClassName": "rc", "nodeSelector": {"z": "z"}}))
+            .await
+            .unwrap();
+        assert_eq!(
+            *got.get("spec"),
+            json!({"runtimeClassName": "rc", "nodeSelector": {"a": "b", "z": "z"}, "overhead": {"cpu": "100m"},
+                "tolerations": [{"key": "k", "operator": "Exists"}]})
+        );
+        let same = outcome(json!({"runtimeClassName": "rc", "overhead": {"cpu": "0.1"}})).await;
+        assert!(same.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_contradicts_the_class_is_refused() {
+        for (spec, why) in [
+            (
+                json!({"runtimeClassName": "x"}),
+                "pod rejected: RuntimeClass \"x\" not found",
+            ),
+            (json!({"runtimeClassName": "rc", "overhead": {"cpu": "5"}}), MISMATCH),
+            (
+                json!({"overhead": {"cpu": "5"}}),
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+            ),
+            (
+                json!({"runtimeClassName": "rc", "nodeSelector": {"a": "c"}}),
+                "conflict: runtimeClass.scheduling.nodeSelector[a] = b; pod.spec.nodeSelector[a] = c",
+            ),
+        ] {
+            assert_eq!(
+                outcome(spec).await.unwrap_err(),
+                format!("pods \"p\" is forbidden: {why}")
+            );
+        }
+    }
+}

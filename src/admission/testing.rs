@@ -1,0 +1,133 @@
+//! A cluster that stands still, and requests to ask plugins about.
+
+use super::{Admission, Attributes, Cluster, Operation};
+use crate::apimachinery::gvk::GroupVersionResource;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::request::{UserInfo, Warnings};
+use crate::storage::{
+    Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
+};
+use async_trait::async_trait;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The objects of one resource. Nothing can be written.
+struct Still(BTreeMap<String, Arc<Entry>>);
+
+fn refused() -> Error {
+    Error::Failed("this store stands still".to_owned())
+}
+
+#[async_trait]
+impl Storage for Still {
+    async fn get(&self, key: &str, _: MinRevision) -> std::result::Result<Option<Arc<Entry>>, Error> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    async fn list(&self, options: ListOptions) -> std::result::Result<Listing, Error> {
+        let all = self.0.values();
+        let below = all.filter(|e| e.key.starts_with(&options.prefix) && options.predicate.matches(e));
+        Ok(Listing {
+            entries: below.cloned().collect(),
+            revision: Revision(1),
+            next: None,
+            remaining: None,
+        })
+    }
+
+    async fn watch(&self, _: WatchOptions) -> std::result::Result<Box<dyn Watch>, Error> {
+        Err(refused())
+    }
+
+    async fn put(&self, _: &str, _: Precondition, _: Draft, _: Option<u64>) -> std::result::Result<Arc<Entry>, Error> {
+        Err(refused())
+    }
+
+    async fn delete(&self, _: &str, _: Revision) -> std::result::Result<Arc<Entry>, Error> {
+        Err(refused())
+    }
+
+    fn revision(&self) -> Revision {
+        Revision(1)
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A cluster with these objects, by group and plural; each needs a name, and a namespace where it lives in one.
+pub fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> Cluster {
+    let mut storages: HashMap<(String, String), Arc<dyn Storage>> = HashMap::new();
+    for (group, plural, objects) in resources {
+        let entry = |o: &Value| {
+            let key = match o.namespace() {
+                "" => o.name().to_owned(),
+                namespace => format!("{namespace}/{}", o.name()),
+            };
+            let entry = Draft::new(o, Vec::new()).into_entry(&key, Revision(1));
+            (key, Arc::new(entry))
+        };
+        let held = Still(objects.iter().map(entry).collect());
+        storages.insert(((*group).to_owned(), (*plural).to_owned()), Arc::new(held));
+    }
+    let cluster = Cluster::default();
+    cluster.fill(storages);
+    cluster
+}
+
+/// A request about `group/v1/plural`, in namespace `ns`, by `admin`. A slash in `plural` separates a subresource.
+pub fn request(operation: Operation, group: &str, plural: &str, name: &str) -> Attributes {
+    let (plural, sub) = plural.split_once('/').unwrap_or((plural, ""));
+    let resource = GroupVersionResource::new(group, "v1", plural);
+    Attributes {
+        operation,
+        kind: crate::apimachinery::gvk::GroupVersionKind::new(group, "v1", ""),
+        resource,
+        subresource: sub.to_owned(),
+        namespace: "ns".to_owned(),
+        name: name.to_owned(),
+        user: Arc::new(UserInfo::system("admin", &["admins"])),
+        dry_run: false,
+        old_object: None,
+        options: Arc::new(Value::Null),
+        warnings: Warnings::default(),
+    }
+}
+
+/// As [`request`], an update of `old`.
+pub fn update(group: &str, plural: &str, old: Value) -> Attributes {
+    let name = old.name().to_owned();
+    Attributes {
+        old_object: Some(Arc::new(old)),
+        ..request(Operation::Update, group, plural, &name)
+    }
+}
+
+/// A pod named `p` in `ns` with this spec.
+pub fn pod(spec: Value) -> Value {
+    let mut pod = crate::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns"},
+    });
+    pod.set(&["spec"], spec);
+    pod
+}
+
+/// Asks a plugin as the chain does: both phases, where it handles the request. Gives the object as it came out.
+///
+/// # Errors
+/// The refusal's message.
+pub async fn ask(plugin: &impl Admission, request: &Attributes, object: &Value) -> std::result::Result<Value, String> {
+    let mut object = object.clone();
+    let outcome: Result<()> = async {
+        if plugin.handles(request) {
+            plugin.mutate(request, &mut object).await?;
+            plugin.validate(request, &object).await?;
+        }
+        Ok(())
+    }
+    .await;
+    outcome.map(|()| object).map_err(|s| s.message)
+}

@@ -1,0 +1,192 @@
+//! Options → the authorizers in the operator's order, and what feeds them.
+
+use crate::authz::abac::Abac;
+use crate::authz::config::{self, AuthorizerConfig, Mode};
+use crate::authz::node::{self, Graph, Node};
+use crate::authz::rbac::{self, PolicyRule, Rbac};
+use crate::authz::webhook::Webhook;
+use crate::authz::{AlwaysAllow, AlwaysDeny, Attributes, Authorizer, PrivilegedGroups, Rules, Union, Verdict};
+use crate::cli::CompletedOptions;
+use crate::controlplane::ControlPlane;
+use crate::controlplane::bootstrap;
+use crate::request::UserInfo;
+use crate::tasks::{Signal, TaskGroup};
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the configuration file is looked at.
+const RELOAD: Duration = Duration::from_secs(5);
+
+/// Whether callers may.
+pub struct Access {
+    /// `system:masters`, then the modes.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// Roles and bindings; followed whatever the modes, since who may write them is judged by them.
+    pub roles: Arc<Rbac>,
+    parts: Parts,
+    reload: Option<(PathBuf, Arc<Current>)>,
+}
+
+/// What authorizers are made of and keep when the configuration changes.
+#[derive(Clone)]
+struct Parts {
+    roles: Arc<Rbac>,
+    graph: Option<Arc<Graph>>,
+    policies: Option<Arc<Abac>>,
+}
+
+/// The authorizers of the configuration that was read last.
+struct Current(ArcSwap<Union>);
+
+#[async_trait]
+impl Authorizer for Current {
+    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        let current = self.0.load_full();
+        current.authorize(asked).await
+    }
+
+    async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
+        let current = self.0.load_full();
+        current.rules_for(user, namespace).await
+    }
+}
+
+/// Builds them. They know nothing, and allow only `system:masters`, until [`Access::start`].
+///
+/// # Errors
+/// One line: a file cannot be used.
+pub fn build(options: &CompletedOptions) -> Result<Access, String> {
+    let o = &options.authorization;
+    let roles = Rbac::new();
+    let uses_graph = o.authorizers.iter().any(|a| a.mode == Mode::Node);
+    let policies = match &o.policy {
+        None => None,
+        Some(path) => {
+            let about = |e: String| format!("--authorization-policy-file: {}: {e}", path.display());
+            let text = std::fs::read_to_string(path).map_err(|e| about(e.to_string()))?;
+            Some(Arc::new(Abac::parse(&text).map_err(about)?))
+        }
+    };
+    let parts = Parts {
+        roles: roles.clone(),
+        graph: uses_graph.then(Graph::new),
+        policies,
+    };
+    let union = parts.union(&o.authorizers)?;
+    let (authorizer, reload): (Arc<dyn Authorizer>, _) = match &o.config {
+        None => (Arc::new(union), None),
+        Some(path) => {
+            let current = Arc::new(Current(ArcSwap::from_pointee(union)));
+            (current.clone(), Some((path.clone(), current)))
+        }
+    };
+    Ok(Access {
+        authorizer,
+        roles,
+        parts,
+        reload,
+    })
+}
+
+impl Parts {
+    fn union(&self, authorizers: &[AuthorizerConfig]) -> Result<Union, String> {
+        let mut members: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroups::masters())];
+        for a in authorizers {
+            let missing = || format!("authorizer {}: its type was not enabled at start", a.name);
+            members.push(match a.mode {
+                Mode::AlwaysAllow => Arc::new(AlwaysAllow),
+                Mode::AlwaysDeny => Arc::new(AlwaysDeny),
+                Mode::Rbac => self.roles.clone(),
+                Mode::Abac => self.policies.clone().ok_or_else(missing)?,
+                Mode::Node => {
+                    let graph = self.graph.clone().ok_or_else(missing)?;
+                    let rules = bootstrap::rbac::node_rules();
+                    Arc::new(Node::new(graph, rules.iter().map(PolicyRule::parse).collect()))
+                }
+                Mode::Webhook => {
+                    let config = a.webhook.clone().ok_or_else(missing)?;
+                    Arc::new(Webhook::try_new(config).map_err(|e| format!("authorizer {}: {e}", a.name))?)
+                }
+            });
+        }
+        Ok(Union::new(members))
+    }
+}
+
+impl Access {
+    /// Reads what decisions depend on from now on. The signals fire when all of it is known.
+    pub fn start(self, plane: &ControlPlane, authorizers: &[AuthorizerConfig], tasks: &TaskGroup) -> Vec<Signal> {
+        const RBAC: &str = "rbac.authorization.k8s.io";
+        let storage = |group: &str, plural: &str| plane.store(group, plural).storage().clone();
+        let feeds = self.roles.follow(&rbac::Sources {
+            cluster_roles: storage(RBAC, "clusterroles"),
+            cluster_role_bindings: storage(RBAC, "clusterrolebindings"),
+            roles: storage(RBAC, "roles"),
+            role_bindings: storage(RBAC, "rolebindings"),
+        });
+        let mut synced = feeds.synced().to_vec();
+        feeds.start(tasks);
+        if let Some(graph) = &self.parts.graph {
+            let slices = crate::apimachinery::gvk::GroupResource::new("resource.k8s.io", "resourceslices");
+            let feeds = graph.follow(&node::Sources {
+                pods: storage("", "pods"),
+                volumes: storage("", "persistentvolumes"),
+                attachments: storage("storage.k8s.io", "volumeattachments"),
+                slices: plane.find(&slices).map(|(_, store)| store.storage().clone()),
+            });
+            synced.extend(feeds.synced().iter().cloned());
+            feeds.start(tasks);
+        }
+        if let Some((path, current)) = self.reload {
+            let types = types(authorizers);
+            tasks.spawn_until_stopped("authorization config", follow(path, current, self.parts, types));
+        }
+        synced
+    }
+}
+
+fn types(authorizers: &[AuthorizerConfig]) -> BTreeSet<&'static str> {
+    let all = authorizers.iter().map(|a| a.mode);
+    all.filter(|m| *m != Mode::Webhook).map(Mode::name).collect()
+}
+
+/// Takes over each new content of the file that can be used; what cannot leaves the old one in force.
+async fn follow(path: PathBuf, current: Arc<Current>, parts: Parts, required: BTreeSet<&'static str>) {
+    let mut seen = tokio::fs::read(&path).await.ok();
+    loop {
+        tokio::time::sleep(RELOAD).await;
+        let text = match tokio::fs::read(&path).await {
+            Ok(text) if seen.as_ref() != Some(&text) => text,
+            Ok(_) => continue,
+            Err(e) => {
+                tracing::warn!(file = %path.display(), "reading the authorization configuration: {e}");
+                continue;
+            }
+        };
+        let union = config::parse(&text).and_then(|new| {
+            let found = types(&new);
+            if required != found {
+                let missing: Vec<_> = required.difference(&found).collect();
+                let added: Vec<_> = found.difference(&required).collect();
+                return Err(format!(
+                    "missing required types: {missing:?}, types not enabled at start: {added:?}"
+                ));
+            }
+            parts.union(&new)
+        });
+        match union {
+            Ok(union) => {
+                current.0.store(Arc::new(union));
+                tracing::info!(file = %path.display(), "the authorization configuration was reloaded");
+            }
+            Err(e) => {
+                tracing::error!(file = %path.display(), "the changed authorization configuration is not used: {e}");
+            }
+        }
+        seen = Some(text);
+    }
+}

@@ -1,0 +1,51 @@
+//! The components whose statuses are told: the store, and what a control plane runs beside the API server on one machine.
+
+use super::store::Stores;
+use crate::client::probe;
+use crate::controlplane::Probe;
+use async_trait::async_trait;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Weak};
+
+/// A component on this machine, by its port.
+struct Local(&'static str, u16);
+
+/// A store, by its place: other clusters know it as `etcd-0`.
+struct Store(String, Weak<Stores>, usize);
+
+#[async_trait]
+impl Probe for Local {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    async fn ask(&self) -> Result<String, String> {
+        probe::https(SocketAddr::from((Ipv4Addr::LOCALHOST, self.1)), "/healthz").await
+    }
+}
+
+#[async_trait]
+impl Probe for Store {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    async fn ask(&self) -> Result<String, String> {
+        match self.1.upgrade() {
+            Some(stores) => stores.health(self.2).map(|()| "ok".to_owned()),
+            None => Err("the store is closed".to_owned()),
+        }
+    }
+}
+
+/// All of them, with upstream's names and ports.
+pub fn all(stores: &Arc<Stores>) -> Vec<Arc<dyn Probe>> {
+    let mut all: Vec<Arc<dyn Probe>> = vec![
+        Arc::new(Local("controller-manager", 10257)),
+        Arc::new(Local("scheduler", 10259)),
+    ];
+    for i in 0..stores.count() {
+        all.push(Arc::new(Store(format!("etcd-{i}"), Arc::downgrade(stores), i)));
+    }
+    all
+}

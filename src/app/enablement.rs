@@ -1,0 +1,215 @@
+//! Which of the built-in APIs are served: `--runtime-config` over what this release has
+//! (`k8s.io/apiserver/pkg/server/resourceconfig`).
+//!
+//! ```text
+//! api/all, api/ga, api/beta, api/alpha    every version of that stability, in this order
+//! group/version                           over those
+//! group/version/resource                  over all
+//! ```
+
+use crate::aggregator::autoregister;
+use crate::apimachinery::gvk::GroupVersion;
+use crate::cli::options::{RuntimeConfig, WIDE};
+use crate::cli::value::go_bool;
+use crate::controlplane::{ControlPlane, Group};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Versions upstream has types for, beside those it may serve.
+const OLD: [(&str, &str); 6] = [
+    ("apps", "v1beta1"),
+    ("apps", "v1beta2"),
+    ("authorization.k8s.io", "v1beta1"),
+    ("extensions", "v1beta1"),
+    ("rbac.authorization.k8s.io", "v1alpha1"),
+    ("rbac.authorization.k8s.io", "v1beta1"),
+];
+
+/// What is served.
+#[derive(Debug, Default)]
+pub struct Enablement {
+    versions: BTreeMap<(String, String), bool>,
+    resources: BTreeMap<(String, String, String), bool>,
+    /// What was asked for and is not there.
+    pub warnings: Vec<String>,
+}
+
+/// `v1` is GA, `v1beta1` beta, `v1alpha1` alpha.
+fn is_of(wide: &str, version: &str) -> bool {
+    let rest = version.strip_prefix('v').unwrap_or(version);
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    match wide {
+        "api/ga" => rest.is_empty(),
+        "api/beta" => rest.starts_with("beta"),
+        "api/alpha" => rest.starts_with("alpha"),
+        _ => true,
+    }
+}
+
+impl Enablement {
+    /// Reads the pairs against the versions that are built in.
+    ///
+    /// # Errors
+    /// One line, in upstream's words.
+    pub fn read(config: &RuntimeConfig, served: &[GroupVersion]) -> Result<Self, String> {
+        let known = |group: &str, version: &str| {
+            served.iter().any(|gv| gv.group == group && gv.version == version)
+                || autoregister::priorities(group, version).is_some()
+                || OLD.iter().any(|(g, v)| *g == group && *v == version)
+        };
+        let mut groups: BTreeSet<&str> = served.iter().map(|gv| gv.group.as_str()).collect();
+        for group in autoregister::groups().chain(OLD.iter().map(|(group, _)| *group)) {
+            groups.insert(group);
+        }
+        let narrow: Vec<(&str, Vec<&str>, &str)> = config
+            .0
+            .iter()
+            .filter(|(k, _)| !WIDE.contains(&k.as_str()))
+            .map(|(k, v)| (k.as_str(), k.split('/').collect(), v.as_str()))
+            .collect();
+        let unknown: Vec<&str> = narrow
+            .iter()
+            .map(|(_, k, _)| k[0])
+            .filter(|g| !groups.contains(g))
+            .collect();
+        if !unknown.is_empty() {
+            return Err(format!("unknown api groups {}", unknown.join(",")));
+        }
+        let mut out = Self::default();
+        for wide in WIDE {
+            let on = match config.0.get(wide).map(String::as_str) {
+                None => continue,
+                Some("true") => true,
+                Some("false") => false,
+                Some(other) => return Err(format!("invalid value {wide}={other}")),
+            };
+            for gv in served.iter().filter(|gv| is_of(wide, &gv.version)) {
+                out.versions.insert((gv.group.to_string(), gv.version.to_string()), on);
+            }
+            if on && matches!(wide, "api/beta" | "api/alpha") {
+                out.warnings.push(format!(
+                    "{wide}=true has no effect: this release serves no such version"
+                ));
+            }
+        }
+        for (key, parts, value) in narrow {
+            let (group, version) = (parts[0], parts[1]);
+            if !known(group, version) {
+                let gv = GroupVersion::new(group, version);
+                return Err(format!("group version {gv} that has not been registered"));
+            }
+            let on = match value {
+                "" => true,
+                text => go_bool(text).ok_or_else(|| {
+                    format!("invalid value of {key}: {text}, err: strconv.ParseBool: parsing {text:?}: invalid syntax")
+                })?,
+            };
+            if on && !served.iter().any(|gv| gv.group == group && gv.version == version) {
+                out.warnings
+                    .push(format!("{key}=true has no effect: this release does not serve it"));
+            }
+            match parts.get(2) {
+                None => drop(out.versions.insert((group.to_owned(), version.to_owned()), on)),
+                Some(resource) if resource.to_lowercase() != *resource => {
+                    return Err(format!(
+                        "invalid key {key}: group/version/resource and resource is always lowercase plural, not {resource:?}"
+                    ));
+                }
+                Some(resource) => {
+                    let key = (group.to_owned(), version.to_owned(), (*resource).to_owned());
+                    out.resources.insert(key, on);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn serves(&self, gv: &GroupVersion, resource: &str) -> bool {
+        let (group, version) = (gv.group.to_string(), gv.version.to_string());
+        let version_on = self.versions.get(&(group.clone(), version.clone()));
+        let own = self.resources.get(&(group, version, resource.to_owned()));
+        *own.or(version_on).unwrap_or(&true)
+    }
+
+    /// What is left of a group version; `None`: nothing.
+    pub fn of(&self, group: &Group) -> Option<Group> {
+        let resources = group.resources.iter();
+        let resources: Vec<_> = resources
+            .filter(|(row, _)| self.serves(&group.gv, &row.gvr.resource))
+            .cloned()
+            .collect();
+        (!resources.is_empty()).then(|| Group {
+            gv: group.gv.clone(),
+            resources,
+        })
+    }
+
+    /// The group versions of the core server that are served, in the order of the table.
+    pub fn groups(&self, plane: &ControlPlane) -> Vec<Group> {
+        plane.groups.iter().filter_map(|g| self.of(g)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Enablement, String> {
+        let served = [("", "v1"), ("apps", "v1"), ("autoscaling", "v2"), ("autoscaling", "v1")];
+        let served: Vec<GroupVersion> = served.iter().map(|(g, v)| GroupVersion::new(g, v)).collect();
+        let pairs = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Enablement::read(&RuntimeConfig(pairs.collect()), &served)
+    }
+
+    fn on(e: &Enablement, group: &str, version: &str, resource: &str) -> bool {
+        e.serves(&GroupVersion::new(group, version), resource)
+    }
+
+    #[test]
+    fn the_narrower_key_counts() {
+        let e = read(&[
+            ("api/all", "false"),
+            ("autoscaling/v1", ""),
+            ("apps/v1/deployments", "true"),
+        ])
+        .unwrap();
+        assert!(!on(&e, "", "v1", "pods") && !on(&e, "autoscaling", "v2", "horizontalpodautoscalers"));
+        assert!(on(&e, "autoscaling", "v1", "horizontalpodautoscalers"));
+        assert!(on(&e, "apps", "v1", "deployments") && !on(&e, "apps", "v1", "daemonsets"));
+        let e = read(&[("apps/v1/daemonsets", "false")]).unwrap();
+        assert!(on(&e, "apps", "v1", "deployments") && !on(&e, "apps", "v1", "daemonsets"));
+    }
+
+    #[test]
+    fn wrong_values_are_refused_in_upstreams_words() {
+        let refused = |key: &str, value: &str| read(&[(key, value)]).unwrap_err();
+        assert_eq!(
+            refused("nope.example.com/v1", "true"),
+            "unknown api groups nope.example.com"
+        );
+        assert_eq!(refused("api/ga", "yes"), "invalid value api/ga=yes");
+        assert_eq!(
+            refused("apps/v9", "true"),
+            "group version apps/v9 that has not been registered"
+        );
+        assert_eq!(
+            refused("apps/v1", "yes"),
+            "invalid value of apps/v1: yes, err: strconv.ParseBool: parsing \"yes\": invalid syntax"
+        );
+        assert_eq!(
+            refused("apps/v1/Deployments", "true"),
+            "invalid key apps/v1/Deployments: group/version/resource and resource is always lowercase plural, not \"Deployments\""
+        );
+    }
+
+    #[test]
+    fn what_is_asked_for_and_not_there_is_named() {
+        let e = read(&[("storage.k8s.io/v1beta1", "true"), ("api/beta", "true")]).unwrap();
+        assert_eq!(
+            e.warnings,
+            [
+                "api/beta=true has no effect: this release serves no such version",
+                "storage.k8s.io/v1beta1=true has no effect: this release does not serve it"
+            ]
+        );
+    }
+}

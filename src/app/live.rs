@@ -1,0 +1,57 @@
+//! The objects that tokens depend on, read from the stores as soon as there are any.
+
+use crate::admission::Cluster;
+use crate::apimachinery::value::Value;
+use crate::authn::service_account::Objects;
+use crate::controlplane::ControlPlane;
+use crate::registry::strategy::Context;
+use async_trait::async_trait;
+use std::sync::{Arc, OnceLock};
+
+/// Reads through the cluster's reader; writes, once there is a control plane, through its stores.
+pub struct Live {
+    cluster: Cluster,
+    plane: OnceLock<Arc<ControlPlane>>,
+}
+
+impl Live {
+    /// Nothing can be read before `cluster` is filled.
+    pub fn new(cluster: Cluster) -> Arc<Self> {
+        Arc::new(Self {
+            cluster,
+            plane: OnceLock::new(),
+        })
+    }
+
+    /// Lets it write, too.
+    pub fn fill(&self, plane: Arc<ControlPlane>) {
+        // A second control plane cannot happen within one gateway.
+        let _ = self.plane.set(plane);
+    }
+}
+
+#[async_trait]
+impl Objects for Live {
+    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<Value>, String> {
+        // Claims are signed, but may be anything: no key of another resource is to be had by them.
+        if name.is_empty() || name.contains('/') || namespace.contains('/') {
+            return Ok(None);
+        }
+        let found = self.cluster.get("", resource, namespace, name).await;
+        found.map_err(|e| e.message)
+    }
+
+    async fn label_secret(&self, namespace: &str, name: &str, label: &'static str, value: &str) {
+        let Some(plane) = self.plane.get() else { return };
+        let change = |live: &Value| {
+            let mut new = live.clone();
+            new.set(&["metadata", "labels", label], value);
+            Ok(new)
+        };
+        let cx = Context::system(namespace);
+        let changed = plane.store("", "secrets").update_with(&cx, name, "", change).await;
+        if let Err(error) = changed {
+            tracing::warn!(namespace, name, %error, "the use of a token in this Secret could not be noted");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Keys and issuers of service-account tokens → those who make, recognise and publish them.
+
+use super::live::Live;
+use crate::authn::jwt::{PublicKey, Signer};
+use crate::authn::service_account::{Issuer, ServiceAccountTokens, VerificationKeys, discovery, system_clock};
+use crate::cli::CompletedOptions;
+use crate::controlplane::TokenRequests;
+use crate::request::{Request, Response};
+use crate::server::container::WebService;
+use crate::server::generic::GenericServer;
+use crate::server::respond::{self, Answer};
+use http::header::{ACCEPT, CACHE_CONTROL, HeaderValue};
+use http::{Method, StatusCode};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Everything about them.
+pub struct ServiceAccounts {
+    /// Tokens kept in Secrets.
+    pub legacy: Arc<ServiceAccountTokens>,
+    /// Tokens of TokenRequests.
+    pub bound: Arc<ServiceAccountTokens>,
+    /// How they are made.
+    pub requests: TokenRequests,
+    keys: VerificationKeys,
+}
+
+fn read<T>(flag: &str, path: &Path, parse: impl Fn(&[u8]) -> Result<T, String>) -> Result<T, String> {
+    let about = |e: String| format!("--{flag}: {}: {e}", path.display());
+    let bytes = std::fs::read(path).map_err(|e| about(format!("cannot be read: {e}")))?;
+    parse(&bytes).map_err(about)
+}
+
+/// Reads the keys. The generated ones are there already.
+///
+/// # Errors
+/// One line: a file that cannot be read, or holds no key that can be used.
+pub fn build(options: &CompletedOptions, objects: Arc<Live>) -> Result<ServiceAccounts, String> {
+    let (o, audiences) = (
+        &options.authentication.service_account,
+        options.authentication.api_audiences.clone(),
+    );
+    let made = options.pki_options().dir;
+    let key_flag = "service-account-key-file";
+    let signing = o.signing_key.clone().unwrap_or_else(|| made.join("sa.key"));
+    let signer = read("service-account-signing-key-file", &signing, |pem| {
+        Signer::from_pem(pem).map_err(|e| e.0)
+    })?;
+    let public = |path: &Path| read(key_flag, path, |pem| PublicKey::from_pem(pem).map_err(|e| e.0));
+    let mut keys = Vec::new();
+    for path in &o.key_files {
+        keys.extend(public(path)?);
+    }
+    // What we sign we accept; beside the generated key, sa.pub may hold former ones.
+    keys.push(signer.public().clone());
+    if o.signing_key.is_none() && o.key_files.is_empty() {
+        keys.extend(public(&made.join("sa.pub"))?);
+    }
+    let (keys, clock) = (VerificationKeys::new(keys), system_clock());
+    let issuer = o.issuers.first().cloned().unwrap_or_default();
+    Ok(ServiceAccounts {
+        legacy: Arc::new(ServiceAccountTokens::legacy(
+            o.lookup,
+            keys.clone(),
+            audiences.clone(),
+            objects.clone(),
+            clock.clone(),
+        )),
+        bound: Arc::new(ServiceAccountTokens::bound(
+            o.issuers.clone(),
+            keys.clone(),
+            audiences.clone(),
+            objects,
+            clock.clone(),
+        )),
+        requests: TokenRequests {
+            issuer: Issuer::new(issuer, Arc::new(signer), clock),
+            audiences,
+            most_seconds: i64::try_from(o.max_expiration.as_secs()).unwrap_or(i64::MAX),
+            extend: o.extend_expiration,
+        },
+        keys,
+    })
+}
+
+impl ServiceAccounts {
+    /// What is to be published: `external` is `host:port` as others reach this server.
+    pub fn documents(&self, options: &CompletedOptions, external: &str) -> Option<discovery::Documents> {
+        let o = &options.authentication.service_account;
+        let uri = o.jwks_uri.clone();
+        let uri = uri.unwrap_or_else(|| format!("https://{external}{}", discovery::KEY_SET_PATH));
+        let issuer = o.issuers.first().map(String::as_str).unwrap_or_default();
+        let documents = discovery::documents(issuer, &self.keys, &uri);
+        if documents.is_none() {
+            tracing::warn!(
+                issuer,
+                "no OpenID Connect discovery: --service-account-issuer is no https URL without query and fragment"
+            );
+        }
+        documents
+    }
+}
+
+/// Serves the documents. Who may read them is for the authorizer to say.
+pub fn publish(server: &GenericServer, documents: discovery::Documents) {
+    let discovery::Documents { configuration, key_set } = documents;
+    for (path, media, body) in [
+        (discovery::DOCUMENT_PATH, "application/json", configuration),
+        (discovery::KEY_SET_PATH, discovery::KEY_SET_TYPE, key_set),
+    ] {
+        let body = bytes::Bytes::from(body);
+        server.container().replace(WebService {
+            root: path.to_owned(),
+            handler: Arc::new(Answer(move |req: &Request| document(req, path, media, &body))),
+        });
+    }
+}
+
+fn document(req: &Request, path: &str, media: &'static str, body: &bytes::Bytes) -> Response {
+    if respond::path(req).trim_end_matches('/') != path {
+        return respond::route_not_found(req.headers());
+    }
+    if req.method() != Method::GET {
+        return respond::method_not_allowed(req.headers());
+    }
+    let accept = req.headers().get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
+    let takes = |clause: &str| {
+        matches!(clause.split(';').next().unwrap_or("").trim(), "" | "*/*")
+            || clause.split(';').next().unwrap_or("").trim() == media
+    };
+    if !accept.is_empty() && !accept.split(',').any(takes) {
+        return respond::not_acceptable(media, req.headers());
+    }
+    let mut r = respond::bytes(StatusCode::OK, HeaderValue::from_static(media), body.clone());
+    r.headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static(discovery::CACHE_CONTROL));
+    r
+}

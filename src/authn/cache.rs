@@ -1,0 +1,230 @@
+//! Tokens recognised a moment ago are recognised at once (upstream's `token/cache`): successes for ten seconds,
+//! refusals not at all. What is kept is a keyed digest, never a token. Several requests with one token ask once.
+
+use super::{Asked, Refused, TokenAuthenticator, TokenUser, add_authenticated};
+use crate::telemetry::authentication::TokenCacheMetrics;
+use async_trait::async_trait;
+use aws_lc_rs::hmac;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a success counts.
+const SUCCESS: Duration = Duration::from_secs(10);
+/// How long one look-up may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Locks; requests with different tokens seldom meet.
+const STRIPES: usize = 32;
+/// Most tokens of a stripe.
+const MOST: usize = 1024;
+
+type Key = [u8; 32];
+type Answer = Result<Option<TokenUser>, Refused>;
+type Flight = Shared<BoxFuture<'static, Answer>>;
+
+enum Slot {
+    Known(TokenUser, Instant),
+    /// Asked for by somebody who may have gone away since.
+    Asking(WeakShared<BoxFuture<'static, Answer>>),
+}
+
+type Stripe = Mutex<HashMap<Key, Slot>>;
+
+/// Remembers what `tokens` said.
+pub struct TokenCache {
+    tokens: Arc<dyn TokenAuthenticator>,
+    key: hmac::Key,
+    stripes: Arc<[Stripe]>,
+    counts: Option<Arc<TokenCacheMetrics>>,
+}
+
+fn lock(stripe: &Stripe) -> MutexGuard<'_, HashMap<Key, Slot>> {
+    stripe.lock().expect("no code panics while holding this lock")
+}
+
+impl TokenCache {
+    /// A cache in front of `tokens`, under a random key of its own.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn try_new(
+        tokens: Arc<dyn TokenAuthenticator>,
+        counts: Option<Arc<TokenCacheMetrics>>,
+    ) -> Result<Self, String> {
+        let random = aws_lc_rs::rand::SystemRandom::new();
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random);
+        Ok(Self {
+            tokens,
+            key: key.map_err(|_| "no random numbers for the token cache".to_owned())?,
+            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+            counts,
+        })
+    }
+
+    fn digest(&self, asked: Asked<'_>) -> Key {
+        let mut digest = hmac::Context::with_key(&self.key);
+        let mut part = |text: &str| {
+            digest.update(&(text.len() as u64).to_le_bytes());
+            digest.update(text.as_bytes());
+        };
+        part(asked.token);
+        asked.audiences.iter().for_each(|a| part(a));
+        let mut key = [0; 32];
+        key.copy_from_slice(digest.sign().as_ref());
+        key
+    }
+
+    fn flight(&self, key: Key, stripe: usize, asked: Asked<'_>) -> Flight {
+        let (token, audiences) = (asked.token.to_owned(), asked.audiences.to_vec());
+        let (tokens, stripes, counts) = (self.tokens.clone(), self.stripes.clone(), self.counts.clone());
+        let look_up = async move {
+            let asked = Asked {
+                token: &token,
+                audiences: &audiences,
+            };
+            let answer = tokio::time::timeout(PATIENCE, tokens.authenticate_token(asked)).await;
+            let answer = answer.unwrap_or_else(|_| Err(Refused::new("looking the token up took too long")));
+            if let Some(counts) = counts {
+                counts.fetched(answer.is_ok());
+            }
+            let mut known = lock(&stripes[stripe]);
+            match answer {
+                Ok(Some(mut found)) => {
+                    // Once here, instead of in every request.
+                    add_authenticated(Arc::make_mut(&mut found.user));
+                    let now = Instant::now();
+                    if known.len() >= MOST {
+                        known.retain(|_, slot| matches!(slot, Slot::Known(_, until) if *until > now));
+                    }
+                    if known.len() < MOST {
+                        known.insert(key, Slot::Known(found.clone(), now + SUCCESS));
+                    }
+                    Ok(Some(found))
+                }
+                other => {
+                    known.remove(&key);
+                    other
+                }
+            }
+        };
+        look_up.boxed().shared()
+    }
+}
+
+#[async_trait]
+impl TokenAuthenticator for TokenCache {
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Answer {
+        let start = std::time::Instant::now();
+        let (hit, answer) = self.answer(asked).await;
+        if let Some(counts) = &self.counts {
+            counts.asked(hit, start.elapsed());
+        }
+        answer
+    }
+}
+
+impl TokenCache {
+    /// With whether it was known.
+    async fn answer(&self, asked: Asked<'_>) -> (bool, Answer) {
+        let key = self.digest(asked);
+        let stripe = usize::from(key[0]) % STRIPES;
+        let flight = {
+            let mut known = lock(&self.stripes[stripe]);
+            let now = Instant::now();
+            let present = match known.get(&key) {
+                Some(Slot::Known(found, until)) if *until > now => {
+                    return (true, Ok(Some(found.clone())));
+                }
+                Some(Slot::Asking(flight)) => flight.upgrade(),
+                _ => None,
+            };
+            present.unwrap_or_else(|| {
+                let flight = self.flight(key, stripe, asked);
+                if let Some(weak) = flight.downgrade().filter(|_| known.len() < MOST) {
+                    known.insert(key, Slot::Asking(weak));
+                }
+                flight
+            })
+        };
+        (false, flight.await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::UserInfo;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    struct Slow(AtomicUsize);
+
+    #[async_trait]
+    impl TokenAuthenticator for Slow {
+        async fn authenticate_token(&self, asked: Asked<'_>) -> Answer {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            match asked.token {
+                "good" => Ok(Some(Arc::new(UserInfo::system("u", &[])).into())),
+                "slow" => std::future::pending().await,
+                _ => Ok(None),
+            }
+        }
+    }
+
+    fn cache() -> (Arc<TokenCache>, Arc<Slow>) {
+        let slow = Arc::new(Slow(AtomicUsize::new(0)));
+        (Arc::new(TokenCache::try_new(slow.clone(), None).unwrap()), slow)
+    }
+
+    fn of<'a>(token: &'a str, audiences: &'a [String]) -> Asked<'a> {
+        Asked { token, audiences }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_success_counts_for_ten_seconds_and_a_refusal_never() {
+        let (cache, slow) = cache();
+        let asked = || slow.0.load(Ordering::Relaxed);
+        for _ in 0..3 {
+            let found = cache.authenticate_token(of("good", &[])).await.unwrap().unwrap();
+            assert_eq!(found.user.groups, ["system:authenticated"]);
+        }
+        assert_eq!(asked(), 1);
+        let aud = ["a".to_owned()];
+        cache.authenticate_token(of("good", &aud)).await.unwrap();
+        assert_eq!(asked(), 2, "other audiences are another question");
+        tokio::time::advance(Duration::from_secs(11)).await;
+        cache.authenticate_token(of("good", &[])).await.unwrap();
+        assert_eq!(asked(), 3);
+        for _ in 0..2 {
+            assert!(cache.authenticate_token(of("bad", &[])).await.unwrap().is_none());
+        }
+        assert_eq!(asked(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn several_requests_ask_once_and_survive_the_first_going_away() {
+        let (cache, slow) = cache();
+        let first = {
+            let cache = cache.clone();
+            tokio::spawn(async move { cache.authenticate_token(of("good", &[])).await })
+        };
+        tokio::task::yield_now().await;
+        let second = {
+            let cache = cache.clone();
+            tokio::spawn(async move { cache.authenticate_token(of("good", &[])).await })
+        };
+        tokio::task::yield_now().await;
+        first.abort();
+        assert!(second.await.unwrap().unwrap().is_some());
+        assert_eq!(slow.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_ever() {
+        let (cache, _) = cache();
+        assert!(cache.authenticate_token(of("slow", &[])).await.is_err());
+    }
+}

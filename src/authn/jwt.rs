@@ -1,0 +1,178 @@
+//! Signed tokens (RFC 7515, 7517, 7519): compact form only, asymmetric algorithms only. There is no way to say `none`, to
+//! use a public key as a secret, or to believe a key that a token brings along: keys come from the caller, and each key
+//! only verifies the algorithms of its own type.
+
+mod key;
+mod sign;
+
+pub use key::{KeyError, PublicKey};
+pub use sign::Signer;
+
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use std::fmt;
+
+/// A signature algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each variant is the algorithm of its name in RFC 7518")]
+pub enum Algorithm {
+    Rs256,
+    Rs384,
+    Rs512,
+    Ps256,
+    Ps384,
+    Ps512,
+    Es256,
+    Es384,
+    Es512,
+}
+
+impl Algorithm {
+    /// All of them, in the order upstream lists them.
+    pub const ALL: [Self; 9] = [
+        Self::Rs256,
+        Self::Rs384,
+        Self::Rs512,
+        Self::Es256,
+        Self::Es384,
+        Self::Es512,
+        Self::Ps256,
+        Self::Ps384,
+        Self::Ps512,
+    ];
+
+    /// The name in a header's `alg`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rs256 => "RS256",
+            Self::Rs384 => "RS384",
+            Self::Rs512 => "RS512",
+            Self::Ps256 => "PS256",
+            Self::Ps384 => "PS384",
+            Self::Ps512 => "PS512",
+            Self::Es256 => "ES256",
+            Self::Es384 => "ES384",
+            Self::Es512 => "ES512",
+        }
+    }
+
+    /// The algorithm of this name; `none` and HMAC are no algorithms here.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|a| a.name() == name)
+    }
+}
+
+/// Why a text is no token. It never repeats the token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed jwt: {}", self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// A token as read; nothing in it is believed before [`Token::verified_by`] says so.
+#[derive(Debug)]
+pub struct Token<'a> {
+    /// What it is signed with.
+    pub algorithm: Algorithm,
+    /// The id of the key it is signed with; may be empty.
+    pub key_id: String,
+    /// What it says.
+    pub claims: Value,
+    signed: &'a str,
+    signature: Vec<u8>,
+}
+
+fn object(part: &str, what: &'static str) -> Result<Value, Malformed> {
+    let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| Malformed(what))?;
+    // A member that is there twice means one thing to one reader and another to the next.
+    match json::decode_noting(&bytes) {
+        Ok((v, notes)) if v.as_object().is_some() && notes.duplicates.is_empty() => Ok(v),
+        _ => Err(Malformed(what)),
+    }
+}
+
+/// The claims of a token, unverified: only to find out whose it says it is.
+pub fn unverified_claims(text: &str) -> Option<Value> {
+    let mut parts = text.split('.');
+    let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
+    match parts.next() {
+        None => object(claims, "claims").ok(),
+        Some(_) => None,
+    }
+}
+
+impl<'a> Token<'a> {
+    /// Reads the compact form.
+    ///
+    /// # Errors
+    /// [`Malformed`]: not three parts, not base64url, no JSON objects, an algorithm that is not one of ours, or a
+    /// critical extension (none is known here).
+    pub fn parse(text: &'a str) -> Result<Self, Malformed> {
+        let (signed, signature) = text.rsplit_once('.').ok_or(Malformed("not three parts"))?;
+        let (header, claims) = signed.split_once('.').ok_or(Malformed("not three parts"))?;
+        if claims.contains('.') {
+            return Err(Malformed("not three parts"));
+        }
+        let header = object(header, "the header cannot be read")?;
+        if !header.get("crit").is_null() {
+            return Err(Malformed("a critical extension is not known"));
+        }
+        let algorithm = header.get("alg").as_str().and_then(Algorithm::of);
+        Ok(Self {
+            algorithm: algorithm.ok_or(Malformed("the signature algorithm is not allowed"))?,
+            key_id: header.str_at(&["kid"]).to_owned(),
+            claims: object(claims, "the claims cannot be read")?,
+            signed,
+            signature: URL_SAFE_NO_PAD
+                .decode(signature)
+                .map_err(|_| Malformed("the signature cannot be read"))?,
+        })
+    }
+
+    /// True where `key` made the signature, with the algorithm the header names.
+    pub fn verified_by(&self, key: &PublicKey) -> bool {
+        key.verifies(self.algorithm, self.signed.as_bytes(), &self.signature)
+    }
+
+    /// `aud`: one text or a list.
+    pub fn audiences(&self) -> Vec<String> {
+        texts(self.claims.get("aud"))
+    }
+}
+
+/// One text, or a list of them; what is no text is left out.
+pub fn texts(v: &Value) -> Vec<String> {
+    match v {
+        Value::String(s) => vec![s.to_string()],
+        v => v.items().iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+    }
+}
+
+/// A claim that is a time in seconds since 1970 (fractions are dropped).
+///
+/// # Errors
+/// It is there and no number.
+pub fn seconds(claims: &Value, claim: &'static str) -> Result<Option<i64>, Malformed> {
+    match claims.get(claim) {
+        Value::Null => Ok(None),
+        v => match (v.as_i64(), v.as_f64()) {
+            (Some(n), _) => Ok(Some(n)),
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "`as` saturates, which is what is wanted of a time"
+            )]
+            (None, Some(f)) if f.is_finite() => Ok(Some(f as i64)),
+            _ => Err(Malformed(claim)),
+        },
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,182 @@
+//! Judging the tokens of the configured providers.
+
+use super::claims;
+use super::configuration::JwtIssuer;
+use super::provider::Provider;
+use crate::apimachinery::field::quote;
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::authn::jwt::{self, Token, seconds};
+use crate::authn::service_account::Clock;
+use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
+use crate::tasks::TaskGroup;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// Clocks of providers may be ahead by this many seconds. (None is granted at the end of a token's life.)
+const NOT_BEFORE_LEEWAY: i64 = 300;
+
+/// Tokens of one provider.
+struct JwtAuthenticator {
+    issuer: JwtIssuer,
+    provider: Arc<Provider>,
+}
+
+impl Drop for JwtAuthenticator {
+    fn drop(&mut self) {
+        self.provider.dropped.fire();
+    }
+}
+
+/// A set of providers, replaced as one.
+#[derive(Clone, Default)]
+pub struct Set(Arc<Vec<JwtAuthenticator>>);
+
+impl Set {
+    /// True once every provider of it was discovered.
+    pub fn is_ready(&self) -> bool {
+        self.0.iter().all(|a| a.provider.is_ready())
+    }
+}
+
+/// Makes the authenticators of `issuers` and starts to discover their providers, in tasks of `tasks` that end with the
+/// last holder of the set.
+///
+/// # Errors
+/// A provider's CA certificates cannot be used.
+pub fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<Set, String> {
+    let mut all = Vec::new();
+    for issuer in issuers {
+        let provider = Provider::try_new(issuer).map_err(|e| format!("{}: {e}", issuer.url))?;
+        all.push((issuer.clone(), provider));
+    }
+    Ok(set(all, tasks))
+}
+
+/// As [`discover`], with providers that are there already.
+pub(super) fn set(providers: Vec<(JwtIssuer, Provider)>, tasks: &TaskGroup) -> Set {
+    let start = |(issuer, provider): (JwtIssuer, Provider)| {
+        let provider = Arc::new(provider);
+        let (discovered, stop, dropped) = (provider.clone(), tasks.stop_signal().clone(), provider.dropped.clone());
+        tasks.spawn(format!("discovery of {}", issuer.url), async move {
+            // Whichever ends it first; nothing is lost.
+            tokio::select! {
+                () = stop.wait() => {}
+                () = dropped.wait() => {}
+                () = discovered.discover() => {}
+            }
+        });
+        JwtAuthenticator { issuer, provider }
+    };
+    Set(Arc::new(providers.into_iter().map(start).collect()))
+}
+
+/// Recognises tokens of the providers of the current set.
+pub struct JwtAuthenticators {
+    set: ArcSwap<Set>,
+    clock: Clock,
+}
+
+impl JwtAuthenticators {
+    /// Starts with `set`, which may be empty.
+    pub fn new(set: Set, clock: Clock) -> Self {
+        Self {
+            set: ArcSwap::from_pointee(set),
+            clock,
+        }
+    }
+
+    /// Believes the providers of `set` from now on, and no others.
+    pub fn replace(&self, set: Set) {
+        self.set.store(Arc::new(set));
+    }
+}
+
+#[async_trait]
+impl TokenAuthenticator for JwtAuthenticators {
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+        let set = self.set.load_full();
+        if set.0.is_empty() {
+            return Ok(None);
+        }
+        let Some(unverified) = jwt::unverified_claims(asked.token) else {
+            return Ok(None);
+        };
+        // Issuers are unique.
+        let named = unverified.str_at(&["iss"]);
+        match set.0.iter().find(|a| a.issuer.url == named) {
+            Some(authenticator) => authenticator.judge(asked.token, (self.clock)()).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+fn unverified(why: impl std::fmt::Display) -> Refused {
+    Refused(format!("oidc: verify token: oidc: {why}"))
+}
+
+impl JwtAuthenticator {
+    async fn judge(&self, text: &str, now: i64) -> Result<TokenUser, Refused> {
+        if !self.provider.is_ready() {
+            return Err(Refused::new("oidc: authenticator not initialized"));
+        }
+        let token = Token::parse(text).map_err(unverified)?;
+        self.check_claims(&token, now)?;
+        if !self.issuer.algorithms.contains(&token.algorithm) {
+            return Err(unverified(format!(
+                "malformed jwt: unexpected signature algorithm {}",
+                quote(token.algorithm.name())
+            )));
+        }
+        self.provider.verify(&token).await.map_err(unverified)?;
+        Ok(TokenUser::from(Arc::new(claims::user(&self.issuer, &token.claims)?)))
+    }
+
+    /// Issuer, audience, times. Nothing of it counts before the signature does; it is only cheaper first.
+    fn check_claims(&self, token: &Token<'_>, now: i64) -> Result<(), Refused> {
+        let claims = &token.claims;
+        let issuer = claims.str_at(&["iss"]);
+        if issuer != self.issuer.url {
+            return Err(unverified(format!(
+                "id token issued by a different provider, expected {} got {}",
+                quote(&self.issuer.url),
+                quote(issuer)
+            )));
+        }
+        let audiences = token.audiences();
+        if !audiences.iter().any(|a| self.issuer.audiences.contains(a)) {
+            return Err(unverified(format!(
+                "expected audience in {:?} got {audiences:?}",
+                self.issuer.audiences
+            )));
+        }
+        let at = |claim| seconds(claims, claim).map_err(unverified);
+        let shown = |at: i64| time::format_unix(at).unwrap_or_else(|| at.to_string());
+        match at("exp")? {
+            Some(end) if end >= now => {}
+            Some(end) => return Err(unverified(format!("token is expired (Token Expiry: {})", shown(end)))),
+            None => return Err(unverified("token is expired (it has no exp claim)")),
+        }
+        match at("nbf")? {
+            Some(start) if now + NOT_BEFORE_LEEWAY < start => Err(unverified(format!(
+                "current time {} before the nbf (not before) time: {}",
+                shown(now),
+                shown(start)
+            ))),
+            _ => distributed(claims, &self.issuer),
+        }
+    }
+}
+
+/// Groups that are kept elsewhere (`_claim_names`) are not fetched: such a user would come with fewer groups than it
+/// has, which a rule that denies may depend on.
+fn distributed(claims: &Value, issuer: &JwtIssuer) -> Result<(), Refused> {
+    let Some(groups) = &issuer.groups else { return Ok(()) };
+    if claims.get(&groups.claim).is_null() && !claims.at(&["_claim_names", &groups.claim]).is_null() {
+        return Err(Refused::new(
+            "oidc: distributed claims are not resolved; put the groups into the token",
+        ));
+    }
+    Ok(())
+}

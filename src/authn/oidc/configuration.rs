@@ -1,0 +1,409 @@
+//! `AuthenticationConfiguration` (apiserver.config.k8s.io), strictly read: a field that is not known, or an expression
+//! (CEL), is refused instead of passed over. The words are upstream's where a field is wrong.
+
+use crate::apimachinery::codec::yaml;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
+use crate::apimachinery::value::Value;
+use crate::authn::jwt::Algorithm;
+
+/// Most providers.
+const MOST_ISSUERS: usize = 64;
+
+/// A claim, and what is put in front of its values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prefixed {
+    /// The claim's name.
+    pub claim: String,
+    /// May be empty.
+    pub prefix: String,
+}
+
+/// A provider and how its claims are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwtIssuer {
+    /// What tokens name.
+    pub url: String,
+    /// Where its discovery document is; `None`: under the URL.
+    pub discovery_url: Option<String>,
+    /// PEM of the CAs that vouch for it; `None`: the system's.
+    pub ca_pem: Option<String>,
+    /// A token must be for one of these.
+    pub audiences: Vec<String>,
+    /// Claims that must have these values.
+    pub required: Vec<(String, String)>,
+    /// The user's name.
+    pub username: Prefixed,
+    /// The user's groups.
+    pub groups: Option<Prefixed>,
+    /// The user's uid.
+    pub uid: Option<String>,
+    /// What its tokens may be signed with.
+    pub algorithms: Vec<Algorithm>,
+}
+
+/// Who shows no credentials is anonymous: everywhere, or at some paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnonymousConfig {
+    /// Whether at all.
+    pub enabled: bool,
+    /// Exact paths; empty: everywhere.
+    pub paths: Vec<String>,
+}
+
+/// The whole file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// Identity providers.
+    pub issuers: Vec<JwtIssuer>,
+    /// `None`: the flag decides.
+    pub anonymous: Option<AnonymousConfig>,
+}
+
+impl Configuration {
+    /// Reads a file. `service_accounts` are issuers that no provider may claim to be.
+    ///
+    /// # Errors
+    /// One line: what is wrong, in which field or line.
+    pub fn parse(text: &str, service_accounts: &[String]) -> Result<Self, String> {
+        let (doc, twice) = yaml::decode_noting(text.as_bytes())?;
+        if let Some(twice) = twice.first() {
+            return Err(format!("strict decoding error: yaml: {twice}"));
+        }
+        if doc.str_at(&["kind"]) != "AuthenticationConfiguration" {
+            return Err("the kind must be AuthenticationConfiguration".to_owned());
+        }
+        let versions = ["v1", "v1beta1", "v1alpha1"].map(|v| format!("apiserver.config.k8s.io/{v}"));
+        if !versions.iter().any(|v| v == doc.str_at(&["apiVersion"])) {
+            return Err(format!("the apiVersion must be one of {}", versions.join(", ")));
+        }
+        let mut reader = Reader {
+            text,
+            service_accounts,
+            unknown: Vec::new(),
+            errors: ErrorList::new(),
+        };
+        let read = reader.document(&doc)?;
+        if !reader.unknown.is_empty() {
+            return Err(format!("strict decoding error: {}", reader.unknown.join(", ")));
+        }
+        match reader.errors.is_empty() {
+            true => Ok(read),
+            false => Err(aggregate(&reader.errors)),
+        }
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    service_accounts: &'a [String],
+    unknown: Vec<String>,
+    errors: ErrorList,
+}
+
+impl Reader<'_> {
+    fn known(&mut self, v: &Value, path: &str, fields: &[&str]) -> Result<(), String> {
+        let Some(map) = v.as_object() else {
+            return match v.is_null() {
+                true => Ok(()),
+                false => Err(format!("{path}: expected an object")),
+            };
+        };
+        let dot = if path.is_empty() { "" } else { "." };
+        let new = map.keys().filter(|k| !fields.contains(k));
+        self.unknown
+            .extend(new.map(|k| format!("unknown field \"{path}{dot}{k}\"")));
+        Ok(())
+    }
+
+    /// A text; absent is empty.
+    fn text(&mut self, v: &Value, field: &str, path: &str) -> Result<String, String> {
+        match v.get(field) {
+            Value::Null => Ok(String::new()),
+            v => v
+                .as_str()
+                .map(str::to_owned)
+                .ok_or_else(|| format!("{path}.{field}: expected a string")),
+        }
+    }
+
+    fn list<'v>(&self, v: &'v Value, field: &str, path: &str) -> Result<&'v [Value], String> {
+        match v.get(field) {
+            Value::Null => Ok(&[]),
+            v => v
+                .as_array()
+                .map(Vec::as_slice)
+                .ok_or_else(|| format!("{path}.{field}: expected a list")),
+        }
+    }
+
+    /// Refuses an expression, naming the line of the first one.
+    fn no_expression(&self, v: &Value, field: &str, path: &str) -> Result<(), String> {
+        let value = v.get(field);
+        if value.is_null() || value.as_str() == Some("") {
+            return Ok(());
+        }
+        let starts = |line: &str| {
+            let line = line.trim_start_matches([' ', '\t', '-', '{', ',']);
+            let rest = line.trim_start_matches(['"', '\'']).strip_prefix(field);
+            rest.is_some_and(|r| r.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
+        };
+        let line = self.text.lines().position(starts);
+        let line = line.map_or_else(String::new, |n| format!("line {}: ", n + 1));
+        Err(format!(
+            "{line}{path}.{field}: CEL expressions are not evaluated in this release; use a claim instead, or leave it out"
+        ))
+    }
+
+    fn document(&mut self, doc: &Value) -> Result<Configuration, String> {
+        self.known(doc, "", &["apiVersion", "kind", "jwt", "anonymous"])?;
+        let jwt = self.list(doc, "jwt", "")?;
+        let at = FieldPath::new("jwt");
+        if jwt.len() > MOST_ISSUERS {
+            self.errors.push(FieldError::too_many(&at, jwt.len(), MOST_ISSUERS));
+        }
+        let mut issuers: Vec<JwtIssuer> = Vec::new();
+        for (i, entry) in jwt.iter().enumerate() {
+            let issuer = self.issuer(entry, &at.index(i))?;
+            let path = at.index(i).child("issuer");
+            if issuers.iter().any(|other| other.url == issuer.url) {
+                self.errors
+                    .push(FieldError::duplicate(&path.child("url"), issuer.url.as_str()));
+            }
+            let discovery = issuer.discovery_url.as_deref();
+            if discovery.is_some() && issuers.iter().any(|other| other.discovery_url.as_deref() == discovery) {
+                let path = path.child("discoveryURL");
+                self.errors
+                    .push(FieldError::duplicate(&path, discovery.unwrap_or_default()));
+            }
+            issuers.push(issuer);
+        }
+        let anonymous = self.anonymous(doc.get("anonymous"))?;
+        Ok(Configuration { issuers, anonymous })
+    }
+
+    fn anonymous(&mut self, v: &Value) -> Result<Option<AnonymousConfig>, String> {
+        if v.is_null() {
+            return Ok(None);
+        }
+        self.known(v, "anonymous", &["enabled", "conditions"])?;
+        let enabled = match v.get("enabled") {
+            Value::Null => false,
+            v => v.as_bool().ok_or("anonymous.enabled: expected true or false")?,
+        };
+        let mut paths = Vec::new();
+        for (i, condition) in self.list(v, "conditions", "anonymous")?.iter().enumerate() {
+            let path = format!("anonymous.conditions[{i}]");
+            self.known(condition, &path, &["path"])?;
+            paths.push(self.text(condition, "path", &path)?);
+        }
+        if !enabled && !paths.is_empty() {
+            self.errors.push(FieldError::invalid(
+                &FieldPath::new("anonymous").child("conditions"),
+                Value::from(paths.clone()),
+                "enabled should be set to true when conditions are defined",
+            ));
+        }
+        Ok(Some(AnonymousConfig { enabled, paths }))
+    }
+
+    fn issuer(&mut self, v: &Value, at: &FieldPath) -> Result<JwtIssuer, String> {
+        let path = at.as_str().to_owned();
+        let fields = ["issuer", "claimValidationRules", "claimMappings", "userValidationRules"];
+        self.known(v, &path, &fields)?;
+        let issuer = v.get("issuer");
+        let in_issuer = format!("{path}.issuer");
+        self.known(
+            issuer,
+            &in_issuer,
+            &[
+                "url",
+                "discoveryURL",
+                "certificateAuthority",
+                "audiences",
+                "audienceMatchPolicy",
+                "egressSelectorType",
+            ],
+        )?;
+        let url = self.text(issuer, "url", &in_issuer)?;
+        let discovery = self.text(issuer, "discoveryURL", &in_issuer)?;
+        let ca = self.text(issuer, "certificateAuthority", &in_issuer)?;
+        if !self.text(issuer, "egressSelectorType", &in_issuer)?.is_empty() {
+            return Err(format!(
+                "{in_issuer}.egressSelectorType: there are no egress selectors in this release"
+            ));
+        }
+        let at_issuer = at.child("issuer");
+        self.urls(&url, &discovery, &at_issuer);
+        let audiences = self.audiences(issuer, &at_issuer)?;
+        for (i, rule) in self.list(v, "userValidationRules", &path)?.iter().enumerate() {
+            let path = format!("{path}.userValidationRules[{i}]");
+            self.known(rule, &path, &["expression", "message"])?;
+            self.no_expression(rule, "expression", &path)?;
+            let at = at.child("userValidationRules").index(i).child("expression");
+            self.errors.push(FieldError::required(&at, "expression is required"));
+        }
+        let required = self.required(v, at)?;
+        let mappings = v.get("claimMappings");
+        let (username, groups, uid) = self.mappings(mappings, &at.child("claimMappings"))?;
+        Ok(JwtIssuer {
+            url,
+            discovery_url: Some(discovery).filter(|u| !u.is_empty()),
+            ca_pem: Some(ca).filter(|pem| !pem.is_empty()),
+            audiences,
+            required,
+            username,
+            groups,
+            uid,
+            algorithms: Algorithm::ALL.to_vec(),
+        })
+    }
+
+    fn urls(&mut self, url: &str, discovery: &str, at: &FieldPath) {
+        let path = at.child("url");
+        if url.is_empty() {
+            self.errors.push(FieldError::required(&path, "URL is required"));
+        } else if self.service_accounts.iter().any(|s| s == url) {
+            let all = self.service_accounts.join(" ");
+            let why = format!("URL must not overlap with disallowed issuers: [{all}]");
+            self.errors.push(FieldError::invalid(&path, url, why));
+        } else {
+            self.url(url, &path);
+        }
+        if discovery.is_empty() {
+            return;
+        }
+        let path = at.child("discoveryURL");
+        if discovery == url {
+            let why = "discoveryURL must be different from URL";
+            self.errors.push(FieldError::invalid(&path, discovery, why));
+        }
+        self.url(discovery, &path);
+    }
+
+    fn url(&mut self, url: &str, path: &FieldPath) {
+        let parsed: Option<http::Uri> = url.parse().ok();
+        let why = match parsed {
+            None => "must be a valid URL",
+            Some(u) if u.scheme_str() != Some("https") => "URL scheme must be https",
+            Some(u) if u.authority().is_some_and(|a| a.as_str().contains('@')) => {
+                "URL must not contain a username or password"
+            }
+            Some(_) if url.contains('?') => "URL must not contain a query",
+            Some(_) if url.contains('#') => "URL must not contain a fragment",
+            Some(_) => return,
+        };
+        self.errors.push(FieldError::invalid(path, url, why));
+    }
+
+    fn audiences(&mut self, issuer: &Value, at: &FieldPath) -> Result<Vec<String>, String> {
+        let path = at.child("audiences");
+        let mut audiences: Vec<String> = Vec::new();
+        for (i, v) in self.list(issuer, "audiences", at.as_str())?.iter().enumerate() {
+            let path = path.index(i);
+            let audience = v.as_str().ok_or_else(|| format!("{path}: expected a string"))?;
+            if audience.is_empty() {
+                self.errors.push(FieldError::required(&path, "audience can't be empty"));
+            } else if audiences.iter().any(|a| a == audience) {
+                self.errors.push(FieldError::duplicate(&path, audience));
+            }
+            audiences.push(audience.to_owned());
+        }
+        if audiences.is_empty() {
+            let why = "at least one jwt[].issuer.audiences is required";
+            self.errors.push(FieldError::required(&path, why));
+        }
+        let policy = self.text(issuer, "audienceMatchPolicy", at.as_str())?;
+        let wrong = match policy.as_str() {
+            "" if audiences.len() > 1 => Some("audienceMatchPolicy must be MatchAny for multiple audiences"),
+            "" | "MatchAny" => None,
+            _ => Some("must be MatchAny or empty"),
+        };
+        if let Some(why) = wrong {
+            let path = at.child("audienceMatchPolicy");
+            self.errors.push(FieldError::invalid(&path, policy.as_str(), why));
+        }
+        Ok(audiences)
+    }
+
+    fn required(&mut self, v: &Value, at: &FieldPath) -> Result<Vec<(String, String)>, String> {
+        let at = at.child("claimValidationRules");
+        let mut required: Vec<(String, String)> = Vec::new();
+        let path = at.as_str().trim_end_matches(".claimValidationRules").to_owned();
+        for (i, rule) in self.list(v, "claimValidationRules", &path)?.iter().enumerate() {
+            let path = at.index(i);
+            self.known(
+                rule,
+                path.as_str(),
+                &["claim", "requiredValue", "expression", "message"],
+            )?;
+            self.no_expression(rule, "expression", path.as_str())?;
+            let claim = self.text(rule, "claim", path.as_str())?;
+            let value = self.text(rule, "requiredValue", path.as_str())?;
+            if claim.is_empty() {
+                self.errors
+                    .push(FieldError::required(&path, "claim or expression is required"));
+            } else if required.iter().any(|(c, _)| *c == claim) {
+                self.errors
+                    .push(FieldError::duplicate(&path.child("claim"), claim.as_str()));
+            }
+            if !self.text(rule, "message", path.as_str())?.is_empty() {
+                let why = "message can't be set when claim is set";
+                self.errors.push(FieldError::invalid(
+                    &path.child("message"),
+                    rule.get("message").clone(),
+                    why,
+                ));
+            }
+            required.push((claim, value));
+        }
+        Ok(required)
+    }
+
+    fn mappings(&mut self, v: &Value, at: &FieldPath) -> Result<(Prefixed, Option<Prefixed>, Option<String>), String> {
+        let path = at.as_str();
+        self.known(v, path, &["username", "groups", "uid", "extra"])?;
+        let username = self.prefixed(v.get("username"), &at.child("username"))?;
+        if username.claim.is_empty() {
+            let why = "claim or expression is required";
+            self.errors.push(FieldError::required(&at.child("username"), why));
+        }
+        let groups = self.prefixed(v.get("groups"), &at.child("groups"))?;
+        let uid = v.get("uid");
+        let in_uid = format!("{path}.uid");
+        self.known(uid, &in_uid, &["claim", "expression"])?;
+        self.no_expression(uid, "expression", &in_uid)?;
+        let uid = self.text(uid, "claim", &in_uid)?;
+        for (i, extra) in self.list(v, "extra", path)?.iter().enumerate() {
+            let path = format!("{path}.extra[{i}]");
+            self.known(extra, &path, &["key", "valueExpression"])?;
+            self.no_expression(extra, "valueExpression", &path)?;
+            let at = at.child("extra").index(i).child("valueExpression");
+            self.errors
+                .push(FieldError::required(&at, "valueExpression is required"));
+        }
+        Ok((
+            username,
+            Some(groups).filter(|g| !g.claim.is_empty()),
+            Some(uid).filter(|u| !u.is_empty()),
+        ))
+    }
+
+    fn prefixed(&mut self, v: &Value, at: &FieldPath) -> Result<Prefixed, String> {
+        let path = at.as_str();
+        self.known(v, path, &["claim", "prefix", "expression"])?;
+        self.no_expression(v, "expression", path)?;
+        let claim = self.text(v, "claim", path)?;
+        let prefix = self.text(v, "prefix", path)?;
+        let given = !v.get("prefix").is_null();
+        if !claim.is_empty() && !given {
+            let why = "prefix is required when claim is set. It can be set to an empty string to disable prefixing";
+            self.errors.push(FieldError::required(&at.child("prefix"), why));
+        }
+        if claim.is_empty() && given {
+            let why = "non-nil prefix is not allowed when claim is not set";
+            self.errors
+                .push(FieldError::invalid(&at.child("prefix"), prefix.as_str(), why));
+        }
+        Ok(Prefixed { claim, prefix })
+    }
+}

@@ -1,0 +1,425 @@
+use super::configuration::{Configuration, JwtIssuer, Prefixed};
+use super::provider::Provider;
+use super::*;
+use crate::apimachinery::value::Value;
+use crate::authn::jwt::tests::{ec, rsa};
+use crate::authn::jwt::{Algorithm, Signer};
+use crate::authn::{Asked, TokenAuthenticator, TokenUser};
+use crate::json;
+use crate::tasks::TaskGroup;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+const NOW: i64 = 1_800_000_000;
+
+/// A small identity provider: a discovery document and a key set that the test changes.
+struct Idp {
+    url: String,
+    ca: String,
+    keys: Arc<Mutex<Vec<String>>>,
+    key_sets_served: Arc<AtomicUsize>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Idp {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn idp() -> Idp {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()],
+            PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
+        )
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let keys: Arc<Mutex<Vec<String>>> = Arc::default();
+    let served = Arc::new(AtomicUsize::new(0));
+    let task = tokio::spawn({
+        let (url, keys, served) = (url.clone(), keys.clone(), served.clone());
+        async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                let Ok(mut tls) = acceptor.accept(tcp).await else {
+                    continue;
+                };
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    match tls.read_u8().await {
+                        Ok(b) => head.push(b),
+                        Err(_) => break,
+                    }
+                }
+                let body = if head.starts_with(b"GET /.well-known/openid-configuration ") {
+                    format!(r#"{{"issuer":"{url}","jwks_uri":"{url}/keys"}}"#)
+                } else {
+                    served.fetch_add(1, Ordering::Relaxed);
+                    format!(r#"{{"keys":[{}]}}"#, keys.lock().unwrap().join(","))
+                };
+                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+                let _ = tls.write_all(answer.as_bytes()).await;
+                let _ = tls.shutdown().await;
+            }
+        }
+    });
+    Idp {
+        url,
+        ca: cert,
+        keys,
+        key_sets_served: served,
+        task,
+    }
+}
+
+impl Idp {
+    fn publish(&self, signers: &[&Signer]) {
+        *self.keys.lock().unwrap() = signers.iter().map(|s| s.public().to_jwk()).collect();
+    }
+
+    fn issuer(&self) -> JwtIssuer {
+        JwtIssuer {
+            url: self.url.clone(),
+            discovery_url: None,
+            ca_pem: Some(self.ca.clone()),
+            audiences: vec!["kubernetes".into(), "other".into()],
+            required: vec![],
+            username: Prefixed {
+                claim: "sub".into(),
+                prefix: "oidc:".into(),
+            },
+            groups: Some(Prefixed {
+                claim: "groups".into(),
+                prefix: "g:".into(),
+            }),
+            uid: None,
+            algorithms: Algorithm::ALL.to_vec(),
+        }
+    }
+
+    async fn known(&self, issuer: JwtIssuer, tasks: &TaskGroup) -> JwtAuthenticators {
+        let provider = Provider::try_new(&issuer).unwrap().refreshing_every(Duration::ZERO);
+        let set = super::authenticator::set(vec![(issuer, provider)], tasks);
+        settled(|| set.is_ready()).await;
+        JwtAuthenticators::new(set, Arc::new(|| NOW))
+    }
+
+    fn claims(&self) -> Value {
+        json!({"iss": (self.url.as_str()), "sub": "jane", "aud": ["x", "kubernetes"], "exp": (NOW + 60),
+            "groups": ["dev", "ops"], "jti": "7"})
+    }
+}
+
+async fn settled(is: impl Fn() -> bool) {
+    let wait = async {
+        while !is() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap();
+}
+
+async fn ask(tokens: &JwtAuthenticators, token: &str) -> Result<Option<TokenUser>, String> {
+    let asked = Asked { token, audiences: &[] };
+    tokens.authenticate_token(asked).await.map_err(|e| e.0)
+}
+
+#[tokio::test]
+async fn a_providers_token_is_a_user_and_its_keys_may_change() {
+    let (idp, tasks) = (idp().await, TaskGroup::new("test"));
+    let (first, second) = (rsa(), ec());
+    idp.publish(&[&first]);
+    let tokens = idp.known(idp.issuer(), &tasks).await;
+    let user = ask(&tokens, &first.sign(&idp.claims()).unwrap())
+        .await
+        .unwrap()
+        .unwrap()
+        .user;
+    assert_eq!(
+        (user.name.as_str(), user.groups.join(" ")),
+        ("oidc:jane", "g:dev g:ops".into())
+    );
+    assert_eq!(user.extra["authentication.kubernetes.io/credential-id"], ["JTI=7"]);
+    assert_eq!(idp.key_sets_served.load(Ordering::Relaxed), 1);
+
+    let new = second.sign(&idp.claims()).unwrap();
+    assert!(ask(&tokens, &new).await.is_err(), "not published yet");
+    idp.publish(&[&second]);
+    assert!(
+        ask(&tokens, &new).await.unwrap().is_some(),
+        "an unknown key is looked for"
+    );
+    let served = idp.key_sets_served.load(Ordering::Relaxed);
+    assert!(ask(&tokens, &new).await.unwrap().is_some());
+    assert_eq!(
+        idp.key_sets_served.load(Ordering::Relaxed),
+        served,
+        "a known key is not"
+    );
+    assert!(
+        ask(&tokens, &first.sign(&idp.claims()).unwrap()).await.is_err(),
+        "the former key is gone"
+    );
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_token_is_refused() {
+    let (idp, tasks) = (idp().await, TaskGroup::new("test"));
+    let (key, other) = (rsa(), rsa());
+    idp.publish(&[&key]);
+    let mut issuer = idp.issuer();
+    issuer.algorithms = vec![Algorithm::Rs256];
+    issuer.required = vec![("hd".into(), "example.org".into())];
+    let tokens = idp.known(issuer, &tasks).await;
+    let with = |path: &str, v: Value| {
+        let mut claims = idp.claims();
+        claims.set(&["hd"], "example.org");
+        match v {
+            Value::Null => drop(claims.unset(&[path])),
+            v => claims.set(&[path], v),
+        }
+        claims
+    };
+    assert!(
+        ask(&tokens, &key.sign(&with("x", Value::from(1i64))).unwrap())
+            .await
+            .unwrap()
+            .is_some()
+    );
+    for (claims, why) in [
+        (with("exp", Value::from(NOW - 1)), "token is expired"),
+        (with("exp", Value::Null), "token is expired"),
+        (with("exp", Value::from("soon")), "exp"),
+        (with("nbf", Value::from(NOW + 301)), "before the nbf"),
+        (with("aud", Value::from("elsewhere")), "expected audience"),
+        (with("aud", Value::Null), "expected audience"),
+        (with("sub", Value::Null), "claim not present"),
+        (with("sub", Value::from(1i64)), "no string"),
+        (with("groups", Value::from(1i64)), "groups claim"),
+        (with("hd", Value::Null), "required claim hd not present in ID token"),
+        (
+            with("hd", Value::from("x")),
+            "required claim hd value does not match. Got = x, want = example.org",
+        ),
+        (with("_claim_names", json!({"groups": "src"})), ""),
+    ] {
+        let got = ask(&tokens, &key.sign(&claims).unwrap()).await;
+        match why {
+            "" => assert!(got.is_ok()),
+            why => {
+                let got = got.unwrap_err();
+                assert!(got.starts_with("oidc: ") && got.contains(why), "{got}");
+            }
+        }
+    }
+    let near = with("nbf", Value::from(NOW + 300));
+    assert!(
+        ask(&tokens, &key.sign(&near).unwrap()).await.unwrap().is_some(),
+        "five minutes of leeway"
+    );
+    let good = with("x", Value::Null);
+    let own = key.public().id.as_str();
+    let evil = crate::apimachinery::codec::json::decode(other.public().to_jwk().as_bytes()).unwrap();
+    let mut embedded = json!({"alg": "RS256"});
+    embedded.set(&["jwk"], evil);
+    for (signer, header) in [
+        (&key, json!({"alg": "none"})),
+        (&key, json!({"alg": "HS256"})),
+        (&key, json!({"alg": "RS512", "kid": own})),
+        (&key, json!({"alg": "ES256", "kid": own})),
+        (&other, json!({"alg": "RS256", "kid": own})),
+        (&other, json!({"alg": "RS256"})),
+        (&other, embedded),
+        (
+            &other,
+            json!({"alg": "RS256", "x5u": "https://localhost/x", "jku": "https://localhost/y"}),
+        ),
+    ] {
+        let token = signer.sign_with(&header, &good).unwrap();
+        assert!(ask(&tokens, &token).await.is_err(), "{header:?}");
+    }
+    let elsewhere = with("iss", Value::from("https://elsewhere"));
+    assert!(ask(&tokens, &key.sign(&elsewhere).unwrap()).await.unwrap().is_none());
+    assert!(ask(&tokens, "opaque").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_address_counts_as_long_as_it_is_not_said_to_be_unverified() {
+    let (idp, tasks, key) = (idp().await, TaskGroup::new("test"), ec());
+    idp.publish(&[&key]);
+    let mut issuer = idp.issuer();
+    issuer.username = Prefixed {
+        claim: "email".into(),
+        prefix: String::new(),
+    };
+    let tokens = idp.known(issuer, &tasks).await;
+    for (verified, fine) in [
+        (Value::Null, true),
+        (Value::from(true), true),
+        (Value::from(false), false),
+    ] {
+        let mut claims = idp.claims();
+        claims.set(&["email"], "j@x");
+        claims.set(&["email_verified"], verified);
+        claims.set(&["groups"], "one");
+        let got = ask(&tokens, &key.sign(&claims).unwrap()).await;
+        assert_eq!(got.is_ok(), fine);
+        if let Ok(Some(found)) = got {
+            assert_eq!(
+                (found.user.name.as_str(), found.user.groups.join(" ")),
+                ("j@x", "g:one".into())
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn before_it_is_discovered_its_tokens_are_refused_and_dropping_it_ends_its_task() {
+    let tasks = TaskGroup::new("test");
+    let text = "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthenticationConfiguration, jwt: [{issuer: {url: 'https://localhost:1', audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ''}}}]}";
+    let config = Configuration::parse(text, &[]).unwrap();
+    let tokens = JwtAuthenticators::new(discover(&config.issuers, &tasks).unwrap(), Arc::new(|| NOW));
+    let token = ec().sign(&json!({"iss": "https://localhost:1"})).unwrap();
+    assert_eq!(
+        ask(&tokens, &token).await.unwrap_err(),
+        "oidc: authenticator not initialized"
+    );
+    assert_eq!(tasks.len(), 1);
+    tokens.replace(Set::default());
+    assert!(ask(&tokens, &token).await.unwrap().is_none());
+    settled(|| tasks.is_empty()).await;
+}
+
+const FILE: &str = "\
+apiVersion: apiserver.config.k8s.io/v1beta1
+kind: AuthenticationConfiguration
+anonymous:
+  enabled: true
+  conditions:
+  - path: /livez
+jwt:
+- issuer:
+    url: https://idp.example.org
+    audiences: [a, b]
+    audienceMatchPolicy: MatchAny
+  claimValidationRules:
+  - claim: hd
+    requiredValue: example.org
+  claimMappings:
+    username:
+      claim: sub
+      prefix: 'p:'
+    uid:
+      claim: id
+";
+
+fn refusal(from: &str, to: &str) -> String {
+    let text = FILE.replace(from, to);
+    assert_ne!(text, FILE, "{from}");
+    Configuration::parse(&text, &["https://sa".into()]).unwrap_err()
+}
+
+#[test]
+fn a_file_says_whom_to_believe() {
+    let c = Configuration::parse(FILE, &[]).unwrap();
+    assert_eq!(c.anonymous.unwrap().paths, ["/livez"]);
+    let i = &c.issuers[0];
+    assert_eq!((i.username.prefix.as_str(), i.uid.as_deref()), ("p:", Some("id")));
+    assert_eq!(i.required, [("hd".to_owned(), "example.org".to_owned())]);
+    assert!(i.groups.is_none());
+}
+
+#[test]
+fn expressions_are_refused_by_line() {
+    for (from, to, line) in [
+        ("claim: sub\n      prefix: 'p:'", "expression: claims.sub", 17),
+        ("claim: id", "expression: 'claims.id'", 20),
+        (
+            "  - claim: hd\n    requiredValue: example.org",
+            "  - expression: 'true'",
+            13,
+        ),
+        (
+            "claim: id\n",
+            "claim: id\n    extra:\n    - key: example.org/x\n      valueExpression: claims.x\n",
+            23,
+        ),
+        (
+            "  claimMappings:",
+            "  userValidationRules:\n  - message: m\n    expression: 'true'\n  claimMappings:",
+            17,
+        ),
+    ] {
+        let e = refusal(from, to);
+        assert!(e.starts_with(&format!("line {line}: jwt[0].")), "{e}");
+        assert!(e.contains("CEL expressions are not evaluated in this release"), "{e}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said() {
+    for (from, to, want) in [
+        (
+            "url: https://idp.example.org",
+            "url: http://x",
+            "jwt[0].issuer.url: Invalid value: \"http://x\": URL scheme must be https",
+        ),
+        (
+            "url: https://idp.example.org",
+            "url: https://sa",
+            "URL must not overlap with disallowed issuers: [https://sa]",
+        ),
+        (
+            "    audienceMatchPolicy: MatchAny\n",
+            "",
+            "audienceMatchPolicy must be MatchAny for multiple audiences",
+        ),
+        (
+            "[a, b]",
+            "[]",
+            "jwt[0].issuer.audiences: Required value: at least one jwt[].issuer.audiences is required",
+        ),
+        (
+            "      prefix: 'p:'\n",
+            "",
+            "prefix is required when claim is set. It can be set to an empty string to disable prefixing",
+        ),
+        (
+            "enabled: true",
+            "enabled: false",
+            "enabled should be set to true when conditions are defined",
+        ),
+        (
+            "claimMappings:",
+            "claimMapping:",
+            "strict decoding error: unknown field \"jwt[0].claimMapping\"",
+        ),
+        (
+            "kind: Auth",
+            "kind: Author",
+            "the kind must be AuthenticationConfiguration",
+        ),
+        ("v1beta1", "v2", "the apiVersion must be one of"),
+        (
+            "    url: https://idp.example.org",
+            "    url: https://a\n    discoveryURL: https://a",
+            "discoveryURL must be different from URL",
+        ),
+    ] {
+        let e = refusal(from, to);
+        assert!(e.contains(want), "{e}");
+    }
+}

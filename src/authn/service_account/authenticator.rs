@@ -1,0 +1,155 @@
+//! What both kinds of tokens have in common: issuer, signature, audiences.
+
+use super::{Clock, LEGACY_ISSUER, Objects};
+use crate::authn::bearer::intersection;
+use crate::authn::jwt::{self, PublicKey, Token};
+use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// The keys that verify service-account tokens, in the order of their files.
+#[derive(Clone, Debug)]
+pub struct VerificationKeys(Vec<PublicKey>);
+
+impl VerificationKeys {
+    /// These keys; one that is there twice counts once.
+    pub fn new(keys: Vec<PublicKey>) -> Self {
+        let mut all: Vec<PublicKey> = Vec::new();
+        for key in keys {
+            if !all.contains(&key) {
+                all.push(key);
+            }
+        }
+        Self(all)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[PublicKey] {
+        &self.0
+    }
+
+    /// The keys a token may have been signed with: all where it names none.
+    fn of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a PublicKey> {
+        self.0.iter().filter(move |k| id.is_empty() || k.id == id)
+    }
+}
+
+enum Kind {
+    Bound,
+    Legacy { lookup: bool },
+}
+
+/// Recognises one kind of service-account tokens.
+pub struct ServiceAccountTokens {
+    kind: Kind,
+    issuers: Vec<String>,
+    keys: VerificationKeys,
+    /// The server's audiences, which tokens that name none are for.
+    audiences: Vec<String>,
+    objects: Arc<dyn Objects>,
+    clock: Clock,
+}
+
+impl ServiceAccountTokens {
+    /// Tokens of TokenRequests, by any of `issuers`.
+    pub fn bound(
+        issuers: Vec<String>,
+        keys: VerificationKeys,
+        audiences: Vec<String>,
+        objects: Arc<dyn Objects>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            kind: Kind::Bound,
+            issuers,
+            keys,
+            audiences,
+            objects,
+            clock,
+        }
+    }
+
+    /// Tokens kept in Secrets; without `lookup` nobody looks whether the Secret is still there.
+    pub fn legacy(
+        lookup: bool,
+        keys: VerificationKeys,
+        audiences: Vec<String>,
+        objects: Arc<dyn Objects>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            kind: Kind::Legacy { lookup },
+            issuers: vec![LEGACY_ISSUER.to_owned()],
+            keys,
+            audiences,
+            objects,
+            clock,
+        }
+    }
+
+    /// The token, where one of our keys made it; `None`: not ours.
+    fn verify<'a>(&self, text: &'a str) -> Result<Option<Token<'a>>, Refused> {
+        let Some(unverified) = jwt::unverified_claims(text) else {
+            return Ok(None);
+        };
+        let issuer = unverified.str_at(&["iss"]);
+        if !self.issuers.iter().any(|i| i == issuer) {
+            return Ok(None);
+        }
+        let Ok(token) = Token::parse(text) else { return Ok(None) };
+        if self.keys.of(&token.key_id).any(|key| token.verified_by(key)) {
+            return Ok(Some(token));
+        }
+        Err(Refused::new(match self.keys.of(&token.key_id).next() {
+            Some(_) => "go-jose/go-jose: error in cryptographic primitive",
+            None => "invalid signature, no keys found",
+        }))
+    }
+}
+
+/// A list of texts, as Go's `%q` shows it.
+fn quoted(list: &[String]) -> String {
+    let quoted: Vec<String> = list.iter().map(|s| crate::apimachinery::field::quote(s)).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
+#[async_trait]
+impl TokenAuthenticator for ServiceAccountTokens {
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+        let Some(token) = self.verify(asked.token)? else {
+            return Ok(None);
+        };
+        let mut said = token.audiences();
+        let mut annotations = Vec::new();
+        if said.is_empty() {
+            let subject = token.claims.str_at(&["sub"]).to_owned();
+            annotations.push(("authentication.k8s.io/legacy-token", subject));
+            said.clone_from(&self.audiences);
+        }
+        let wanted = match asked.audiences {
+            [] => &self.audiences,
+            asked => asked,
+        };
+        let audiences = intersection(&said, wanted);
+        if audiences.is_empty() && !self.audiences.is_empty() {
+            return Err(Refused(format!(
+                "token audiences {} is invalid for the target audiences {}",
+                quoted(&said),
+                quoted(wanted)
+            )));
+        }
+        let now = (self.clock)();
+        let mut found = match self.kind {
+            Kind::Bound => super::bound::check(&*self.objects, &token.claims, now).await?,
+            Kind::Legacy { lookup } => {
+                super::legacy::check(&self.objects, &token.claims, asked.token, lookup, now).await?
+            }
+        };
+        annotations.append(&mut found.annotations);
+        Ok(Some(TokenUser {
+            audiences,
+            annotations,
+            ..found
+        }))
+    }
+}

@@ -1,0 +1,123 @@
+//! Tokens of TokenRequests: their times, and the objects they are bound to.
+
+use super::{LEEWAY, Objects, user_info};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::authn::jwt::seconds;
+use crate::authn::x509::CREDENTIAL_ID;
+use crate::authn::{Refused, TokenUser};
+use std::sync::Arc;
+
+const GONE: &str = "service account token has been invalidated";
+
+fn times(claims: &Value, now: i64) -> Result<(), Refused> {
+    let unreadable = |e| Refused(format!("service account token claims could not be validated: {e}"));
+    let at = |claim| seconds(claims, claim).map_err(unreadable);
+    if at("nbf")?.is_some_and(|t| now.saturating_add(LEEWAY) < t) {
+        return Err(Refused::new("service account token is not valid yet"));
+    }
+    // A token without an end was not made by us: ours always have one.
+    if at("exp")?.is_some_and(|t| now.saturating_sub(LEEWAY) > t) {
+        return Err(Refused::new("service account token has expired"));
+    }
+    if at("iat")?.is_some_and(|t| now.saturating_add(LEEWAY) < t) {
+        return Err(Refused::new("service account token is issued in the future"));
+    }
+    Ok(())
+}
+
+/// Deleted for longer than clocks may differ.
+fn deleted(object: &Value, now: i64) -> bool {
+    let at = object.str_at(&["metadata", "deletionTimestamp"]);
+    !at.is_empty() && time::parse(at).map_or(true, |t| t.unix_timestamp() < now.saturating_sub(LEEWAY))
+}
+
+async fn referred(
+    objects: &dyn Objects,
+    claim: &Value,
+    (resource, word): (&'static str, &str),
+    namespace: &str,
+    now: i64,
+) -> Result<(), Refused> {
+    if claim.is_null() {
+        return Ok(());
+    }
+    let found = objects.get(resource, namespace, claim.str_at(&["name"])).await;
+    let Ok(Some(object)) = found else {
+        return Err(Refused::new(GONE));
+    };
+    if deleted(&object, now) {
+        return Err(Refused::new(GONE));
+    }
+    let (live, claimed) = (object.uid(), claim.str_at(&["uid"]));
+    if live != claimed {
+        return Err(Refused(format!(
+            "{word} UID ({live}) does not match service account {word} ref claim ({claimed})"
+        )));
+    }
+    Ok(())
+}
+
+/// Judges the claims of a token that one of our keys made.
+pub(super) async fn check(objects: &dyn Objects, claims: &Value, now: i64) -> Result<TokenUser, Refused> {
+    times(claims, now)?;
+    let private = claims.get("kubernetes.io");
+    let namespace = private.str_at(&["namespace"]);
+    let (name, uid) = (
+        private.str_at(&["serviceaccount", "name"]),
+        private.str_at(&["serviceaccount", "uid"]),
+    );
+    let account = objects.get("serviceaccounts", namespace, name).await.map_err(Refused)?;
+    let account = account.ok_or_else(|| Refused(format!("serviceaccounts \"{name}\" not found")))?;
+    if deleted(&account, now) {
+        return Err(Refused(format!("service account {namespace}/{name} has been deleted")));
+    }
+    if account.uid() != uid {
+        return Err(Refused(format!(
+            "service account UID ({}) does not match claim ({uid})",
+            account.uid()
+        )));
+    }
+    let (pod, node) = (private.get("pod"), private.get("node"));
+    referred(objects, private.get("secret"), ("secrets", "secret"), namespace, now).await?;
+    referred(objects, pod, ("pods", "pod"), namespace, now).await?;
+    if pod.is_null() {
+        // Beside a pod, the node only says where the pod runs.
+        referred(objects, node, ("nodes", "node"), "", now).await?;
+    }
+    let mut user = user_info(namespace, name, uid);
+    let mut extra = |key: &str, value: &str| {
+        if !value.is_empty() {
+            user.extra.insert(key.to_owned(), vec![value.to_owned()]);
+        }
+    };
+    for (claim, word) in [(pod, "pod"), (node, "node")] {
+        extra(
+            &format!("authentication.kubernetes.io/{word}-name"),
+            claim.str_at(&["name"]),
+        );
+        extra(
+            &format!("authentication.kubernetes.io/{word}-uid"),
+            claim.str_at(&["uid"]),
+        );
+    }
+    match claims.str_at(&["jti"]) {
+        "" => {}
+        id => extra(CREDENTIAL_ID, &format!("JTI={id}")),
+    }
+    let mut found = TokenUser::from(Arc::new(user));
+    let late = seconds(private, "warnafter")
+        .ok()
+        .flatten()
+        .filter(|t| *t != 0 && now > *t);
+    if let Some(warn_after) = late {
+        let said = format!(
+            "subject: {}, seconds after warning threshold: {}",
+            claims.str_at(&["sub"]),
+            now - warn_after
+        );
+        found.annotations.push(("authentication.k8s.io/stale-token", said));
+    }
+    Ok(found)
+}

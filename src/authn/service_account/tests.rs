@@ -1,0 +1,339 @@
+use super::*;
+use crate::authn::jwt::PublicKey;
+use crate::authn::jwt::tests::{ec, rsa};
+use crate::authn::jwt::{Signer, Token};
+use crate::authn::{Asked, TokenAuthenticator, TokenUser};
+use crate::json;
+use base64::Engine;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+const NOW: i64 = 1_800_000_000;
+const AUD: &str = "https://kubernetes.default.svc";
+
+#[derive(Default)]
+struct World {
+    objects: Mutex<HashMap<String, Value>>,
+    labels: Mutex<Vec<String>>,
+}
+
+impl World {
+    fn put(&self, resource: &str, object: Value) {
+        let key = format!("{resource}/{}", object.str_at(&["metadata", "name"]));
+        self.objects.lock().unwrap().insert(key, object);
+    }
+    fn edit(&self, key: &str, path: &[&str], value: &str) {
+        let mut all = self.objects.lock().unwrap();
+        all.get_mut(key).unwrap().set(path, value);
+    }
+    fn remove(&self, key: &str) {
+        self.objects.lock().unwrap().remove(key);
+    }
+}
+
+#[async_trait]
+impl Objects for World {
+    async fn get(&self, resource: &'static str, _: &str, name: &str) -> Result<Option<Value>, String> {
+        Ok(self.objects.lock().unwrap().get(&format!("{resource}/{name}")).cloned())
+    }
+    async fn label_secret(&self, _: &str, name: &str, label: &'static str, value: &str) {
+        self.labels.lock().unwrap().push(format!("{name} {label}={value}"));
+    }
+}
+
+struct Bench {
+    world: Arc<World>,
+    now: Arc<AtomicI64>,
+    issuer: Issuer,
+    bound: ServiceAccountTokens,
+    legacy: ServiceAccountTokens,
+}
+
+fn bench_with(signer: Signer, keys: Vec<PublicKey>) -> Bench {
+    let world = Arc::new(World::default());
+    for (resource, name) in [
+        ("serviceaccounts", "sa"),
+        ("pods", "p"),
+        ("secrets", "s"),
+        ("nodes", "n"),
+    ] {
+        world.put(
+            resource,
+            json!({"metadata": {"name": name, "uid": (format!("{name}-uid"))}}),
+        );
+    }
+    let now = Arc::new(AtomicI64::new(NOW));
+    let clock: Clock = {
+        let now = now.clone();
+        Arc::new(move || now.load(Ordering::Relaxed))
+    };
+    let keys = VerificationKeys::new(keys);
+    let audiences = vec![AUD.to_owned()];
+    let issuers = vec!["https://new".to_owned(), "https://old".to_owned()];
+    Bench {
+        bound: ServiceAccountTokens::bound(issuers, keys.clone(), audiences.clone(), world.clone(), clock.clone()),
+        legacy: ServiceAccountTokens::legacy(true, keys, audiences, world.clone(), clock.clone()),
+        issuer: Issuer::new("https://new".into(), Arc::new(signer), clock),
+        world,
+        now,
+    }
+}
+
+fn bench() -> Bench {
+    let signer = ec();
+    let key = signer.public().clone();
+    bench_with(signer, vec![key])
+}
+
+fn of(name: &str) -> Claimed {
+    Claimed {
+        name: name.into(),
+        uid: format!("{name}-uid"),
+    }
+}
+
+fn spec() -> Bound {
+    Bound {
+        namespace: "ns".into(),
+        service_account: of("sa"),
+        audiences: vec![AUD.into()],
+        seconds: 3600,
+        ..Bound::default()
+    }
+}
+
+impl Bench {
+    async fn ask(&self, token: &str) -> Result<Option<TokenUser>, String> {
+        let asked = Asked { token, audiences: &[] };
+        self.bound.authenticate_token(asked).await.map_err(|e| e.0)
+    }
+    async fn refusal(&self, token: &str) -> String {
+        self.ask(token).await.unwrap_err()
+    }
+    fn issue(&self, bound: &Bound) -> String {
+        self.issuer.issue(bound).unwrap().0
+    }
+}
+
+#[tokio::test]
+async fn a_bound_token_names_its_account_pod_and_node() {
+    let b = bench();
+    let (token, id) = b
+        .issuer
+        .issue(&Bound {
+            pod: Some(of("p")),
+            node: Some(of("n")),
+            ..spec()
+        })
+        .unwrap();
+    let found = b.ask(&token).await.unwrap().unwrap();
+    assert_eq!(found.audiences, [AUD]);
+    let user = found.user;
+    assert_eq!(
+        (user.name.as_str(), user.uid.as_str()),
+        ("system:serviceaccount:ns:sa", "sa-uid")
+    );
+    assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:ns"]);
+    let extra: Vec<(String, String)> = user.extra.iter().map(|(k, v)| (k.clone(), v.join(","))).collect();
+    let want = [
+        ("credential-id", format!("JTI={id}")),
+        ("node-name", "n".into()),
+        ("node-uid", "n-uid".into()),
+        ("pod-name", "p".into()),
+        ("pod-uid", "p-uid".into()),
+    ];
+    let want: Vec<(String, String)> = want
+        .into_iter()
+        .map(|(k, v)| (format!("authentication.kubernetes.io/{k}"), v))
+        .collect();
+    assert_eq!(extra, want);
+    let claims = Token::parse(&token).unwrap().claims;
+    assert_eq!(
+        claims.at(&["kubernetes.io", "serviceaccount"]),
+        &json!({"name": "sa", "uid": "sa-uid"})
+    );
+    assert_eq!(claims.get("exp").as_i64(), Some(NOW + 3600));
+}
+
+#[tokio::test]
+async fn a_token_lives_as_long_as_what_it_is_bound_to() {
+    let gone = "service account token has been invalidated";
+    for (resource, word, name) in [("pods", "pod", "p"), ("secrets", "secret", "s"), ("nodes", "node", "n")] {
+        let b = bench();
+        let mut bound = spec();
+        match word {
+            "pod" => bound.pod = Some(of(name)),
+            "secret" => bound.secret = Some(of(name)),
+            _ => bound.node = Some(of(name)),
+        }
+        let token = b.issue(&bound);
+        let key = format!("{resource}/{name}");
+        b.world
+            .edit(&key, &["metadata", "deletionTimestamp"], "2027-01-15T07:59:30Z");
+        assert!(b.ask(&token).await.unwrap().is_some(), "deleted half a minute ago");
+        b.now.store(NOW + 31, Ordering::Relaxed);
+        assert_eq!(b.refusal(&token).await, gone);
+        b.world
+            .put(resource, json!({"metadata": {"name": name, "uid": "another"}}));
+        assert_eq!(
+            b.refusal(&token).await,
+            format!("{word} UID (another) does not match service account {word} ref claim ({name}-uid)")
+        );
+        b.world.remove(&key);
+        assert_eq!(b.refusal(&token).await, gone);
+    }
+    let b = bench();
+    let token = b.issue(&spec());
+    b.world.edit("serviceaccounts/sa", &["metadata", "uid"], "x");
+    assert_eq!(
+        b.refusal(&token).await,
+        "service account UID (x) does not match claim (sa-uid)"
+    );
+    b.world.remove("serviceaccounts/sa");
+    assert_eq!(b.refusal(&token).await, "serviceaccounts \"sa\" not found");
+}
+
+#[tokio::test]
+async fn times_have_a_minute_of_leeway() {
+    let b = bench();
+    let token = b.issue(&spec());
+    for (at, want) in [
+        (NOW - 61, Some("service account token is not valid yet")),
+        (NOW - 60, None),
+        (NOW + 3660, None),
+        (NOW + 3661, Some("service account token has expired")),
+    ] {
+        b.now.store(at, Ordering::Relaxed);
+        assert_eq!(b.ask(&token).await.err().as_deref(), want, "{}", at - NOW);
+    }
+}
+
+#[tokio::test]
+async fn a_token_for_others_is_refused_and_says_so() {
+    let b = bench();
+    let token = b.issue(&Bound {
+        audiences: vec!["vault".into(), "x".into()],
+        ..spec()
+    });
+    assert_eq!(
+        b.refusal(&token).await,
+        format!("token audiences [\"vault\" \"x\"] is invalid for the target audiences [\"{AUD}\"]")
+    );
+    let asked = Asked {
+        token: &token,
+        audiences: &["y".to_owned(), "x".to_owned()],
+    };
+    let found = b.bound.authenticate_token(asked).await.unwrap().unwrap();
+    assert_eq!(found.audiences, ["x"]);
+}
+
+#[tokio::test]
+async fn former_keys_and_issuers_count_and_unknown_ones_do_not() {
+    let (old, new, foreign) = (rsa(), ec(), rsa());
+    let keys = vec![new.public().clone(), old.public().clone()];
+    let clock = system_clock();
+    let issuer = |name: &str, signer: Signer| Issuer::new(name.into(), Arc::new(signer), clock.clone());
+    let b = bench_with(new, keys);
+    b.now.store(system_clock()(), Ordering::Relaxed);
+    let former = issuer("https://old", old).issue(&spec()).unwrap().0;
+    assert!(b.ask(&former).await.unwrap().is_some());
+    let stranger = issuer("https://old", foreign);
+    let forged = stranger.issue(&spec()).unwrap().0;
+    assert_eq!(b.refusal(&forged).await, "invalid signature, no keys found");
+    let elsewhere = issuer("https://elsewhere", rsa()).issue(&spec()).unwrap().0;
+    assert!(b.ask(&elsewhere).await.unwrap().is_none(), "somebody else may know it");
+    // Under the id of a key of ours, another key's signature.
+    let claims = Token::parse(&forged).unwrap().claims;
+    let confused = json!({"alg": "RS256", "kid": (Token::parse(&former).unwrap().key_id)});
+    let forged = rsa().sign_with(&confused, &claims).unwrap();
+    assert_eq!(
+        b.refusal(&forged).await,
+        "go-jose/go-jose: error in cryptographic primitive"
+    );
+}
+
+#[tokio::test]
+async fn a_token_beyond_its_time_to_warn_is_remarked() {
+    let b = bench();
+    let token = b.issue(&Bound {
+        seconds: 100_000,
+        warn_after: 3607,
+        ..spec()
+    });
+    assert!(b.ask(&token).await.unwrap().unwrap().annotations.is_empty());
+    b.now.store(NOW + 3700, Ordering::Relaxed);
+    assert_eq!(
+        b.ask(&token).await.unwrap().unwrap().annotations,
+        [(
+            "authentication.k8s.io/stale-token",
+            "subject: system:serviceaccount:ns:sa, seconds after warning threshold: 93".to_owned()
+        )]
+    );
+}
+
+#[tokio::test]
+async fn a_secrets_token_is_good_while_the_secret_holds_it() {
+    let b = bench();
+    let token = b.issuer.issue_legacy("ns", &of("sa"), "s").unwrap();
+    let ask = || async {
+        let asked = Asked {
+            token: &token,
+            audiences: &[],
+        };
+        b.legacy.authenticate_token(asked).await.map_err(|e| e.0)
+    };
+    assert_eq!(ask().await.unwrap_err(), "Token does not match server's copy");
+    let copy = base64::engine::general_purpose::STANDARD.encode(&token);
+    b.world.edit("secrets/s", &["data", "token"], &copy);
+    let found = ask().await.unwrap().unwrap();
+    assert_eq!(found.user.name, "system:serviceaccount:ns:sa");
+    assert_eq!((found.audiences, found.warnings.len()), (vec![AUD.to_owned()], 0));
+    assert_eq!(
+        *b.world.labels.lock().unwrap(),
+        ["s kubernetes.io/legacy-token-last-used=2027-01-15"]
+    );
+    b.world.edit(
+        "secrets/s",
+        &["metadata", "labels", "kubernetes.io/legacy-token-last-used"],
+        "2027-01-15",
+    );
+    b.world.put(
+        "serviceaccounts",
+        json!({"metadata": {"name": "sa", "uid": "sa-uid"}, "secrets": [{"name": "s"}]}),
+    );
+    assert_eq!(ask().await.unwrap().unwrap().warnings.len(), 1);
+    assert_eq!(b.world.labels.lock().unwrap().len(), 1);
+    b.world.edit(
+        "secrets/s",
+        &["metadata", "labels", "kubernetes.io/legacy-token-invalid-since"],
+        "2027-01-01",
+    );
+    assert!(
+        ask()
+            .await
+            .unwrap_err()
+            .starts_with("the token in secret ns/s for service account ns/sa has been marked")
+    );
+    b.world.remove("secrets/s");
+    assert_eq!(ask().await.unwrap_err(), "Token has been invalidated");
+    assert!(b.ask(&token).await.unwrap().is_none(), "no bound token");
+}
+
+#[test]
+fn what_is_published_verifies() {
+    let signer = ec();
+    let keys = VerificationKeys::new(vec![signer.public().clone(), rsa().public().clone()]);
+    let d = discovery::documents("https://new", &keys, "https://host:6443/openid/v1/jwks").unwrap();
+    assert_eq!(
+        d.configuration,
+        r#"{"issuer":"https://new","jwks_uri":"https://host:6443/openid/v1/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["ES256","RS256"]}"#
+    );
+    let set = crate::apimachinery::codec::json::decode(d.key_set.as_bytes()).unwrap();
+    let first = PublicKey::from_jwk(&set.get("keys").items()[0]).unwrap().unwrap();
+    let token = signer.sign(&json!({})).unwrap();
+    assert!(Token::parse(&token).unwrap().verified_by(&first));
+    for issuer in ["http://new", "kubernetes", "https://new?x=y", "https://new#f"] {
+        assert!(discovery::documents(issuer, &keys, "u").is_none(), "{issuer}");
+    }
+}

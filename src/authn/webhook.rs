@@ -1,0 +1,181 @@
+//! Tokens reviewed by somebody else (`--authentication-token-webhook-config-file`): upstream's
+//! `plugin/pkg/authenticator/token/webhook`. Both outcomes are kept for a while, errors are not.
+
+use super::bearer::intersection;
+use super::{Asked, Refused, TokenAuthenticator, TokenUser};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+use crate::authn::jwt::texts;
+use crate::client::{ClientConfig, FetchError, Fetcher};
+use crate::request::UserInfo;
+use async_trait::async_trait;
+use aws_lc_rs::{digest, rand};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Tries, in all.
+const TRIES: u32 = 5;
+/// Before the second try; each further one waits half as long again, and up to a fifth of that more.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// How long one try may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Most answers that are kept.
+const MOST: usize = 8192;
+
+type Key = [u8; 32];
+
+/// Asks a webhook.
+pub struct WebhookTokens {
+    fetcher: Fetcher,
+    url: String,
+    version: String,
+    ttl: Duration,
+    known: Mutex<HashMap<Key, (Option<TokenUser>, Instant)>>,
+}
+
+impl WebhookTokens {
+    /// The webhook of a kubeconfig, spoken to in `version` (`v1` or `v1beta1`); answers are kept for `ttl`.
+    ///
+    /// # Errors
+    /// The configuration cannot be used.
+    pub fn try_new(config: &ClientConfig, version: &str, ttl: Duration) -> Result<Self, String> {
+        Ok(Self {
+            fetcher: Fetcher::with(config, PATIENCE).map_err(|e| e.what)?,
+            url: config.server.clone(),
+            version: format!("authentication.k8s.io/{version}"),
+            ttl,
+            known: Mutex::default(),
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, (Option<TokenUser>, Instant)>> {
+        self.known.lock().expect("no code panics while holding this lock")
+    }
+
+    async fn review(&self, asked: Asked<'_>) -> Result<Value, Refused> {
+        let mut review = crate::json!({
+            "apiVersion": (self.version.as_str()), "kind": "TokenReview",
+            "metadata": {"creationTimestamp": null}, "spec": {"token": (asked.token)}, "status": {"user": {}},
+        });
+        if !asked.audiences.is_empty() {
+            review.set(&["spec", "audiences"], asked.audiences.to_vec());
+        }
+        let body = json::to_vec(&review);
+        let mut wait = FIRST_WAIT;
+        let mut tries = 1;
+        loop {
+            match self.fetcher.post(&self.url, body.clone()).await {
+                Ok(answer) => {
+                    let answer = json::decode(&answer).map_err(|e| Refused(format!("the webhook's answer: {e}")))?;
+                    return Ok(answer.get("status").clone());
+                }
+                Err(e) if e.transient && tries < TRIES => tokio::time::sleep(pause(wait, &e)).await,
+                Err(e) => return Err(Refused(e.what)),
+            }
+            wait += wait / 2;
+            tries += 1;
+        }
+    }
+}
+
+fn pause(wait: Duration, error: &FetchError) -> Duration {
+    let mut byte = [0u8];
+    // Without a random number the waits of several requests are merely alike.
+    let _ = rand::fill(&mut byte);
+    let jitter = wait / 5 * u32::from(byte[0]) / 255;
+    error.retry_after.map_or(wait + jitter, Duration::from_secs)
+}
+
+fn judge(status: &Value, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+    if status.get("authenticated").as_bool() != Some(true) {
+        return match status.str_at(&["error"]) {
+            "" => Ok(None),
+            error => Err(Refused::new(error)),
+        };
+    }
+    // A webhook that says nothing of audiences knows of no others than the server's own, which is what was asked for.
+    let audiences = match texts(status.get("audiences")) {
+        said if said.is_empty() => asked.audiences.to_vec(),
+        said => intersection(asked.audiences, &said),
+    };
+    if audiences.is_empty() && !asked.audiences.is_empty() {
+        return Ok(None);
+    }
+    let said = status.get("user");
+    let extra = said.get("extra").as_object();
+    let user = UserInfo {
+        name: said.str_at(&["username"]).to_owned(),
+        uid: said.str_at(&["uid"]).to_owned(),
+        groups: texts(said.get("groups")),
+        extra: extra
+            .into_iter()
+            .flat_map(|m| m.iter())
+            .map(|(k, v)| (k.to_owned(), texts(v)))
+            .collect(),
+    };
+    Ok(Some(TokenUser {
+        audiences,
+        ..TokenUser::from(Arc::new(user))
+    }))
+}
+
+#[async_trait]
+impl TokenAuthenticator for WebhookTokens {
+    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+        let mut key = digest::Context::new(&digest::SHA256);
+        for part in std::iter::once(asked.token).chain(asked.audiences.iter().map(String::as_str)) {
+            key.update(&(part.len() as u64).to_le_bytes());
+            key.update(part.as_bytes());
+        }
+        let mut digest = [0; 32];
+        digest.copy_from_slice(key.finish().as_ref());
+        let now = Instant::now();
+        if let Some((answer, until)) = self.lock().get(&digest)
+            && *until > now
+        {
+            return Ok(answer.clone());
+        }
+        let answer = judge(&self.review(asked).await?, asked)?;
+        if !self.ttl.is_zero() {
+            let now = Instant::now();
+            let mut known = self.lock();
+            if known.len() >= MOST {
+                known.retain(|_, (_, until)| *until > now);
+            }
+            if known.len() < MOST {
+                known.insert(digest, (answer.clone(), now + self.ttl));
+            }
+        }
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn answers_are_read_as_upstream_reads_them() {
+        let ours = ["a".to_owned(), "b".to_owned()];
+        let asked = Asked {
+            token: "t",
+            audiences: &ours,
+        };
+        let yes = |audiences: Value| {
+            let mut v =
+                json!({"authenticated": true, "user": {"username": "u", "groups": ["g"], "extra": {"k": ["v"]}}});
+            v.set(&["audiences"], audiences);
+            judge(&v, asked).unwrap()
+        };
+        let found = yes(Value::Null).unwrap();
+        assert_eq!((found.user.name.as_str(), found.audiences.len()), ("u", 2));
+        assert_eq!(found.user.extra["k"], ["v"]);
+        assert_eq!(yes(json!(["b", "c"])).unwrap().audiences, ["b"]);
+        assert!(yes(json!(["c"])).is_none());
+        assert!(judge(&json!({}), asked).unwrap().is_none());
+        assert_eq!(judge(&json!({"error": "no"}), asked).unwrap_err().0, "no");
+    }
+}

@@ -1,0 +1,184 @@
+//! `--authorization-policy-file`: one policy a line, JSON, `abac.authorization.kubernetes.io/v1beta1` (upstream:
+//! `pkg/auth/authorizer/abac`). Read once.
+
+use super::rbac::PolicyRule;
+use super::{Attributes, Authorizer, Rules, Verdict};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+use crate::request::UserInfo;
+use crate::request::user::AUTHENTICATED;
+use async_trait::async_trait;
+
+struct Policy {
+    user: String,
+    group: String,
+    readonly: bool,
+    api_group: String,
+    resource: String,
+    namespace: String,
+    path: String,
+}
+
+/// The authorizer.
+pub struct Abac(Vec<Policy>);
+
+const READS: [&str; 3] = ["get", "list", "watch"];
+
+fn one_or_any(policy: &str, asked: &str) -> bool {
+    policy == "*" || policy == asked
+}
+
+impl Policy {
+    fn parse(v: &Value) -> Result<Self, String> {
+        if v.str_at(&["apiVersion"]) != "abac.authorization.kubernetes.io/v1beta1" || v.str_at(&["kind"]) != "Policy" {
+            return Err("expected apiVersion abac.authorization.kubernetes.io/v1beta1 and kind Policy".to_owned());
+        }
+        let text = |key: &str| v.str_at(&["spec", key]).to_owned();
+        Ok(Self {
+            user: text("user"),
+            group: text("group"),
+            readonly: v.at(&["spec", "readonly"]).as_bool() == Some(true),
+            api_group: text("apiGroup"),
+            resource: text("resource"),
+            namespace: text("namespace"),
+            path: text("nonResourcePath"),
+        })
+    }
+
+    /// `*` is every caller with credentials.
+    fn is_about(&self, user: &UserInfo) -> bool {
+        let everybody = || user.in_group(AUTHENTICATED);
+        let by_user = match self.user.as_str() {
+            "" => None,
+            "*" => Some(everybody()),
+            name => Some(name == user.name),
+        };
+        let by_group = match self.group.as_str() {
+            "" => None,
+            "*" => Some(everybody()),
+            group => Some(user.in_group(group)),
+        };
+        match (by_user, by_group) {
+            (None, None) => false,
+            (a, b) => a.unwrap_or(true) && b.unwrap_or(true),
+        }
+    }
+
+    fn allows(&self, asked: &Attributes<'_>) -> bool {
+        if self.readonly && !READS.contains(&asked.verb) {
+            return false;
+        }
+        if asked.is_resource {
+            one_or_any(&self.namespace, asked.namespace)
+                && one_or_any(&self.resource, asked.resource)
+                && one_or_any(&self.api_group, asked.api_group)
+        } else {
+            let prefix = self.path.strip_suffix('*');
+            self.path == asked.path || prefix.is_some_and(|p| asked.path.starts_with(p))
+        }
+    }
+
+    fn rule(&self, namespace: &str) -> Vec<PolicyRule> {
+        let verbs: Vec<_> = if self.readonly {
+            READS.iter().map(|v| (*v).into()).collect()
+        } else {
+            vec!["*".into()]
+        };
+        let mut out = Vec::new();
+        if !self.resource.is_empty() && one_or_any(&self.namespace, namespace) {
+            out.push(PolicyRule {
+                verbs: verbs.clone(),
+                api_groups: vec![self.api_group.as_str().into()],
+                resources: vec![self.resource.as_str().into()],
+                ..PolicyRule::default()
+            });
+        }
+        if !self.path.is_empty() {
+            out.push(PolicyRule {
+                verbs,
+                non_resource_urls: vec![self.path.as_str().into()],
+                ..PolicyRule::default()
+            });
+        }
+        out
+    }
+}
+
+impl Abac {
+    /// Reads policies; empty lines and lines that begin with `#` are skipped.
+    ///
+    /// # Errors
+    /// The line, and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut policies = Vec::new();
+        for (n, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let policy = json::decode(line.as_bytes()).and_then(|v| Policy::parse(&v));
+            policies.push(policy.map_err(|e| format!("line {}: {e}", n + 1))?);
+        }
+        Ok(Self(policies))
+    }
+}
+
+#[async_trait]
+impl Authorizer for Abac {
+    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        if self.0.iter().any(|p| p.is_about(asked.user) && p.allows(asked)) {
+            Verdict::allow("")
+        } else {
+            Verdict::no_opinion("No policy matched.")
+        }
+    }
+
+    async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
+        let mine = self.0.iter().filter(|p| p.is_about(user));
+        Rules {
+            rules: mine.flat_map(|p| p.rule(namespace)).collect(),
+            ..Rules::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authz::Decision;
+    use crate::request::RequestInfo;
+    use http::Method;
+
+    #[tokio::test]
+    async fn policies_are_read_line_by_line() {
+        let a = Abac::parse(
+            r##"
+# people
+{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"bob","namespace":"n","resource":"pods","apiGroup":"*","readonly":true}}
+{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"group":"dev","namespace":"*","resource":"*","apiGroup":"*"}}
+{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"*","nonResourcePath":"/version*"}}
+"##,
+        )
+        .unwrap();
+        let may = async |user: UserInfo, method: Method, uri: &str| {
+            let info = RequestInfo::resolve(&method, &uri.parse().unwrap()).unwrap();
+            let verdict = a.authorize(&Attributes::of(&user, &info)).await;
+            verdict.decision == Decision::Allow
+        };
+        let bob = || UserInfo::system("bob", &["system:authenticated"]);
+        assert!(may(bob(), Method::GET, "/api/v1/namespaces/n/pods").await);
+        assert!(!may(bob(), Method::DELETE, "/api/v1/namespaces/n/pods/x").await);
+        assert!(!may(bob(), Method::GET, "/api/v1/namespaces/m/pods").await);
+        assert!(
+            may(
+                UserInfo::system("x", &["dev"]),
+                Method::DELETE,
+                "/apis/apps/v1/namespaces/m/deployments/d"
+            )
+            .await
+        );
+        assert!(may(bob(), Method::GET, "/version").await);
+        assert!(!may(UserInfo::anonymous(), Method::GET, "/version").await);
+        assert!(Abac::parse("{}\n").is_err_and(|e| e.starts_with("line 1: ")));
+    }
+}

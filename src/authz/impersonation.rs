@@ -1,0 +1,380 @@
+//! May the caller act as somebody else? Upstream's constrained impersonation (`endpoints/filters/impersonation`): four
+//! modes that need a right for what is done *and* a right for who is impersonated, then the classic one.
+//!
+//! ```text
+//! mode              whom                                      (a) right for the request      (b) right for the identity
+//! associated-node   the node a service account's pod runs on  impersonate-on:M:VERB on it    impersonate:M nodes/*
+//! arbitrary-node    system:node:N, nothing else said          same                           impersonate:M nodes/N
+//! serviceaccount    a service account, nothing else said      same                           impersonate:M serviceaccounts
+//! user-info         anybody who is neither                    same                           impersonate:M users, uids, groups, userextras
+//! (legacy)          anybody                                   -                              impersonate users, …
+//! ```
+//! The first mode that succeeds decides; where none does, the caller reads why the first did not. A caller's last
+//! successful mode is tried first. Unlike upstream, nothing is remembered about *whether* a caller may.
+
+mod wanted;
+
+pub use wanted::{is_impersonation_header, wanted};
+
+use super::{Attributes, Authorizer, Decision, forbidden};
+use crate::apimachinery::field::quote;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
+use crate::request::UserInfo;
+use crate::request::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+const NODE_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+/// From so many groups or extra values on, a right to all is asked for first.
+const MANY: usize = 4;
+/// Callers whose last mode is remembered.
+const REMEMBERED: usize = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    AssociatedNode,
+    ArbitraryNode,
+    ServiceAccount,
+    UserInfo,
+    Legacy,
+}
+
+const MODES: [Mode; 5] = [
+    Mode::AssociatedNode,
+    Mode::ArbitraryNode,
+    Mode::ServiceAccount,
+    Mode::UserInfo,
+    Mode::Legacy,
+];
+
+/// Whom a caller may act as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Impersonated {
+    /// The identity from here on.
+    pub user: Arc<UserInfo>,
+    /// `impersonate:<mode>`; empty for the classic mode. For audit.
+    pub constraint: &'static str,
+}
+
+/// Checks impersonation.
+pub struct Impersonation {
+    authorizer: Arc<dyn Authorizer>,
+    last: Mutex<HashMap<String, Mode>>,
+}
+
+// === impl Mode ===
+
+impl Mode {
+    /// The verb on identities.
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::AssociatedNode => "impersonate:associated-node",
+            Self::ArbitraryNode => "impersonate:arbitrary-node",
+            Self::ServiceAccount => "impersonate:serviceaccount",
+            Self::UserInfo => "impersonate:user-info",
+            Self::Legacy => "impersonate",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        self.verb().strip_prefix("impersonate:").unwrap_or_default()
+    }
+
+    fn suits(self, wanted: &UserInfo, caller: &UserInfo) -> bool {
+        let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
+        let node = node_name(&wanted.name);
+        let account = service_account(&wanted.name).is_some();
+        match self {
+            Self::AssociatedNode => {
+                let own = match caller.extra.get(NODE_NAME).map(Vec::as_slice) {
+                    Some([own]) => Some(own.as_str()),
+                    _ => None,
+                };
+                only_name && node.is_some() && service_account(&caller.name).is_some() && own == node
+            }
+            Self::ArbitraryNode => only_name && node.is_some(),
+            Self::ServiceAccount => only_name && account,
+            Self::UserInfo => node.is_none() && !account,
+            Self::Legacy => true,
+        }
+    }
+}
+
+fn node_name(user: &str) -> Option<&str> {
+    let name = user.strip_prefix("system:node:")?;
+    dns1123_subdomain(name).is_empty().then_some(name)
+}
+
+fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    let fine = dns1123_label(namespace).is_empty() && dns1123_subdomain(name).is_empty();
+    fine.then_some((namespace, name))
+}
+
+// === impl Impersonation ===
+
+impl Impersonation {
+    /// Asks this authorizer.
+    pub fn new(authorizer: Arc<dyn Authorizer>) -> Self {
+        Self {
+            authorizer,
+            last: Mutex::default(),
+        }
+    }
+
+    /// Who the caller acts as while doing what is `asked`, which names the caller.
+    ///
+    /// # Errors
+    /// 403 in upstream's words.
+    pub async fn check(&self, wanted: &UserInfo, asked: &Attributes<'_>) -> Result<Impersonated> {
+        let remembered = self.lock().get(&asked.user.name).copied();
+        let rest = MODES.into_iter().filter(|m| Some(*m) != remembered);
+        let mut first = None;
+        for mode in remembered.into_iter().chain(rest) {
+            if !mode.suits(wanted, asked.user) {
+                continue;
+            }
+            match self.try_mode(mode, wanted, asked).await {
+                Ok(found) => {
+                    self.remember(&asked.user.name, mode);
+                    return Ok(found);
+                }
+                Err(refused) => first = first.or(Some(refused)),
+            }
+        }
+        // The classic mode suits everybody, so there was a refusal.
+        Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Mode>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, caller: &str, mode: Mode) {
+        let mut last = self.lock();
+        if last.get(caller) == Some(&mode) {
+            return;
+        }
+        if last.len() >= REMEMBERED {
+            last.clear();
+        }
+        last.insert(caller.to_owned(), mode);
+    }
+
+    async fn allowed(&self, asked: &Attributes<'_>) -> Result<()> {
+        let verdict = self.authorizer.authorize(asked).await;
+        if verdict.decision == Decision::Allow {
+            return Ok(());
+        }
+        let why = match verdict.error {
+            Some(error) if verdict.reason.is_empty() => error,
+            Some(error) => format!("{error}: {}", verdict.reason),
+            None => verdict.reason.into_owned(),
+        };
+        Err(forbidden(asked, &why))
+    }
+
+    async fn try_mode(&self, mode: Mode, wanted: &UserInfo, asked: &Attributes<'_>) -> Result<Impersonated> {
+        let associated;
+        let mut caller = asked.user;
+        if mode == Mode::AssociatedNode {
+            // The right is the account's on every node: what the pod's own token says beside it plays no part.
+            let keys: Vec<String> = caller.extra.keys().cloned().collect();
+            associated = UserInfo {
+                extra: BTreeMap::from([(NODE_KEYS.to_owned(), keys)]),
+                ..caller.clone()
+            };
+            caller = &associated;
+        }
+        if mode != Mode::Legacy {
+            let verb = format!("impersonate-on:{}:{}", mode.name(), asked.verb);
+            let on = Attributes { user: caller, ..*asked }.with_verb(&verb);
+            self.allowed(&on).await?;
+        }
+        let ask = Ask {
+            me: self,
+            mode,
+            base: Attributes {
+                is_resource: true,
+                verb: mode.verb(),
+                api_group: AUTHENTICATION,
+                api_version: "v1",
+                ..Attributes::nothing(caller)
+            },
+        };
+        let groups = ask.name(&wanted.name, &wanted.groups).await?;
+        if !wanted.uid.is_empty() {
+            ask.one("uids", "", &wanted.uid).await?;
+        }
+        ask.groups(&wanted.groups).await?;
+        ask.extra(&wanted.extra).await?;
+        let mut user = UserInfo {
+            groups,
+            ..wanted.clone()
+        };
+        let unauthenticated = user.in_group(UNAUTHENTICATED);
+        if user.name == ANONYMOUS {
+            if !unauthenticated {
+                user.groups.push(UNAUTHENTICATED.to_owned());
+            }
+        } else if !unauthenticated && !user.in_group(AUTHENTICATED) {
+            user.groups.push(AUTHENTICATED.to_owned());
+        }
+        Ok(Impersonated {
+            user: Arc::new(user),
+            constraint: if mode == Mode::Legacy { "" } else { mode.verb() },
+        })
+    }
+}
+
+/// The questions about an identity, in one mode.
+struct Ask<'a> {
+    me: &'a Impersonation,
+    mode: Mode,
+    base: Attributes<'a>,
+}
+
+impl Ask<'_> {
+    /// Names and groups are in the core group for the classic mode.
+    fn identity(&self) -> Attributes<'_> {
+        Attributes {
+            api_group: if self.mode == Mode::Legacy { "" } else { AUTHENTICATION },
+            ..self.base
+        }
+    }
+
+    async fn one(&self, resource: &str, subresource: &str, name: &str) -> Result<()> {
+        let asked = Attributes {
+            resource,
+            subresource,
+            name,
+            ..self.base
+        };
+        self.me.allowed(&asked).await
+    }
+
+    /// The right to the name; the groups that come with it.
+    async fn name(&self, name: &str, groups: &[String]) -> Result<Vec<String>> {
+        let mut asked = Attributes {
+            resource: "users",
+            name,
+            ..self.identity()
+        };
+        let mut found = groups.to_vec();
+        if self.mode != Mode::Legacy
+            && let Some(node) = node_name(name)
+        {
+            asked.resource = "nodes";
+            asked.name = if self.mode == Mode::AssociatedNode { "*" } else { node };
+            found = vec!["system:nodes".to_owned()];
+        }
+        if let Some((namespace, account)) = service_account(name) {
+            asked.resource = "serviceaccounts";
+            asked.namespace = namespace;
+            asked.name = account;
+            if groups.is_empty() {
+                found = vec![
+                    "system:serviceaccounts".to_owned(),
+                    format!("system:serviceaccounts:{namespace}"),
+                ];
+            }
+        }
+        self.me.allowed(&asked).await?;
+        Ok(found)
+    }
+
+    async fn groups(&self, groups: &[String]) -> Result<()> {
+        let asked = Attributes {
+            resource: "groups",
+            ..self.identity()
+        };
+        if self.mode != Mode::Legacy {
+            if groups.iter().any(String::is_empty) {
+                return Err(forbidden(&asked, "impersonating the empty string group is not allowed"));
+            }
+            if groups.iter().any(|g| g == MASTERS) {
+                let asked = Attributes { name: MASTERS, ..asked };
+                return Err(forbidden(
+                    &asked,
+                    "impersonating the system:masters group is not allowed",
+                ));
+            }
+            if groups.len() >= MANY && self.me.allowed(&Attributes { name: "*", ..asked }).await.is_ok() {
+                return Ok(());
+            }
+        }
+        for name in groups {
+            self.me.allowed(&Attributes { name, ..asked }).await?;
+        }
+        Ok(())
+    }
+
+    async fn extra(&self, extra: &BTreeMap<String, Vec<String>>) -> Result<()> {
+        if self.mode != Mode::Legacy {
+            let asked = Attributes {
+                resource: "userextras",
+                ..self.base
+            };
+            for (key, values) in extra {
+                check_extra(key, values).map_err(|why| forbidden(&asked, &why))?;
+            }
+            let many = extra.values().map(Vec::len).sum::<usize>() >= MANY || extra.len() >= MANY;
+            if many && self.one("userextras", "*", "*").await.is_ok() {
+                return Ok(());
+            }
+        }
+        for (key, values) in extra {
+            for value in values {
+                self.one("userextras", key, value).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the constrained modes take as a key and its values.
+fn check_extra(key: &str, values: &[String]) -> std::result::Result<(), String> {
+    if key.is_empty() {
+        return Err("impersonating the empty string key in extra is not allowed".to_owned());
+    }
+    let bad = |value: &str, why: &str| {
+        Err(format!(
+            "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {}: {why}",
+            quote(value)
+        ))
+    };
+    match key.split_once('/') {
+        Some((host, path)) if !host.is_empty() && !path.is_empty() => {
+            if let Some(why) = dns1123_subdomain(host).first() {
+                return bad(host, why);
+            }
+            let fine = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
+            if !path.chars().all(fine) {
+                return bad(
+                    path,
+                    "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')",
+                );
+            }
+        }
+        _ => return bad(key, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+    if key.chars().any(|c| c.to_lowercase().ne([c])) {
+        return Err(format!(
+            "impersonating a non-lowercase key in extra is not allowed: {}",
+            quote(key)
+        ));
+    }
+    if values.is_empty() {
+        return Err("impersonating empty values in extra is not allowed".to_owned());
+    }
+    if values.iter().any(String::is_empty) {
+        return Err("impersonating the empty string value in extra is not allowed".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

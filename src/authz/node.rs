@@ -1,0 +1,265 @@
+//! What kubelets may do: upstream's Node authorizer (`plugin/pkg/auth/authorizer/node`). A node sees what its pods need,
+//! found in a graph; for the rest it has fixed rules.
+//!
+//! The graph follows the store as RBAC's index does: no decision is taken from one that is behind.
+
+mod graph;
+mod refs;
+
+pub use graph::{Feeds, Graph, Sources};
+
+use super::rbac::PolicyRule;
+use super::{Attributes, Authorizer, Rules, Verdict};
+use crate::apimachinery::field::quote;
+use crate::apimachinery::selector::FieldSelector;
+use crate::request::UserInfo;
+use async_trait::async_trait;
+use graph::{Kind, View};
+use std::sync::Arc;
+
+const PREFIX: &str = "system:node:";
+const GROUP: &str = "system:nodes";
+const LEASES: &str = "kube-node-lease";
+
+/// The authorizer.
+pub struct Node {
+    graph: Arc<Graph>,
+    rules: Vec<PolicyRule>,
+}
+
+/// The node a caller is; empty where it is one without a name.
+pub fn node_of(user: &UserInfo) -> Option<&str> {
+    let name = user.name.strip_prefix(PREFIX)?;
+    user.in_group(GROUP).then_some(name)
+}
+
+fn no(reason: impl Into<String>) -> Verdict {
+    Verdict::no_opinion(reason.into())
+}
+
+fn yes() -> Verdict {
+    Verdict::allow("")
+}
+
+/// A question of a node, with the graph it is decided by.
+struct Question<'a> {
+    node: &'a str,
+    view: &'a View,
+    asked: &'a Attributes<'a>,
+}
+
+impl Node {
+    /// Decides by this graph, and by these rules (those of ClusterRole `system:node`) for what is the same for all nodes.
+    pub fn new(graph: Arc<Graph>, rules: Vec<PolicyRule>) -> Self {
+        Self { graph, rules }
+    }
+
+    fn fixed(&self, asked: &Attributes<'_>) -> Verdict {
+        if self.rules.iter().any(|r| r.allows(asked)) {
+            yes()
+        } else {
+            no("")
+        }
+    }
+}
+
+#[async_trait]
+impl Authorizer for Node {
+    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        let Some(node) = node_of(asked.user) else {
+            return no("");
+        };
+        if node.is_empty() {
+            return no(format!("unknown node for user {}", quote(&asked.user.name)));
+        }
+        if !asked.is_resource {
+            return self.fixed(asked);
+        }
+        let view = match self.graph.fresh().await {
+            Ok(view) => view,
+            Err(behind) => {
+                return Verdict {
+                    error: Some(behind.to_string()),
+                    ..no("")
+                };
+            }
+        };
+        let q = Question {
+            node,
+            view: &view,
+            asked,
+        };
+        match (asked.api_group, asked.resource) {
+            ("", "secrets") => q.read(Kind::Secret),
+            ("", "configmaps") => q.read(Kind::ConfigMap),
+            ("", "persistentvolumeclaims") if asked.subresource == "status" => match asked.verb {
+                "update" | "patch" => q.related(Kind::Claim),
+                _ => no("can only get/update/patch this type"),
+            },
+            ("", "persistentvolumeclaims") => q.get(Kind::Claim),
+            ("", "persistentvolumes") => q.get(Kind::Volume),
+            ("resource.k8s.io", "resourceclaims") => q.get(Kind::ResourceClaim),
+            ("storage.k8s.io", "volumeattachments") => q.get(Kind::Attachment),
+            ("", "serviceaccounts") => q.service_account(),
+            ("coordination.k8s.io", "leases") => q.lease(),
+            ("storage.k8s.io", "csinodes") => q.csi_node(),
+            ("resource.k8s.io", "resourceslices") => q.slice(),
+            ("", "nodes") => q.node(),
+            ("", "pods") => q.pod(),
+            _ => self.fixed(asked),
+        }
+    }
+
+    async fn rules_for(&self, user: &UserInfo, _: &str) -> Rules {
+        match node_of(user) {
+            Some(_) => Rules::unknown("node authorizer does not support user rule resolution"),
+            None => Rules::default(),
+        }
+    }
+}
+
+impl Question<'_> {
+    fn unrelated(&self) -> Verdict {
+        no(format!(
+            "no relationship found between node '{}' and this object",
+            self.node
+        ))
+    }
+
+    fn related(&self, kind: Kind) -> Verdict {
+        if self.asked.name.is_empty() {
+            return no("No Object name found");
+        }
+        self.in_graph(kind)
+    }
+
+    fn in_graph(&self, kind: Kind) -> Verdict {
+        if self
+            .view
+            .reaches(self.node, kind, self.asked.namespace, self.asked.name)
+        {
+            yes()
+        } else {
+            self.unrelated()
+        }
+    }
+
+    fn read(&self, kind: Kind) -> Verdict {
+        if !matches!(self.asked.verb, "get" | "list" | "watch") {
+            return no("can only read resources of this type");
+        }
+        if !self.asked.subresource.is_empty() {
+            return no("cannot read subresource");
+        }
+        if self.asked.namespace.is_empty() {
+            return no("can only read namespaced object of this type");
+        }
+        self.related(kind)
+    }
+
+    fn get(&self, kind: Kind) -> Verdict {
+        if self.asked.verb != "get" {
+            return no("can only get individual resources of this type");
+        }
+        if !self.asked.subresource.is_empty() {
+            return no("cannot get subresource");
+        }
+        self.related(kind)
+    }
+
+    fn service_account(&self) -> Verdict {
+        // v1.36: kubelets read the accounts of their pods, for image credentials (facts 5e.5).
+        if self.asked.verb == "get" && self.asked.subresource.is_empty() {
+            return self.related(Kind::ServiceAccount);
+        }
+        if self.asked.verb != "create" || self.asked.name.is_empty() {
+            return no("can only create tokens for individual service accounts");
+        }
+        if self.asked.subresource != "token" {
+            return no("can only create token subresource of serviceaccount");
+        }
+        self.in_graph(Kind::ServiceAccount)
+    }
+
+    fn lease(&self) -> Verdict {
+        if !matches!(self.asked.verb, "get" | "create" | "update" | "patch" | "delete") {
+            return no("can only get, create, update, patch, or delete a node lease");
+        }
+        if self.asked.namespace != LEASES {
+            return no("can only access leases in the \"kube-node-lease\" system namespace");
+        }
+        self.own("can only access node lease with the same name as the requesting node")
+    }
+
+    fn csi_node(&self) -> Verdict {
+        if !matches!(self.asked.verb, "get" | "create" | "update" | "patch" | "delete") {
+            return no("can only get, create, update, patch, or delete a CSINode");
+        }
+        if !self.asked.subresource.is_empty() {
+            return no("cannot authorize CSINode subresources");
+        }
+        self.own("can only access CSINode with the same name as the requesting node")
+    }
+
+    /// The object of the node's name. A create names none yet; NodeRestriction looks at it.
+    fn own(&self, otherwise: &str) -> Verdict {
+        if self.asked.verb == "create" || self.asked.name == self.node {
+            yes()
+        } else {
+            no(otherwise)
+        }
+    }
+
+    fn selects(&self, field: &str) -> bool {
+        FieldSelector::parse(self.asked.field_selector).is_ok_and(|s| {
+            s.terms()
+                .iter()
+                .any(|t| t.equal && t.field == field && t.value == self.node)
+        })
+    }
+
+    fn slice(&self) -> Verdict {
+        if !self.asked.subresource.is_empty() {
+            return no("cannot authorize ResourceSlice subresources");
+        }
+        match self.asked.verb {
+            "create" => yes(),
+            "get" | "update" | "patch" | "delete" => self.related(Kind::Slice),
+            "watch" | "list" | "deletecollection" if self.selects("spec.nodeName") => yes(),
+            "watch" | "list" | "deletecollection" => {
+                no("can only list/watch/deletecollection resourceslices with nodeName field selector")
+            }
+            _ => no(
+                "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, \
+                 delete, deletecollection",
+            ),
+        }
+    }
+
+    fn node(&self) -> Verdict {
+        let me = self.node;
+        match (self.asked.subresource, self.asked.verb) {
+            ("", "create" | "update" | "patch") | ("status", "update" | "patch") => yes(),
+            ("", "get" | "list" | "watch") => match self.asked.name {
+                "" => no(format!("node '{me}' cannot read all nodes, only its own Node object")),
+                name if name == me => yes(),
+                name => no(format!("node '{me}' cannot read '{name}', only its own Node object")),
+            },
+            _ => no(""),
+        }
+    }
+
+    fn pod(&self) -> Verdict {
+        match (self.asked.subresource, self.asked.verb) {
+            ("", "get") => self.get(Kind::Pod),
+            ("", "list" | "watch") if self.selects("spec.nodeName") => yes(),
+            ("", "list" | "watch") if !self.asked.name.is_empty() => self.related(Kind::Pod),
+            ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
+            ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => yes(),
+            _ => no(""),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

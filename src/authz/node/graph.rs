@@ -1,0 +1,316 @@
+//! Which objects lead to which node: pod → node, what a pod names → pod, PersistentVolume → claim, secrets of volumes →
+//! PersistentVolume, VolumeAttachment and ResourceSlice → node.
+//!
+//! Kept the other way round, per node and with counts, so that a question is a look-up.
+
+use super::refs::{Pod, Volume};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::{Str, Value};
+use crate::authz::rbac::Behind;
+use crate::client::{Informer, InformerHandle};
+use crate::storage::{Entry, Storage};
+use crate::tasks::{Signal, TaskGroup};
+use arc_swap::ArcSwap;
+use imbl::{HashMap, OrdSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How long a decision waits for the graph to catch up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Kind {
+    Pod,
+    Secret,
+    ConfigMap,
+    Claim,
+    ServiceAccount,
+    ResourceClaim,
+    Volume,
+    Attachment,
+    Slice,
+}
+
+/// The graph at one time.
+#[derive(Clone, Default)]
+pub(super) struct View {
+    /// Node → kind and key → how many of its pods need it (or, for what points to a node itself, how many there are).
+    nodes: HashMap<Str, Arc<Needs>>,
+    volumes: HashMap<Str, Arc<Volume>>,
+    /// Secret key → volumes whose drivers need it.
+    by_secret: HashMap<Str, OrdSet<Str>>,
+}
+
+type Needs = HashMap<(Kind, Str), usize>;
+
+fn key(namespace: &str, name: &str) -> Str {
+    if namespace.is_empty() {
+        name.into()
+    } else {
+        Str::from(format!("{namespace}/{name}"))
+    }
+}
+
+impl View {
+    /// True where the object leads to the node.
+    pub fn reaches(&self, node: &str, kind: Kind, namespace: &str, name: &str) -> bool {
+        let Some(needs) = self.nodes.get(node) else {
+            return false;
+        };
+        let of = |kind: Kind, key: Str| needs.contains_key(&(kind, key));
+        let volume = |name: &str| {
+            let claim = self.volumes.get(name).and_then(|v| v.claim.clone());
+            claim.is_some_and(|claim| of(Kind::Claim, claim))
+        };
+        match kind {
+            Kind::Volume => volume(name),
+            Kind::Attachment | Kind::Slice => of(kind, name.into()),
+            Kind::Secret => {
+                let key = key(namespace, name);
+                let volumes = self.by_secret.get(&key);
+                of(kind, key) || volumes.into_iter().flatten().any(|v| volume(v))
+            }
+            _ => of(kind, key(namespace, name)),
+        }
+    }
+
+    fn count(&mut self, node: &Str, what: (Kind, Str), more: bool) {
+        let mut needs = self.nodes.get(node).map(|n| Needs::clone(n)).unwrap_or_default();
+        let n = needs.get(&what).copied().unwrap_or(0);
+        match (more, n) {
+            (true, n) => drop(needs.insert(what, n + 1)),
+            (false, 0 | 1) => drop(needs.remove(&what)),
+            (false, n) => drop(needs.insert(what, n - 1)),
+        }
+        if needs.is_empty() {
+            self.nodes.remove(node);
+        } else {
+            self.nodes.insert(node.clone(), Arc::new(needs));
+        }
+    }
+
+    fn pod(&mut self, pod_key: &str, pod: &Pod, there: bool) {
+        if pod.node.is_empty() {
+            return;
+        }
+        let namespace = pod_key.split_once('/').map_or("", |(ns, _)| ns);
+        self.count(&pod.node, (Kind::Pod, pod_key.into()), there);
+        for (kind, name) in &pod.refs {
+            self.count(&pod.node, (*kind, key(namespace, name)), there);
+        }
+    }
+
+    pub(super) fn set_pod(&mut self, key: &str, old: Option<&Pod>, new: Option<&Pod>) {
+        if old == new {
+            return;
+        }
+        if let Some(old) = old {
+            self.pod(key, old, false);
+        }
+        if let Some(new) = new {
+            self.pod(key, new, true);
+        }
+    }
+
+    pub(super) fn set_volume(&mut self, name: &str, new: Option<&Arc<Volume>>) {
+        let old = match new {
+            Some(new) => self.volumes.insert(name.into(), new.clone()),
+            None => self.volumes.remove(name),
+        };
+        for secret in old.iter().flat_map(|v| &v.secrets) {
+            if let Some(set) = self.by_secret.get_mut(secret) {
+                set.remove(name);
+                if set.is_empty() {
+                    self.by_secret.remove(secret);
+                }
+            }
+        }
+        for secret in new.iter().flat_map(|v| &v.secrets) {
+            self.by_secret.entry(secret.clone()).or_default().insert(name.into());
+        }
+    }
+
+    /// A thing that names its node itself.
+    pub(super) fn set_direct(&mut self, kind: Kind, name: &str, old: Option<&Str>, new: Option<&Str>) {
+        if old == new {
+            return;
+        }
+        if let Some(node) = old.filter(|n| !n.is_empty()) {
+            self.count(node, (kind, name.into()), false);
+        }
+        if let Some(node) = new.filter(|n| !n.is_empty()) {
+            self.count(node, (kind, name.into()), true);
+        }
+    }
+}
+
+/// The stores the graph is read from.
+#[derive(Clone)]
+pub struct Sources {
+    /// `pods`
+    pub pods: Arc<dyn Storage>,
+    /// `persistentvolumes`
+    pub volumes: Arc<dyn Storage>,
+    /// `volumeattachments`
+    pub attachments: Arc<dyn Storage>,
+    /// `resourceslices`, where they are served.
+    pub slices: Option<Arc<dyn Storage>>,
+}
+
+/// The graph, followed. Empty, and behind, until its feeds run.
+#[derive(Default)]
+pub struct Graph {
+    view: ArcSwap<View>,
+    writing: Mutex<()>,
+    followed: OnceLock<Followed>,
+}
+
+struct Followed {
+    pods: (Arc<dyn Storage>, Informer<Pod>),
+    volumes: (Arc<dyn Storage>, Informer<Volume>),
+    direct: Vec<(Arc<dyn Storage>, Informer<Str>)>,
+}
+
+/// What must run for it.
+pub struct Feeds {
+    pods: InformerHandle<Pod>,
+    volumes: InformerHandle<Volume>,
+    direct: Vec<InformerHandle<Str>>,
+    synced: Vec<Signal>,
+}
+
+impl Followed {
+    fn is_current(&self) -> bool {
+        self.pods.1.is_current(&*self.pods.0)
+            && self.volumes.1.is_current(&*self.volumes.0)
+            && self.direct.iter().all(|(s, i)| i.is_current(&**s))
+    }
+
+    async fn catch_up(&self) {
+        self.pods.1.catch_up(&*self.pods.0).await;
+        self.volumes.1.catch_up(&*self.volumes.0).await;
+        for (storage, informer) in &self.direct {
+            informer.catch_up(&**storage).await;
+        }
+    }
+}
+
+impl Graph {
+    /// One that knows nothing yet.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut View)) {
+        let _one_at_a_time = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut view = View::clone(&self.view.load());
+        edit(&mut view);
+        self.view.store(Arc::new(view));
+    }
+
+    pub(super) async fn fresh(&self) -> Result<Arc<View>, Behind> {
+        let followed = self.followed.get().ok_or(Behind)?;
+        if !followed.is_current() {
+            let caught_up = tokio::time::timeout(PATIENCE, followed.catch_up()).await;
+            caught_up.map_err(|_| Behind)?;
+        }
+        Ok(self.view.load_full())
+    }
+
+    fn direct(self: &Arc<Self>, kind: Kind, storage: &Arc<dyn Storage>) -> (Informer<Str>, InformerHandle<Str>) {
+        let node = |e: &Entry| {
+            let v: Value = e.decode();
+            debug_assert!(!v.name().is_empty());
+            Str::from(v.str_at(&["spec", "nodeName"]))
+        };
+        let (informer, handle) = Informer::new(storage.clone(), node);
+        let me = self.clone();
+        informer.subscribe(move |c| {
+            let (old, new) = (c.old.map(|s| &**s), c.new.map(|s| &**s));
+            me.change(|view| view.set_direct(kind, c.key, old, new));
+        });
+        (informer, handle)
+    }
+
+    /// Reads from these stores from now on. To be called once.
+    pub fn follow(self: &Arc<Self>, sources: &Sources) -> Feeds {
+        let (pods, feed_pods) = Informer::new(sources.pods.clone(), |e: &Entry| Pod::parse(&e.decode()));
+        let me = self.clone();
+        pods.subscribe(move |c| {
+            let (old, new) = (c.old.map(|p| &**p), c.new.map(|p| &**p));
+            if old != new {
+                me.change(|view| view.set_pod(c.key, old, new));
+            }
+        });
+        let (volumes, feed_volumes) = Informer::new(sources.volumes.clone(), |e: &Entry| Volume::parse(&e.decode()));
+        let me = self.clone();
+        volumes.subscribe(move |c| me.change(|view| view.set_volume(c.key, c.new)));
+        let stores = [
+            Some((Kind::Attachment, &sources.attachments)),
+            sources.slices.as_ref().map(|s| (Kind::Slice, s)),
+        ];
+        let (mut direct, mut feeds) = (Vec::new(), Vec::new());
+        for (kind, storage) in stores.into_iter().flatten() {
+            let (informer, handle) = self.direct(kind, storage);
+            direct.push((storage.clone(), informer));
+            feeds.push(handle);
+        }
+        let mut synced = vec![pods.synced().clone(), volumes.synced().clone()];
+        synced.extend(direct.iter().map(|(_, i)| i.synced().clone()));
+        // A second set of stores is not followed.
+        let _ = self.followed.set(Followed {
+            pods: (sources.pods.clone(), pods),
+            volumes: (sources.volumes.clone(), volumes),
+            direct,
+        });
+        Feeds {
+            pods: feed_pods,
+            volumes: feed_volumes,
+            direct: feeds,
+            synced,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn fixed(view: View) -> Arc<Self> {
+        use crate::storage::embedded::{Engine, Options, ResourceConfig};
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), Options::default()).unwrap();
+        let storage: Arc<dyn Storage> = engine.resource(ResourceConfig {
+            prefix: "/registry/none/".into(),
+            fields: None,
+        });
+        let me = Arc::new(Self {
+            view: ArcSwap::from_pointee(view),
+            ..Self::default()
+        });
+        let (pods, feed_pods) = Informer::new(storage.clone(), |_: &Entry| Pod::default());
+        let (volumes, feed_volumes) = Informer::new(storage.clone(), |_: &Entry| Volume::default());
+        tokio::spawn(feed_pods.run());
+        tokio::spawn(feed_volumes.run());
+        let _ = me.followed.set(Followed {
+            pods: (storage.clone(), pods),
+            volumes: (storage, volumes),
+            direct: Vec::new(),
+        });
+        std::mem::forget((dir, engine));
+        me
+    }
+}
+
+impl Feeds {
+    /// Fire when everything stored has been read.
+    pub fn synced(&self) -> &[Signal] {
+        &self.synced
+    }
+
+    /// Starts them in `tasks`; they end with the group.
+    pub fn start(self, tasks: &TaskGroup) {
+        tasks.spawn_until_stopped("node graph: pods", self.pods.run());
+        tasks.spawn_until_stopped("node graph: volumes", self.volumes.run());
+        for feed in self.direct {
+            tasks.spawn_until_stopped("node graph", feed.run());
+        }
+    }
+}

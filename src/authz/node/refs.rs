@@ -1,0 +1,125 @@
+//! What pods and volumes refer to.
+
+use super::graph::Kind;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::{Str, Value};
+
+/// A thing a pod needs, in the pod's namespace.
+pub(super) type Ref = (Kind, Str);
+
+/// What the graph knows of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pod {
+    /// Empty: not on a node yet.
+    pub node: Str,
+    /// Sorted, each once.
+    pub refs: Vec<Ref>,
+}
+
+/// What the graph knows of a PersistentVolume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Volume {
+    /// `namespace/name` of the claim it is bound to.
+    pub claim: Option<Str>,
+    /// `namespace/name` of secrets its driver needs on the node.
+    pub secrets: Vec<Str>,
+}
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+fn each<'a>(v: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> {
+    v.at(path).items().iter()
+}
+
+impl Pod {
+    pub fn parse(v: &Value) -> Self {
+        let node = Str::from(v.str_at(&["spec", "nodeName"]));
+        // Who writes a mirror pod is the node itself: what such a pod names must give it nothing.
+        if node.is_empty() || v.annotation(MIRROR).is_some() {
+            return Self { node, refs: Vec::new() };
+        }
+        let mut refs = Vec::new();
+        let mut add = |kind: Kind, name: &str| {
+            if !name.is_empty() {
+                refs.push((kind, Str::from(name)));
+            }
+        };
+        add(Kind::ServiceAccount, v.str_at(&["spec", "serviceAccountName"]));
+        for s in each(v, &["spec", "imagePullSecrets"]) {
+            add(Kind::Secret, s.str_at(&["name"]));
+        }
+        for list in ["containers", "initContainers", "ephemeralContainers"] {
+            for c in each(v, &["spec", list]) {
+                for e in each(c, &["env"]) {
+                    add(Kind::Secret, e.str_at(&["valueFrom", "secretKeyRef", "name"]));
+                    add(Kind::ConfigMap, e.str_at(&["valueFrom", "configMapKeyRef", "name"]));
+                }
+                for e in each(c, &["envFrom"]) {
+                    add(Kind::Secret, e.str_at(&["secretRef", "name"]));
+                    add(Kind::ConfigMap, e.str_at(&["configMapRef", "name"]));
+                }
+            }
+        }
+        for volume in each(v, &["spec", "volumes"]) {
+            add(Kind::Secret, volume.str_at(&["secret", "secretName"]));
+            add(Kind::Secret, volume.str_at(&["azureFile", "secretName"]));
+            for source in ["cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos"] {
+                add(Kind::Secret, volume.str_at(&[source, "secretRef", "name"]));
+            }
+            add(Kind::Secret, volume.str_at(&["csi", "nodePublishSecretRef", "name"]));
+            add(Kind::ConfigMap, volume.str_at(&["configMap", "name"]));
+            for s in each(volume, &["projected", "sources"]) {
+                add(Kind::Secret, s.str_at(&["secret", "name"]));
+                add(Kind::ConfigMap, s.str_at(&["configMap", "name"]));
+            }
+            add(Kind::Claim, volume.str_at(&["persistentVolumeClaim", "claimName"]));
+            if !volume.get("ephemeral").is_null() {
+                add(Kind::Claim, &format!("{}-{}", v.name(), volume.str_at(&["name"])));
+            }
+        }
+        for claim in each(v, &["spec", "resourceClaims"]) {
+            add(Kind::ResourceClaim, claim.str_at(&["resourceClaimName"]));
+        }
+        for claim in each(v, &["status", "resourceClaimStatuses"]) {
+            add(Kind::ResourceClaim, claim.str_at(&["resourceClaimName"]));
+        }
+        add(
+            Kind::ResourceClaim,
+            v.str_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"]),
+        );
+        refs.sort_unstable();
+        refs.dedup();
+        Self { node, refs }
+    }
+}
+
+impl Volume {
+    pub fn parse(v: &Value) -> Self {
+        let namespace = v.str_at(&["spec", "claimRef", "namespace"]);
+        let name = v.str_at(&["spec", "claimRef", "name"]);
+        if name.is_empty() {
+            return Self::default();
+        }
+        let mut secrets = Vec::new();
+        let mut add = |ns: &str, name: &str| {
+            let ns = if ns.is_empty() { namespace } else { ns };
+            if !name.is_empty() {
+                secrets.push(Str::from(format!("{ns}/{name}")));
+            }
+        };
+        let azure = v.at(&["spec", "azureFile"]);
+        add(azure.str_at(&["secretNamespace"]), azure.str_at(&["secretName"]));
+        for source in ["cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos"] {
+            let s = v.at(&["spec", source, "secretRef"]);
+            add(s.str_at(&["namespace"]), s.str_at(&["name"]));
+        }
+        for secret in ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"] {
+            let s = v.at(&["spec", "csi", secret]);
+            add(s.str_at(&["namespace"]), s.str_at(&["name"]));
+        }
+        Self {
+            claim: Some(Str::from(format!("{namespace}/{name}"))),
+            secrets,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Roles and bindings: upstream's RBAC (`plugin/pkg/auth/authorizer/rbac`), over an index of who is bound to what.
+//!
+//! A write that a client was told of counts for the next decision: the index knows how far it has read each of the four
+//! resources, compares that with how far they are, and a decision waits (microseconds, as a rule) until it has caught up.
+//! What cannot catch up within `PATIENCE` is answered with an error, never from the past.
+//!
+//! ```text
+//! storage ──watch──► informer ──change──► Index (persistent maps) ──swap──► decisions
+//!    └────────────── changed() ≤ reached ? ────────────────────────────────────┘
+//! ```
+
+mod explain;
+mod follow;
+mod index;
+mod objects;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use explain::{Explanation, Near};
+pub use follow::{Feeds, Sources};
+pub use index::{Applies, Found, Index};
+pub use objects::{Binding, PolicyRule, Role, Subject};
+
+use super::{Attributes, Authorizer, Rules, Verdict};
+use crate::request::UserInfo;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use follow::Followed;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+/// How long a decision waits for the index to catch up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Decides by roles. Shared; nobody may do anything before it is told where roles are kept and has read them.
+#[derive(Default)]
+pub struct Rbac {
+    index: ArcSwap<Index>,
+    /// Serialises changes; readers never take it.
+    writing: Mutex<()>,
+    followed: OnceLock<Followed>,
+}
+
+/// The index is behind, and did not catch up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behind;
+
+impl std::fmt::Display for Behind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the roles and bindings have not been read yet")
+    }
+}
+
+impl std::error::Error for Behind {}
+
+impl Rbac {
+    /// One that knows nothing yet.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// One with a fixed index, for tests and measurements.
+    pub fn fixed(index: Index) -> Arc<Self> {
+        let me = Self {
+            index: ArcSwap::from_pointee(index),
+            ..Self::default()
+        };
+        // Nobody else has the cell.
+        let _ = me.followed.set(Followed::nothing());
+        Arc::new(me)
+    }
+
+    /// The roles and bindings with everything that was acknowledged before this call.
+    ///
+    /// # Errors
+    /// [`Behind`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn fresh(&self) -> Result<Arc<Index>, Behind> {
+        let followed = self.followed.get().ok_or(Behind)?;
+        if !followed.is_current() {
+            let caught_up = tokio::time::timeout(PATIENCE, followed.catch_up()).await;
+            caught_up.map_err(|_| Behind)?;
+        }
+        Ok(self.index.load_full())
+    }
+
+    /// What somebody may do in a namespace (`""`: the cluster), in order, and what could not be resolved.
+    ///
+    /// # Errors
+    /// [`Behind`].
+    pub async fn rules(&self, user: &UserInfo, namespace: &str) -> Result<(Vec<PolicyRule>, Vec<String>), Behind> {
+        Ok(self.fresh().await?.rules(user, namespace))
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Index)) {
+        let _one_at_a_time = self.writing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut index = Index::clone(&self.index.load());
+        edit(&mut index);
+        self.index.store(Arc::new(index));
+    }
+}
+
+/// A list of errors, as Go's aggregates print.
+pub(crate) fn aggregate(errors: &[String]) -> String {
+    match errors {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+fn decide(index: &Index, asked: &Attributes<'_>) -> Verdict {
+    match index.find(asked) {
+        Some(found) => Verdict::allow(format!("RBAC: allowed by {}", found.binding.describe(found.subject))),
+        None => {
+            let dangling = index.dangling(asked);
+            if dangling.is_empty() {
+                Verdict::no_opinion("")
+            } else {
+                Verdict::no_opinion(format!("RBAC: {}", aggregate(&dangling)))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Authorizer for Rbac {
+    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        match self.fresh().await {
+            Ok(index) => decide(&index, asked),
+            Err(behind) => Verdict {
+                error: Some(behind.to_string()),
+                ..Verdict::no_opinion("")
+            },
+        }
+    }
+
+    async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
+        match self.rules(user, namespace).await {
+            Ok((rules, errors)) => Rules {
+                rules,
+                errors,
+                ..Rules::default()
+            },
+            Err(behind) => Rules::unknown(behind.to_string()),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Where the index comes from: four informers, and how far each has come.
+
+use super::Rbac;
+use super::objects::{Binding, Role};
+use crate::client::{Informer, InformerHandle};
+use crate::storage::{Entry, Storage};
+use crate::tasks::{Signal, TaskGroup};
+use std::sync::Arc;
+
+/// The stores of the four resources.
+#[derive(Clone)]
+pub struct Sources {
+    /// `clusterroles`
+    pub cluster_roles: Arc<dyn Storage>,
+    /// `clusterrolebindings`
+    pub cluster_role_bindings: Arc<dyn Storage>,
+    /// `roles`
+    pub roles: Arc<dyn Storage>,
+    /// `rolebindings`
+    pub role_bindings: Arc<dyn Storage>,
+}
+
+/// What must run for it.
+pub struct Feeds {
+    roles: [InformerHandle<Role>; 2],
+    bindings: [InformerHandle<Binding>; 2],
+    synced: Vec<Signal>,
+}
+
+/// What the index is read from.
+pub(super) struct Followed {
+    roles: Vec<(Arc<dyn Storage>, Informer<Role>)>,
+    bindings: Vec<(Arc<dyn Storage>, Informer<Binding>)>,
+}
+
+impl Followed {
+    /// An index that never changes.
+    pub fn nothing() -> Self {
+        Self {
+            roles: Vec::new(),
+            bindings: Vec::new(),
+        }
+    }
+
+    /// True where everything acknowledged so far is in the index.
+    pub fn is_current(&self) -> bool {
+        self.roles.iter().all(|(s, i)| i.is_current(&**s)) && self.bindings.iter().all(|(s, i)| i.is_current(&**s))
+    }
+
+    /// Waits for what is acknowledged now.
+    pub async fn catch_up(&self) {
+        for (storage, informer) in &self.roles {
+            informer.catch_up(&**storage).await;
+        }
+        for (storage, informer) in &self.bindings {
+            informer.catch_up(&**storage).await;
+        }
+    }
+}
+
+impl Rbac {
+    /// Reads roles and bindings from these stores from now on. Nothing is decided before the feeds run. To be called
+    /// once; later calls have no effect on decisions.
+    pub fn follow(self: &Arc<Self>, sources: &Sources) -> Feeds {
+        let role = |storage: &Arc<dyn Storage>| {
+            let (informer, handle) = Informer::new(storage.clone(), |e: &Entry| Role::parse(&e.decode()));
+            let me = self.clone();
+            informer.subscribe(move |c| me.change(|index| index.set_role(c.key, c.new.cloned())));
+            (informer, handle)
+        };
+        let binding = |storage: &Arc<dyn Storage>| {
+            let (informer, handle) = Informer::new(storage.clone(), |e: &Entry| Binding::parse(&e.decode()));
+            let me = self.clone();
+            informer.subscribe(move |c| me.change(|index| index.set_binding(c.key, c.new.cloned())));
+            (informer, handle)
+        };
+        let (cluster_roles, feed_cluster_roles) = role(&sources.cluster_roles);
+        let (roles, feed_roles) = role(&sources.roles);
+        let (cluster_bindings, feed_cluster_bindings) = binding(&sources.cluster_role_bindings);
+        let (bindings, feed_bindings) = binding(&sources.role_bindings);
+        let synced = [&cluster_roles, &roles].map(|i| i.synced().clone());
+        let synced = synced
+            .into_iter()
+            .chain([&cluster_bindings, &bindings].map(|i| i.synced().clone()));
+        let feeds = Feeds {
+            synced: synced.collect(),
+            roles: [feed_cluster_roles, feed_roles],
+            bindings: [feed_cluster_bindings, feed_bindings],
+        };
+        // A second set of stores is not followed: the index would be of two minds.
+        let _ = self.followed.set(Followed {
+            roles: vec![
+                (sources.cluster_roles.clone(), cluster_roles),
+                (sources.roles.clone(), roles),
+            ],
+            bindings: vec![
+                (sources.cluster_role_bindings.clone(), cluster_bindings),
+                (sources.role_bindings.clone(), bindings),
+            ],
+        });
+        feeds
+    }
+}
+
+impl Feeds {
+    /// Fire when everything stored has been read.
+    pub fn synced(&self) -> &[Signal] {
+        &self.synced
+    }
+
+    /// Starts them in `tasks`; they end with the group.
+    pub fn start(self, tasks: &TaskGroup) {
+        for feed in self.roles {
+            tasks.spawn_until_stopped("roles", feed.run());
+        }
+        for feed in self.bindings {
+            tasks.spawn_until_stopped("role bindings", feed.run());
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Roles and bindings as the index keeps them: parsed once per change.
+
+use crate::apimachinery::field::quote;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::{Str, Value};
+use crate::authz::Attributes;
+use std::fmt;
+use std::sync::OnceLock;
+
+use super::table::Table;
+
+/// One rule of a role.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyRule {
+    /// Verbs, `*` for all.
+    pub verbs: Vec<Str>,
+    /// Groups, `*` for all.
+    pub api_groups: Vec<Str>,
+    /// Resources: `pods`, `pods/log`, `*/scale`, `*`.
+    pub resources: Vec<Str>,
+    /// Names; empty: all.
+    pub resource_names: Vec<Str>,
+    /// Paths: exact, with a trailing `*`, or `*`.
+    pub non_resource_urls: Vec<Str>,
+}
+
+/// A Role or ClusterRole.
+pub struct Role {
+    /// Its rules, in order.
+    pub rules: Vec<PolicyRule>,
+    /// The rules, indexed on first use.
+    table: OnceLock<Table>,
+}
+
+/// Whom a binding names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// `User`, `Group`, `ServiceAccount`.
+    pub kind: Str,
+    /// Name.
+    pub name: Str,
+    /// Namespace of a service account; a RoleBinding's own where it says none.
+    pub namespace: Str,
+}
+
+/// Under what a subject is found.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Target {
+    User(Str),
+    Group(Str),
+}
+
+/// A RoleBinding or ClusterRoleBinding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Empty for a ClusterRoleBinding.
+    pub namespace: Str,
+    /// Name.
+    pub name: Str,
+    /// `Role` or `ClusterRole`.
+    pub role_kind: Str,
+    /// The role's name.
+    pub role_name: Str,
+    /// Whom it names, in order.
+    pub subjects: Vec<Subject>,
+}
+
+fn texts(v: &Value) -> Vec<Str> {
+    v.items().iter().filter_map(Value::as_str).map(Str::from).collect()
+}
+
+// === impl PolicyRule ===
+
+impl PolicyRule {
+    /// From `rbac.authorization.k8s.io/v1`.
+    pub fn parse(v: &Value) -> Self {
+        Self {
+            verbs: texts(v.get("verbs")),
+            api_groups: texts(v.get("apiGroups")),
+            resources: texts(v.get("resources")),
+            resource_names: texts(v.get("resourceNames")),
+            non_resource_urls: texts(v.get("nonResourceURLs")),
+        }
+    }
+
+    /// Back again; empty lists are left out.
+    pub fn to_value(&self) -> Value {
+        let mut v = Value::Object(crate::apimachinery::value::Map::new());
+        for (key, list) in [
+            ("verbs", &self.verbs),
+            ("apiGroups", &self.api_groups),
+            ("resources", &self.resources),
+            ("resourceNames", &self.resource_names),
+            ("nonResourceURLs", &self.non_resource_urls),
+        ] {
+            if !list.is_empty() {
+                let list: Vec<Value> = list.iter().map(|s| Value::String(s.clone())).collect();
+                v.set(&[key], list);
+            }
+        }
+        v
+    }
+
+    /// True where the rule names the verb.
+    pub fn has_verb(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|v| v == "*" || v == verb)
+    }
+
+    /// True where the rule names the group.
+    pub fn has_group(&self, group: &str) -> bool {
+        self.api_groups.iter().any(|g| g == "*" || g == group)
+    }
+
+    /// True where the rule names the resource; `pods/*` names nothing, as upstream's.
+    pub fn has_resource(&self, resource: &str, subresource: &str) -> bool {
+        self.resources.iter().any(|r| {
+            r == "*"
+                || if subresource.is_empty() {
+                    r == resource
+                } else {
+                    r.split_once('/')
+                        .is_some_and(|(res, sub)| sub == subresource && (res == resource || res == "*"))
+                }
+        })
+    }
+
+    /// True where the rule is not limited to names, or names this one.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.resource_names.is_empty() || self.resource_names.iter().any(|n| n == name)
+    }
+
+    /// True where the rule names the path.
+    pub fn has_url(&self, path: &str) -> bool {
+        self.non_resource_urls
+            .iter()
+            .any(|u| u == path || u.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix)))
+    }
+
+    /// True where the rule allows what is asked.
+    pub fn allows(&self, asked: &Attributes<'_>) -> bool {
+        self.has_verb(asked.verb)
+            && if asked.is_resource {
+                self.has_group(asked.api_group)
+                    && self.has_resource(asked.resource, asked.subresource)
+                    && self.has_name(asked.name)
+            } else {
+                self.has_url(asked.path)
+            }
+    }
+}
+
+/// As upstream's `CompactString`: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.
+impl fmt::Display for PolicyRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            ("APIGroups", &self.api_groups),
+            ("Resources", &self.resources),
+            ("NonResourceURLs", &self.non_resource_urls),
+            ("ResourceNames", &self.resource_names),
+            ("Verbs", &self.verbs),
+        ];
+        f.write_str("{")?;
+        let mut first = true;
+        for (name, list) in parts.into_iter().filter(|(_, list)| !list.is_empty()) {
+            if !first {
+                f.write_str(", ")?;
+            }
+            first = false;
+            let quoted: Vec<String> = list.iter().map(|s| quote(s)).collect();
+            write!(f, "{name}:[{}]", quoted.join(" "))?;
+        }
+        f.write_str("}")
+    }
+}
+
+// === impl Role ===
+
+impl Role {
+    /// From `rbac.authorization.k8s.io/v1`.
+    pub fn parse(v: &Value) -> Self {
+        Self::of(v.get("rules").items().iter().map(PolicyRule::parse).collect())
+    }
+
+    /// With these rules.
+    pub fn of(rules: Vec<PolicyRule>) -> Self {
+        Self {
+            rules,
+            table: OnceLock::new(),
+        }
+    }
+
+    /// The first rule that allows it.
+    pub(super) fn allows(&self, asked: &Attributes<'_>) -> Option<usize> {
+        let table = self.table.get_or_init(|| Table::of(self.rules.iter().enumerate()));
+        table.find(asked)
+    }
+}
+
+// === impl Binding ===
+
+impl Binding {
+    /// From `rbac.authorization.k8s.io/v1`; a ClusterRoleBinding has no namespace.
+    pub fn parse(v: &Value) -> Self {
+        let namespace = v.namespace();
+        let subject = |s: &Value| Subject {
+            kind: s.str_at(&["kind"]).into(),
+            name: s.str_at(&["name"]).into(),
+            namespace: match s.str_at(&["namespace"]) {
+                "" => namespace.into(),
+                other => other.into(),
+            },
+        };
+        Self {
+            namespace: namespace.into(),
+            name: v.name().into(),
+            role_kind: v.str_at(&["roleRef", "kind"]).into(),
+            role_name: v.str_at(&["roleRef", "name"]).into(),
+            subjects: v.get("subjects").items().iter().map(subject).collect(),
+        }
+    }
+
+    /// Where its role is found; `None`: a kind of role that is not known.
+    pub(super) fn role_key(&self) -> Option<Str> {
+        match self.role_kind.as_str() {
+            "ClusterRole" => Some(self.role_name.clone()),
+            "Role" => Some(Str::from(format!("{}/{}", self.namespace, self.role_name))),
+            _ => None,
+        }
+    }
+
+    /// Why its role has no rules, in the words of upstream's listers.
+    pub(super) fn dangling(&self) -> String {
+        let name = quote(&self.role_name);
+        match self.role_kind.as_str() {
+            "ClusterRole" => format!("clusterrole.rbac.authorization.k8s.io {name} not found"),
+            "Role" => format!("role.rbac.authorization.k8s.io {name} not found"),
+            kind => format!("unsupported role reference kind: {}", quote(kind)),
+        }
+    }
+
+    /// `RoleBinding "name/namespace" of Role "r" to User "u"`; upstream's order of name and namespace.
+    pub fn describe(&self, subject: usize) -> String {
+        let to = self.subjects.get(subject).map(Subject::describe).unwrap_or_default();
+        let (kind, at) = if self.namespace.is_empty() {
+            ("ClusterRoleBinding", quote(&self.name))
+        } else {
+            ("RoleBinding", quote(&format!("{}/{}", self.name, self.namespace)))
+        };
+        format!("{kind} {at} of {} {} to {to}", self.role_kind, quote(&self.role_name))
+    }
+}
+
+// === impl Subject ===
+
+impl Subject {
+    pub(super) fn target(&self) -> Option<Target> {
+        match self.kind.as_str() {
+            "User" => Some(Target::User(self.name.clone())),
+            "Group" => Some(Target::Group(self.name.clone())),
+            "ServiceAccount" if !self.namespace.is_empty() => Some(Target::User(Str::from(format!(
+                "system:serviceaccount:{}:{}",
+                self.namespace, self.name
+            )))),
+            _ => None,
+        }
+    }
+
+    fn describe(&self) -> String {
+        if self.kind == "ServiceAccount" {
+            format!("{} {}", self.kind, quote(&format!("{}/{}", self.name, self.namespace)))
+        } else {
+            format!("{} {}", self.kind, quote(&self.name))
+        }
+    }
+}

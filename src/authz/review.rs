@@ -1,0 +1,94 @@
+//! A question as a SubjectAccessReview's `spec`, and its `status` as a verdict.
+
+use super::{Attributes, Verdict};
+use crate::apimachinery::selector::labels::Operator;
+use crate::apimachinery::selector::{FieldSelector, LabelSelector};
+use crate::apimachinery::value::{Map, Value};
+use crate::json;
+
+fn requirement(key: &str, operator: &str, values: Vec<Value>) -> Value {
+    let mut v = json!({"key": key, "operator": operator});
+    if !values.is_empty() {
+        v.set(&["values"], values);
+    }
+    v
+}
+
+/// A selector's requirements; empty where it selects everything or cannot be read.
+fn requirements(asked: &Attributes<'_>) -> [(&'static str, Vec<Value>); 2] {
+    let fields = FieldSelector::parse(asked.field_selector).unwrap_or_default();
+    let field = fields.terms().iter().map(|t| {
+        let operator = if t.equal { "In" } else { "NotIn" };
+        requirement(&t.field, operator, vec![Value::from(t.value.as_str())])
+    });
+    let labels = LabelSelector::parse(asked.label_selector);
+    let labels = labels.as_ref().map_or(&[][..], LabelSelector::requirements);
+    let label = labels.iter().filter_map(|r| {
+        let operator = match r.operator() {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => "In",
+            Operator::NotIn | Operator::NotEquals => "NotIn",
+            Operator::Exists => "Exists",
+            Operator::DoesNotExist => "DoesNotExist",
+            _ => return None,
+        };
+        Some(requirement(r.key(), operator, r.values().map(Value::from).collect()))
+    });
+    [("fieldSelector", field.collect()), ("labelSelector", label.collect())]
+}
+
+/// The spec. `groups` is what the version calls the groups: `groups`, in v1beta1 `group`.
+pub(super) fn spec(asked: &Attributes<'_>, groups: &str) -> Value {
+    let mut spec = Map::new();
+    let mut what = Map::new();
+    let mut put = |key: &str, value: &str| {
+        if !value.is_empty() {
+            what.insert(key, value);
+        }
+    };
+    put("verb", asked.verb);
+    if asked.is_resource {
+        put("namespace", asked.namespace);
+        put("group", asked.api_group);
+        put("version", asked.api_version);
+        put("resource", asked.resource);
+        put("subresource", asked.subresource);
+        put("name", asked.name);
+        for (key, list) in requirements(asked) {
+            if !list.is_empty() {
+                let mut selector = Map::new();
+                selector.insert("requirements", list);
+                what.insert(key, selector);
+            }
+        }
+        spec.insert("resourceAttributes", what);
+    } else {
+        put("path", asked.path);
+        spec.insert("nonResourceAttributes", what);
+    }
+    if !asked.user.name.is_empty() {
+        spec.insert("user", asked.user.name.as_str());
+    }
+    if !asked.user.uid.is_empty() {
+        spec.insert("uid", asked.user.uid.as_str());
+    }
+    if !asked.user.groups.is_empty() {
+        spec.insert(groups, asked.user.groups.clone());
+    }
+    let extra: Map = asked.user.extra.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
+    if !extra.is_empty() {
+        spec.insert("extra", extra);
+    }
+    Value::Object(spec)
+}
+
+/// What a status says. `Err`: it says yes and no.
+pub(super) fn verdict(status: &Value) -> Result<Verdict, &'static str> {
+    let reason = status.str_at(&["reason"]).to_owned();
+    let is = |field: &str| status.get(field).as_bool() == Some(true);
+    match (is("allowed"), is("denied")) {
+        (true, true) => Err("webhook subject access review returned both allow and deny response"),
+        (true, false) => Ok(Verdict::allow(reason)),
+        (false, true) => Ok(Verdict::deny(reason)),
+        (false, false) => Ok(Verdict::no_opinion(reason)),
+    }
+}

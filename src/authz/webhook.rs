@@ -1,0 +1,282 @@
+//! Asks a webhook: `--authorization-webhook-*`, or an entry of the authorization configuration (upstream:
+//! `plugin/pkg/authorizer/webhook`). Answers are kept for a while; what could not be asked is answered by the failure
+//! policy and counts as an error, which without an Allow from somebody is a 500.
+
+use super::{Attributes, Authorizer, Decision, Rules, Verdict, review};
+use crate::apimachinery::Value;
+use crate::apimachinery::codec::json;
+use crate::client::ClientConfig;
+use crate::client::fetch::{FetchError, Fetcher};
+use crate::request::UserInfo;
+use async_trait::async_trait;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Answers kept at most. When all are fresh, new ones are not kept.
+const MAX_ENTRIES: usize = 8192;
+/// A question longer than this is not kept: names and extra are the caller's to choose.
+const MAX_KEY: usize = 10_000;
+/// Waits before a question is asked again.
+const RETRIES: [Duration; 4] = [
+    Duration::from_millis(500),
+    Duration::from_millis(750),
+    Duration::from_millis(1125),
+    Duration::from_millis(1690),
+];
+
+/// Which SubjectAccessReview is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReviewVersion {
+    /// authorization.k8s.io/v1
+    V1,
+    /// authorization.k8s.io/v1beta1
+    V1Beta1,
+}
+
+/// One webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookConfig {
+    /// Its kubeconfig: the current context's server is the URL asked.
+    pub kubeconfig: PathBuf,
+    /// What is spoken.
+    pub version: ReviewVersion,
+    /// How long a yes holds; zero: it is not kept.
+    pub authorized_ttl: Duration,
+    /// How long a no holds; zero: it is not kept.
+    pub unauthorized_ttl: Duration,
+    /// How long one try may take.
+    pub timeout: Duration,
+    /// Where it cannot be asked: a final no, instead of leaving it to others.
+    pub deny_on_failure: bool,
+}
+
+/// Asks one URL. A seam, so that decisions and memory are tested without a server.
+#[async_trait]
+pub trait Ask: Send + Sync + 'static {
+    /// The answer to a review.
+    async fn ask(&self, review: Vec<u8>) -> Result<Vec<u8>, FetchError>;
+}
+
+struct Url {
+    fetcher: Fetcher,
+    url: String,
+}
+
+#[async_trait]
+impl Ask for Url {
+    async fn ask(&self, review: Vec<u8>) -> Result<Vec<u8>, FetchError> {
+        Ok(self.fetcher.post(&self.url, review).await?.to_vec())
+    }
+}
+
+/// The authorizer.
+pub struct Webhook {
+    ask: Arc<dyn Ask>,
+    config: WebhookConfig,
+    known: Mutex<HashMap<String, (Verdict, Instant)>>,
+}
+
+impl Webhook {
+    /// Reads the kubeconfig.
+    ///
+    /// # Errors
+    /// One line: the file cannot be used.
+    pub fn try_new(config: WebhookConfig) -> Result<Self, String> {
+        let client = ClientConfig::from_kubeconfig(&config.kubeconfig).map_err(|e| e.to_string())?;
+        let fetcher = Fetcher::with(&client, config.timeout)
+            .map_err(|e| format!("kubeconfig {}: {e}", config.kubeconfig.display()))?;
+        let url = client.server;
+        Ok(Self::asking(Arc::new(Url { fetcher, url }), config))
+    }
+
+    /// Asks this one.
+    pub fn asking(ask: Arc<dyn Ask>, config: WebhookConfig) -> Self {
+        Self {
+            ask,
+            config,
+            known: Mutex::default(),
+        }
+    }
+
+    async fn fetch(&self, spec: &Value) -> Result<Verdict, String> {
+        let version = match self.config.version {
+            ReviewVersion::V1 => "v1",
+            ReviewVersion::V1Beta1 => "v1beta1",
+        };
+        let mut review = crate::json!({"apiVersion": (format!("authorization.k8s.io/{version}")), "kind": "SubjectAccessReview",
+            "metadata": {}, "status": {"allowed": false}});
+        review.set(&["spec"], spec.clone());
+        let body = json::to_vec(&review);
+        let mut waits = RETRIES.iter();
+        loop {
+            match self.ask.ask(body.clone()).await {
+                Ok(answer) => {
+                    let answer = json::decode(&answer).map_err(|e| format!("the webhook's answer is no JSON: {e}"))?;
+                    return review::verdict(answer.get("status")).map_err(str::to_owned);
+                }
+                Err(e) if e.transient => match waits.next() {
+                    Some(wait) => tokio::time::sleep(*wait).await,
+                    None => return Err(e.to_string()),
+                },
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+    }
+
+    fn keep(&self, key: String, verdict: &Verdict) {
+        let ttl = match verdict.decision {
+            Decision::Allow => self.config.authorized_ttl,
+            _ => self.config.unauthorized_ttl,
+        };
+        if ttl.is_zero() || key.len() > MAX_KEY {
+            return;
+        }
+        let now = Instant::now();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_ENTRIES {
+            known.retain(|_, (_, until)| *until > now);
+        }
+        if known.len() < MAX_ENTRIES {
+            known.insert(key, (verdict.clone(), now + ttl));
+        }
+    }
+
+    fn kept(&self, key: &str) -> Option<Verdict> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (verdict, until) = known.get(key)?;
+        (*until > Instant::now()).then(|| verdict.clone())
+    }
+}
+
+#[async_trait]
+impl Authorizer for Webhook {
+    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        let groups = match self.config.version {
+            ReviewVersion::V1 => "groups",
+            ReviewVersion::V1Beta1 => "group",
+        };
+        let spec = review::spec(asked, groups);
+        let key = json::to_string(&spec);
+        if let Some(verdict) = self.kept(&key) {
+            return verdict;
+        }
+        match self.fetch(&spec).await {
+            Ok(verdict) => {
+                self.keep(key, &verdict);
+                verdict
+            }
+            Err(error) => {
+                tracing::warn!("asking the authorization webhook failed: {error}");
+                let both = error.contains("both allow and deny");
+                let verdict = if both || self.config.deny_on_failure {
+                    Verdict::deny("")
+                } else {
+                    Verdict::no_opinion("")
+                };
+                Verdict {
+                    error: Some(error),
+                    ..verdict
+                }
+            }
+        }
+    }
+
+    async fn rules_for(&self, _: &UserInfo, _: &str) -> Rules {
+        Rules::unknown("webhook authorizer does not support user rule resolution")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::RequestInfo;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    struct Says(AtomicUsize, Mutex<Vec<u8>>, Result<&'static str, FetchError>);
+
+    #[async_trait]
+    impl Ask for Says {
+        async fn ask(&self, review: Vec<u8>) -> Result<Vec<u8>, FetchError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            *self.1.lock().unwrap() = review;
+            self.2.clone().map(|s| s.as_bytes().to_vec())
+        }
+    }
+
+    fn hook(says: Result<&'static str, FetchError>, deny: bool, version: ReviewVersion) -> (Arc<Says>, Webhook) {
+        let says = Arc::new(Says(AtomicUsize::new(0), Mutex::default(), says));
+        let config = WebhookConfig {
+            kubeconfig: PathBuf::new(),
+            version,
+            authorized_ttl: Duration::from_secs(300),
+            unauthorized_ttl: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
+            deny_on_failure: deny,
+        };
+        (says.clone(), Webhook::asking(says, config))
+    }
+
+    async fn ask(w: &Webhook, uri: &str) -> Verdict {
+        let info = RequestInfo::resolve(&http::Method::GET, &uri.parse().unwrap()).unwrap();
+        let user = UserInfo::system("jane", &["dev"]);
+        w.authorize(&Attributes::of(&user, &info)).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_kept_as_long_as_its_kind_is() {
+        let (asked, w) = hook(
+            Ok(r#"{"status":{"allowed":true,"reason":"r"}}"#),
+            false,
+            ReviewVersion::V1Beta1,
+        );
+        let uri = "/api/v1/namespaces/n/pods?fieldSelector=spec.nodeName%3Da&labelSelector=x%20in%20(a,b)";
+        assert_eq!(ask(&w, uri).await, Verdict::allow("r"));
+        let sent = json::decode(&asked.1.lock().unwrap()).unwrap();
+        assert_eq!(sent.str_at(&["apiVersion"]), "authorization.k8s.io/v1beta1");
+        assert_eq!(sent.at(&["spec", "group"]), &crate::json!(["dev"]));
+        assert_eq!(
+            sent.at(&["spec", "resourceAttributes", "fieldSelector"]),
+            &crate::json!({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["a"]}]})
+        );
+        assert_eq!(
+            sent.at(&["spec", "resourceAttributes", "labelSelector"]),
+            &crate::json!({"requirements": [{"key": "x", "operator": "In", "values": ["a", "b"]}]})
+        );
+        tokio::time::advance(Duration::from_secs(299)).await;
+        ask(&w, uri).await;
+        assert_eq!(asked.0.load(Ordering::Relaxed), 1);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        ask(&w, uri).await;
+        assert_eq!(asked.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_be_asked_is_an_error_under_the_failure_policy() {
+        let gone = || {
+            Err(FetchError {
+                what: "gone".into(),
+                transient: true,
+                retry_after: None,
+            })
+        };
+        for (deny, decision) in [(false, Decision::NoOpinion), (true, Decision::Deny)] {
+            let (asked, w) = hook(gone(), deny, ReviewVersion::V1);
+            let v = ask(&w, "/version").await;
+            assert_eq!((v.decision, v.error.as_deref()), (decision, Some("gone")));
+            assert_eq!(asked.0.load(Ordering::Relaxed), 5, "tried five times");
+            ask(&w, "/version").await;
+            assert_eq!(asked.0.load(Ordering::Relaxed), 10, "and not remembered");
+        }
+        let (_, w) = hook(
+            Ok(r#"{"status":{"allowed":true,"denied":true}}"#),
+            false,
+            ReviewVersion::V1,
+        );
+        let v = ask(&w, "/version").await;
+        assert_eq!(v.decision, Decision::Deny);
+        assert!(v.error.unwrap().contains("both allow and deny"));
+    }
+}

@@ -1,0 +1,190 @@
+//! `--feature-gates`: read and refused as upstream reads and refuses them. What v1.36 does by default is what this server
+//! does; a gate set otherwise changes nothing and is named in a warning.
+
+mod gates;
+
+use super::{UsageError, Values};
+use crate::cli::value::go_bool;
+use gates::{ALPHA, BETA_OFF, BETA_ON, DEPRECATED_LOCKED, DEPRECATED_OFF, DEPRECATED_ON, GA, GA_UNLOCKED};
+use std::collections::BTreeMap;
+
+const FLAG: &str = "feature-gates";
+
+/// How far a feature has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Off unless asked for.
+    Alpha,
+    /// Mostly on.
+    Beta,
+    /// Here to stay.
+    Ga,
+    /// On its way out.
+    Deprecated,
+}
+
+/// What is known of a gate.
+#[derive(Clone, Copy, Debug)]
+struct Gate {
+    stage: Stage,
+    default: bool,
+    locked: bool,
+}
+
+/// Gates that were given, in the order of their names.
+#[derive(Clone, Debug, Default)]
+pub struct FeatureGates(BTreeMap<String, bool>);
+
+fn gate(name: &str) -> Option<Gate> {
+    let all: [(&[&str], Stage, bool, bool); 8] = [
+        (GA, Stage::Ga, true, true),
+        (GA_UNLOCKED, Stage::Ga, true, false),
+        (BETA_ON, Stage::Beta, true, false),
+        (BETA_OFF, Stage::Beta, false, false),
+        (ALPHA, Stage::Alpha, false, false),
+        (DEPRECATED_ON, Stage::Deprecated, true, false),
+        (DEPRECATED_OFF, Stage::Deprecated, false, false),
+        (DEPRECATED_LOCKED, Stage::Deprecated, false, true),
+    ];
+    all.into_iter()
+        .find(|(names, ..)| names.contains(&name))
+        .map(|(_, stage, default, locked)| Gate { stage, default, locked })
+}
+
+impl FeatureGates {
+    /// True where the feature is on; `None`: there is no such gate.
+    pub fn enabled(&self, name: &str) -> Option<bool> {
+        let gate = gate(name)?;
+        let all = match gate.stage {
+            Stage::Alpha => self.0.get("AllAlpha"),
+            Stage::Beta => self.0.get("AllBeta"),
+            _ => None,
+        };
+        Some(*self.0.get(name).or(all).unwrap_or(&gate.default))
+    }
+
+    pub(super) fn read(values: &Values, warnings: &mut Vec<String>) -> Result<Self, UsageError> {
+        let mut given = BTreeMap::new();
+        for pair in values.list(FLAG) {
+            let (name, value) = parse(&pair).map_err(|why| UsageError::invalid(FLAG, &pair, why))?;
+            given.insert(name, value);
+        }
+        for (name, value) in &given {
+            let refused = |why: String| Err(UsageError::invalid(FLAG, &format!("{name}={value}"), why));
+            if matches!(name.as_str(), "AllAlpha" | "AllBeta") {
+                if *value != (name == "AllBeta") {
+                    warnings.push(format!("--{FLAG}: {name}={value} has no effect: {NO_EFFECT}"));
+                }
+                continue;
+            }
+            let Some(gate) = gate(name) else {
+                return refused(format!("unrecognized feature gate: {name}"));
+            };
+            if gate.locked && *value != gate.default {
+                return refused(format!(
+                    "cannot set feature gate {name} to {value}, feature is locked to {}",
+                    gate.default
+                ));
+            }
+            if *value != gate.default {
+                warnings.push(format!("--{FLAG}: {name}={value} has no effect: {NO_EFFECT}"));
+            }
+            let going = match gate.stage {
+                Stage::Deprecated => "deprecated",
+                Stage::Ga => "GA",
+                _ => continue,
+            };
+            warnings.push(format!(
+                "Setting {going} feature gate {name}={value}. It will be removed in a future release."
+            ));
+        }
+        Ok(Self(given))
+    }
+}
+
+const NO_EFFECT: &str = "features are as in v1.36's defaults";
+
+fn parse(pair: &str) -> Result<(String, bool), String> {
+    let Some((name, value)) = pair.split_once('=') else {
+        return Err(format!("missing bool value for {}", pair.trim()));
+    };
+    let (name, value) = (name.trim(), value.trim());
+    match go_bool(value) {
+        Some(b) => Ok((name.to_owned(), b)),
+        None => Err(format!(
+            "invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(flag: &str) -> Result<(FeatureGates, Vec<String>), String> {
+        let mut values = Values::default();
+        values.put(FLAG, vec![flag.to_owned()]);
+        let mut warnings = Vec::new();
+        let gates = FeatureGates::read(&values, &mut warnings).map_err(|e| e.to_string())?;
+        Ok((gates, warnings))
+    }
+
+    #[test]
+    fn wrong_gates_are_refused_in_upstreams_words() {
+        let refused = |flag: &str| read(flag).unwrap_err();
+        let words = |flag: &str, why: &str| format!("invalid argument {flag:?} for --feature-gates: {why}");
+        assert_eq!(
+            refused("Nope=true"),
+            words("Nope=true", "unrecognized feature gate: Nope")
+        );
+        assert_eq!(
+            refused("WatchList"),
+            words("WatchList", "missing bool value for WatchList")
+        );
+        assert_eq!(
+            refused("WatchList=yes"),
+            words(
+                "WatchList=yes",
+                "invalid value of WatchList=yes, err: strconv.ParseBool: parsing \"yes\": invalid syntax"
+            )
+        );
+        assert_eq!(
+            refused("SidecarContainers=false"),
+            words(
+                "SidecarContainers=false",
+                "cannot set feature gate SidecarContainers to false, feature is locked to true"
+            )
+        );
+    }
+
+    #[test]
+    fn a_gate_that_changes_nothing_here_is_named() {
+        let (gates, warnings) = read("WatchList=true,HPAScaleToZero=true").unwrap();
+        assert_eq!(
+            warnings,
+            ["--feature-gates: HPAScaleToZero=true has no effect: features are as in v1.36's defaults"]
+        );
+        assert_eq!(gates.enabled("HPAScaleToZero"), Some(true));
+        assert_eq!(gates.enabled("CBORServingAndStorage"), Some(false));
+        assert_eq!(gates.enabled("Nope"), None);
+    }
+
+    #[test]
+    fn no_gate_is_listed_twice() {
+        let lists = [
+            GA,
+            GA_UNLOCKED,
+            BETA_ON,
+            BETA_OFF,
+            ALPHA,
+            DEPRECATED_ON,
+            DEPRECATED_OFF,
+            DEPRECATED_LOCKED,
+        ];
+        let mut names: Vec<&str> = lists.concat();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

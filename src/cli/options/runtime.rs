@@ -1,0 +1,68 @@
+//! `--runtime-config`: which built-in APIs are served. Which there are is the registry's knowledge; here the pairs are read.
+
+use super::{UsageError, Values};
+use std::collections::BTreeMap;
+
+const FLAG: &str = "runtime-config";
+
+/// Keys that stand for many versions, in the order in which they are obeyed.
+pub const WIDE: [&str; 4] = ["api/all", "api/ga", "api/beta", "api/alpha"];
+
+/// The pairs; of one key the last counts. A key alone is a key with an empty value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeConfig(pub BTreeMap<String, String>);
+
+impl RuntimeConfig {
+    pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
+        let pairs = values.list(FLAG);
+        let pairs = pairs.iter().map(|pair| match pair.split_once('=') {
+            Some((key, value)) => (key.trim().to_owned(), value.trim().to_owned()),
+            None => (pair.clone(), String::new()),
+        });
+        let pairs: BTreeMap<String, String> = pairs.collect();
+        let refused = |why: String| Err(UsageError::new(format!("--{FLAG}: {why}")));
+        if pairs.len() == 1 && pairs.get("api/all").is_some_and(|v| v == "false") {
+            return refused("invalid key with only api/all=false".to_owned());
+        }
+        for key in pairs.keys().filter(|k| !WIDE.contains(&k.as_str())) {
+            if !(2..=3).contains(&key.split('/').count()) {
+                return refused(format!("runtime-config invalid key {key}"));
+            }
+        }
+        Ok(Self(pairs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(flag: &str) -> Result<RuntimeConfig, String> {
+        let mut values = Values::default();
+        values.put(FLAG, vec![flag.to_owned()]);
+        RuntimeConfig::read(&values).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn keys_are_versions_resources_or_the_wide_ones() {
+        let c = read("api/all=false, apps/v1 = true,/v1,batch/v1/jobs=0").unwrap();
+        let pairs: Vec<(&str, &str)> = c.0.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("/v1", ""),
+                ("api/all", "false"),
+                ("apps/v1", "true"),
+                ("batch/v1/jobs", "0")
+            ]
+        );
+        assert_eq!(
+            read("v1=true").unwrap_err(),
+            "--runtime-config: runtime-config invalid key v1"
+        );
+        assert_eq!(
+            read("api/all=false").unwrap_err(),
+            "--runtime-config: invalid key with only api/all=false"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! A request on a connection of its own: to kubelets, pods and endpoints, which are asked now and then and stream long.
+//! Backends of APIServices have a pool instead (`aggregator/proxy/transport`).
+
+use super::dial::{self, DialError, Offer};
+use super::tls::ClientTls;
+use crate::request::{Body, FromBackend, Response};
+use crate::tasks::TaskGroup;
+use http::{HeaderValue, StatusCode, header};
+use hyper::client::conn::http1;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use std::error::Error as _;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where a request goes.
+#[derive(Clone)]
+pub struct Backend {
+    /// `host:port`
+    pub authority: String,
+    /// `None`: plain HTTP.
+    pub tls: Option<Arc<ClientTls>>,
+    /// Limit for the connection, TLS included.
+    pub connect_timeout: Duration,
+}
+
+/// Why there is no answer, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendError {
+    /// No connection came about.
+    Dial(String),
+    /// The connection failed before the answer's head.
+    Exchange(String),
+}
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dial(text) | Self::Exchange(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for BackendError {}
+
+/// How an upgrade ended.
+pub enum Upgrade {
+    /// What the client gets: the switch of protocols (the tunnel runs), or the backend's refusal.
+    Answered(Response),
+    /// The backend answered with something that is neither.
+    Unexpected(StatusCode),
+}
+
+/// Sends a request, whose target is a path and a query, and waits for the head of the answer. The connection's task
+/// belongs to `tasks` and ends with the answer's body.
+///
+/// # Errors
+/// [`BackendError`]
+///
+/// # Cancel safety
+/// When dropped, the connection closes.
+pub async fn send(
+    backend: &Backend,
+    request: http::Request<Body>,
+    tasks: &TaskGroup,
+) -> Result<http::Response<hyper::body::Incoming>, BackendError> {
+    let mut sender = open(backend, tasks).await?;
+    let sent = sender.send_request(with_host(backend, request)).await;
+    sent.map_err(|e| BackendError::Exchange(exchange_error(&e)))
+}
+
+/// Asks for an upgrade and, where the backend agrees, starts the tunnel.
+///
+/// # Errors
+/// [`BackendError`]
+///
+/// # Cancel safety
+/// When dropped, the backend's connection closes; a tunnel that was started goes on until one side ends.
+pub async fn upgrade(
+    backend: &Backend,
+    request: http::Request<Body>,
+    client: OnUpgrade,
+    tasks: &TaskGroup,
+) -> Result<Upgrade, BackendError> {
+    let mut answer = send(backend, request, tasks).await?;
+    answer.extensions_mut().insert(FromBackend::Verbatim);
+    Ok(match answer.status() {
+        StatusCode::SWITCHING_PROTOCOLS => {
+            let theirs = hyper::upgrade::on(&mut answer);
+            if !super::tunnel::start(client, theirs, tasks) {
+                return Err(BackendError::Dial("the server is shutting down".to_owned()));
+            }
+            Upgrade::Answered(answer.map(|_| Body::empty()))
+        }
+        status if status.as_u16() >= 400 => {
+            let close = HeaderValue::from_static("close");
+            answer.headers_mut().insert(header::CONNECTION, close);
+            Upgrade::Answered(answer.map(Body::stream))
+        }
+        status => Upgrade::Unexpected(status),
+    })
+}
+
+fn with_host(backend: &Backend, mut request: http::Request<Body>) -> http::Request<Body> {
+    if !request.headers().contains_key(header::HOST)
+        && let Ok(host) = HeaderValue::from_str(&backend.authority)
+    {
+        request.headers_mut().insert(header::HOST, host);
+    }
+    request
+}
+
+async fn open(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequest<Body>, BackendError> {
+    let opened = tokio::time::timeout(backend.connect_timeout, connect(backend, tasks)).await;
+    match opened {
+        Ok(Ok(sender)) => Ok(sender),
+        Ok(Err(DialError(why))) => Err(BackendError::Dial(why)),
+        Err(_) => Err(BackendError::Dial(format!(
+            "dial tcp {}: i/o timeout",
+            backend.authority
+        ))),
+    }
+}
+
+async fn connect(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequest<Body>, DialError> {
+    match &backend.tls {
+        Some(tls) => drive(dial::dial(&backend.authority, tls, Offer::Http1).await?.io, tasks).await,
+        None => drive(dial::connect(&backend.authority).await?, tasks).await,
+    }
+}
+
+async fn drive(
+    io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    tasks: &TaskGroup,
+) -> Result<http1::SendRequest<Body>, DialError> {
+    let handshake = http1::Builder::new()
+        .title_case_headers(true)
+        .handshake(TokioIo::new(io))
+        .await;
+    let (sender, connection) = handshake.map_err(|e| DialError(e.to_string()))?;
+    let started = tasks.spawn("backend connection", async move {
+        if let Err(e) = connection.with_upgrades().await {
+            tracing::debug!("connection to a backend ended: {e}");
+        }
+    });
+    if started {
+        Ok(sender)
+    } else {
+        Err(DialError("the server is shutting down".to_owned()))
+    }
+}
+
+fn exchange_error(e: &hyper::Error) -> String {
+    let mut cause = e.source();
+    while let Some(c) = cause {
+        if let Some(io) = c.downcast_ref::<std::io::Error>() {
+            return dial::system_error("read", io);
+        }
+        cause = c.source();
+    }
+    if e.is_parse() {
+        return format!("net/http: HTTP/1.x transport connection broken: {e}");
+    }
+    "EOF".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_absent_backend_is_named() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let authority = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let backend = Backend {
+            authority: authority.clone(),
+            tls: None,
+            connect_timeout: Duration::from_secs(5),
+        };
+        let request = http::Request::new(Body::empty());
+        let e = send(&backend, request, &TaskGroup::new("test")).await.unwrap_err();
+        assert_eq!(
+            e,
+            BackendError::Dial(format!("dial tcp {authority}: connect: connection refused"))
+        );
+    }
+}

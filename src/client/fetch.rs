@@ -1,0 +1,210 @@
+//! One request to one https URL somebody configured: an identity provider, a webhook. A connection per request: such
+//! answers are kept by who asked. Redirects are not followed.
+
+use super::kubeconfig::ClientConfig;
+use bytes::Bytes;
+use http::{Method, Request, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Most bytes of an answer.
+const MAX_ANSWER: usize = 4 << 20;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchError {
+    /// One line.
+    pub what: String,
+    /// Another try may help.
+    pub transient: bool,
+    /// Seconds the server asked to wait.
+    pub retry_after: Option<u64>,
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for FetchError {}
+
+/// Fetches with one set of trust and identity.
+pub struct Fetcher {
+    tls: Arc<rustls::ClientConfig>,
+    server_name: Option<ServerName<'static>>,
+    authorization: Option<header::HeaderValue>,
+    patience: Duration,
+}
+
+fn lasting(what: impl fmt::Display) -> FetchError {
+    FetchError {
+        what: what.to_string(),
+        transient: false,
+        retry_after: None,
+    }
+}
+
+fn passing(what: impl fmt::Display) -> FetchError {
+    FetchError {
+        transient: true,
+        ..lasting(what)
+    }
+}
+
+impl Fetcher {
+    /// Trusts the certificates of `ca_pem`, or the system's; an answer must come within `patience`.
+    ///
+    /// # Errors
+    /// The certificates cannot be used.
+    pub fn try_new(ca_pem: Option<&[u8]>, patience: Duration) -> Result<Self, FetchError> {
+        let config = ClientConfig {
+            server: String::new(),
+            ca_pem: ca_pem.map(<[u8]>::to_vec),
+            tls_server_name: None,
+            client_identity: None,
+            token: None,
+        };
+        Self::with(&config, patience)
+    }
+
+    /// Trust and identity of a kubeconfig.
+    ///
+    /// # Errors
+    /// Certificates, key, token or name cannot be used.
+    pub fn with(config: &ClientConfig, patience: Duration) -> Result<Self, FetchError> {
+        let mut roots = rustls::RootCertStore::empty();
+        match &config.ca_pem {
+            Some(pem) => {
+                for cert in CertificateDer::pem_slice_iter(pem) {
+                    roots.add(cert.map_err(lasting)?).map_err(lasting)?;
+                }
+                if roots.is_empty() {
+                    return Err(lasting("the CA bundle holds no certificate"));
+                }
+            }
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(lasting)?
+            .with_root_certificates(roots);
+        let mut tls = match &config.client_identity {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => {
+                let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<Vec<_>, _>>();
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(lasting)?;
+                builder
+                    .with_client_auth_cert(chain.map_err(lasting)?, key)
+                    .map_err(lasting)?
+            }
+        };
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let authorization = match &config.token {
+            None => None,
+            Some(token) => {
+                let mut v = header::HeaderValue::from_str(&format!("Bearer {token}")).map_err(lasting)?;
+                v.set_sensitive(true);
+                Some(v)
+            }
+        };
+        let name = config.tls_server_name.clone().map(ServerName::try_from);
+        Ok(Self {
+            tls: Arc::new(tls),
+            server_name: name.transpose().map_err(lasting)?,
+            authorization,
+            patience,
+        })
+    }
+
+    /// GET.
+    ///
+    /// # Errors
+    /// [`FetchError`]; so is every status but 200.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn get(&self, url: &str) -> Result<Bytes, FetchError> {
+        self.request(Method::GET, url, Bytes::new()).await
+    }
+
+    /// POST of JSON.
+    ///
+    /// # Errors
+    /// [`FetchError`]; so is every status that is no success.
+    ///
+    /// # Cancel safety
+    /// It may have been carried out.
+    pub async fn post(&self, url: &str, json: Vec<u8>) -> Result<Bytes, FetchError> {
+        self.request(Method::POST, url, json.into()).await
+    }
+
+    async fn request(&self, method: Method, url: &str, body: Bytes) -> Result<Bytes, FetchError> {
+        let late = |_| passing(format!("{url}: no answer within {:?}", self.patience));
+        tokio::time::timeout(self.patience, self.exchange(method, url, body))
+            .await
+            .map_err(late)?
+    }
+
+    async fn exchange(&self, method: Method, url: &str, body: Bytes) -> Result<Bytes, FetchError> {
+        let lost = |e: &dyn fmt::Display| passing(format!("{url}: {e}"));
+        let uri: Uri = url.parse().map_err(|e| lasting(format!("{url}: {e}")))?;
+        let host = uri.host().filter(|_| uri.scheme_str() == Some("https"));
+        let host = host.ok_or_else(|| lasting(format!("{url}: no https URL")))?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => ServerName::try_from(host.clone()).map_err(lasting)?,
+        };
+        let tcp = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or(443))).await;
+        let tcp = tcp.map_err(|e| lost(&e))?;
+        let connector = tokio_rustls::TlsConnector::from(self.tls.clone());
+        let tls = connector.connect(name, tcp).await.map_err(|e| lost(&e))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(tls)).await.map_err(|e| lost(&e))?;
+        let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(authority) = uri.authority() {
+            request = request.header(header::HOST, authority.as_str());
+        }
+        request = request.header(header::ACCEPT, "application/json");
+        if !body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization.clone());
+        }
+        let request = request.body(Full::new(body)).map_err(lasting)?;
+        let exchange = async {
+            let answer = sender.send_request(request).await.map_err(|e| lost(&e))?;
+            let (status, retry_after) = (answer.status(), answer.headers().get(header::RETRY_AFTER).cloned());
+            let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+            let body = body.map_err(|e| lost(&e))?.to_bytes();
+            if status.is_success() {
+                return Ok(body);
+            }
+            let shown = String::from_utf8_lossy(&body[..body.len().min(256)]).into_owned();
+            Err(FetchError {
+                what: format!("{url}: {status}: {}", shown.trim()),
+                transient: status.is_server_error() || (status.as_u16() == 429 && retry_after.is_some()),
+                retry_after: retry_after.and_then(|v| v.to_str().ok()?.parse().ok()),
+            })
+        };
+        // The connection makes progress beside the exchange, which knows itself how it ended.
+        let mut exchange = std::pin::pin!(exchange);
+        tokio::select! {
+            biased;
+            answer = &mut exchange => answer,
+            _ = connection => exchange.await,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Asks a component on this machine whether it is well, as upstream's component statuses do: HTTPS without looking at the
+//! certificate, one path, one answer.
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// How long a component may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Most bytes of an answer.
+const MAX_ANSWER: usize = 10 << 10;
+
+/// Any certificate will do: the answer is shown to people and decides nothing.
+#[derive(Debug)]
+struct Unseen(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unseen {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The body of a 2xx or 3xx answer at `path`.
+///
+/// # Errors
+/// What went wrong, in the words of Go's client; the code of any other answer. Twenty seconds are its patience.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub async fn https(address: SocketAddr, path: &str) -> Result<String, String> {
+    let asked = format!("Get \"https://{address}{path}\"");
+    match tokio::time::timeout(PATIENCE, ask(address, path)).await {
+        Err(_) => Err(format!(
+            "{asked}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+        )),
+        Ok(Err(Refusal::Transport(why))) => Err(format!("{asked}: {why}")),
+        Ok(Err(Refusal::Answer(code))) => Err(format!("HTTP probe failed with statuscode: {code}")),
+        Ok(Ok(body)) => Ok(body),
+    }
+}
+
+enum Refusal {
+    Transport(String),
+    Answer(u16),
+}
+
+fn lost(e: impl std::fmt::Display) -> Refusal {
+    Refusal::Transport(e.to_string())
+}
+
+async fn ask(address: SocketAddr, path: &str) -> Result<String, Refusal> {
+    let tcp = TcpStream::connect(address).await.map_err(|e| {
+        let why = match e.kind() {
+            ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+            _ => e.to_string(),
+        };
+        lost(format!("dial tcp {address}: connect: {why}"))
+    })?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(lost)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Unseen(provider)))
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
+    let tls = connector.connect(address.ip().into(), tcp).await.map_err(lost)?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls))
+        .await
+        .map_err(lost)?;
+    let request = http::Request::get(path)
+        .header(http::header::HOST, address.to_string())
+        .body(Empty::<bytes::Bytes>::new())
+        .map_err(lost)?;
+    let answer = async {
+        let answer = sender.send_request(request).await.map_err(lost)?;
+        let well = answer.status().is_success() || answer.status().is_redirection();
+        let code = answer.status().as_u16();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER)
+            .collect()
+            .await
+            .map_err(lost)?;
+        let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+        if well { Ok(body) } else { Err(Refusal::Answer(code)) }
+    };
+    // The answer is whole before the connection's own end matters; an early end shows in the answer.
+    tokio::pin!(answer);
+    tokio::select! {
+        biased;
+        answer = &mut answer => answer,
+        _ = connection => answer.await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_there_is_said_in_gos_words() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        assert_eq!(
+            https(address, "/healthz").await,
+            Err(format!(
+                "Get \"https://{address}/healthz\": dial tcp {address}: connect: connection refused"
+            ))
+        );
+    }
+}

@@ -1,0 +1,372 @@
+//! The default ServiceCIDR, and the repair of who has which cluster IP (upstream's `ipallocator-repair-controller`).
+//!
+//! | a Service's cluster IP | repair |
+//! |---|---|
+//! | no IPAddress | made |
+//! | IPAddress of another parent, or without the allocator's labels | made anew |
+//! | IPAddress of another Service that has it too | left; both are told in the log |
+//!
+//! | an IPAddress the allocator made | repair |
+//! |---|---|
+//! | its parent is no Service | deleted |
+//! | its Service is not there | deleted once it is a minute old: the Service may be on its way |
+//! | its Service does not have it | deleted once it is a few seconds old, or a minute where the Service is an ExternalName |
+
+use super::super::ControlPlane;
+use super::super::strategies::service::addresses::{ALLOCATOR, FAMILY_LABEL, MANAGED_BY_LABEL, belongs_to, record};
+use super::{MANAGER, change, create_if_missing, find, report};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::time;
+use crate::apimachinery::validation::parse_ip;
+use crate::apimachinery::value::Value;
+use crate::client::Informer;
+use crate::controlplane::fields::strings;
+use crate::registry::strategy::Context;
+use crate::storage::Entry;
+use crate::tasks::TaskGroup;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+const NETWORKING: &str = "networking.k8s.io";
+const DEFAULT: &str = "kubernetes";
+const STATUS_MANAGER: &str = "kubernetes-service-cidr-controller";
+const READY_MESSAGE: &str = "Kubernetes default Service CIDR is ready";
+/// How often everything is looked at again.
+const RESYNC: Duration = Duration::from_secs(180);
+/// Changes that come together are repaired together.
+const SETTLE: Duration = Duration::from_secs(1);
+/// How old a record without its Service is before it goes, in seconds.
+const PATIENCE: i64 = 60;
+/// How old a record is that its Service does not have.
+const SHORT_PATIENCE: i64 = 5;
+
+/// Makes the default ServiceCIDR, takes over what all of them say, and repairs once.
+pub(super) async fn ensure(plane: &ControlPlane) -> Result<()> {
+    let range = default_range(plane).await;
+    let followed = follow(plane).await;
+    let repaired = repair(plane).await;
+    range.and(followed).and(repaired)
+}
+
+async fn default_range(plane: &ControlPlane) -> Result<()> {
+    let store = plane.store(NETWORKING, "servicecidrs");
+    let cidrs: Vec<Value> = plane.numbers.ranges.iter().map(|r| r.to_string().into()).collect();
+    let Some(live) = find(store, "", DEFAULT).await? else {
+        let mut object = crate::json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": DEFAULT},
+        });
+        object.set(&["spec", "cidrs"], cidrs);
+        create_if_missing(store, object, MANAGER).await?;
+        return ready(plane).await;
+    };
+    let said = live.at(&["spec", "cidrs"]).items();
+    if said != cidrs {
+        if !(said.len() == 1 && cidrs.len() == 2 && said[0] == cidrs[0]) {
+            tracing::warn!("the default ServiceCIDR differs from --service-cluster-ip-range");
+            return Ok(());
+        }
+        change(store, &live, MANAGER, |v| v.set(&["spec", "cidrs"], cidrs.clone())).await?;
+    }
+    // One that somebody says is not ready is left alone.
+    if super::super::columns::cells::condition(&live, "Ready").is_none() {
+        return ready(plane).await;
+    }
+    Ok(())
+}
+
+async fn ready(plane: &ControlPlane) -> Result<()> {
+    let condition = crate::json!({
+        "type": "Ready", "status": "True", "reason": "", "message": READY_MESSAGE, "lastTransitionTime": (time::now()),
+    });
+    let options = crate::registry::store::WriteOptions {
+        manager: Some(STATUS_MANAGER.to_owned()),
+        subresource: "status".to_owned(),
+        ..Default::default()
+    };
+    let store = plane.store(NETWORKING, "servicecidrs");
+    let gr = store.resource().group_resource();
+    let mut transform = |live: Option<&Value>| {
+        let mut new = live
+            .ok_or_else(|| crate::apimachinery::status::Status::not_found(&gr, DEFAULT))?
+            .clone();
+        new.set(&["status", "conditions"], vec![condition.clone()]);
+        Ok(new)
+    };
+    store
+        .update(&Context::system(""), DEFAULT, &mut transform, false, &options)
+        .await
+        .map(drop)
+}
+
+async fn all(plane: &ControlPlane, group: &str, plural: &str) -> Result<Vec<Value>> {
+    let entries = plane.store(group, plural).list_entries("").await?;
+    Ok(entries.iter().map(|e| e.decode()).collect())
+}
+
+/// Whose an IPAddress is, as the allocators name owners.
+fn owner_of(address: &Value) -> String {
+    let parent = address.at(&["spec", "parentRef"]);
+    format!("{}/{}", parent.str_at(&["namespace"]), parent.str_at(&["name"]))
+}
+
+async fn follow(plane: &ControlPlane) -> Result<()> {
+    let cidrs = all(plane, NETWORKING, "servicecidrs").await?;
+    let known: Vec<(IpAddr, String)> = all(plane, NETWORKING, "ipaddresses")
+        .await?
+        .iter()
+        .filter_map(|a| Some((parse_ip(a.name())?, owner_of(a))))
+        .collect();
+    for (ip, owner) in &known {
+        plane.numbers.address_made(*ip, owner);
+    }
+    plane.numbers.follow(&cidrs, &known);
+    Ok(())
+}
+
+fn has(service: &Value, ip: &str) -> bool {
+    service.str_at(&["spec", "type"]) != "ExternalName" && strings(service.at(&["spec", "clusterIPs"])).contains(&ip)
+}
+
+async fn repair(plane: &ControlPlane) -> Result<()> {
+    let services = all(plane, "", "services").await?;
+    let addresses: HashMap<String, Value> = all(plane, NETWORKING, "ipaddresses")
+        .await?
+        .into_iter()
+        .map(|a| (a.name().to_owned(), a))
+        .collect();
+    let mut outcome = Ok(());
+    for service in &services {
+        for ip in strings(service.at(&["spec", "clusterIPs"])) {
+            if has(service, ip)
+                && let Some(ip) = parse_ip(ip)
+            {
+                outcome = outcome.and(recorded(plane, service, ip, &addresses).await);
+            }
+        }
+    }
+    let by_name: HashMap<(&str, &str), &Value> = services.iter().map(|s| ((s.namespace(), s.name()), s)).collect();
+    for address in addresses.values() {
+        let parent = address.at(&["spec", "parentRef"]);
+        let service = by_name.get(&(parent.str_at(&["namespace"]), parent.str_at(&["name"])));
+        if is_stray(address, service.copied()) {
+            tracing::info!(ip = address.name(), "an IPAddress that is no Service's is deleted");
+            let store = plane.store(NETWORKING, "ipaddresses");
+            match store.delete_by_name(&Context::system(""), address.name()).await {
+                Err(e) if e.code != 404 => outcome = outcome.and(Err(e)),
+                _ => {}
+            }
+        }
+    }
+    outcome
+}
+
+/// The record of a Service's address is there, and says what it should.
+async fn recorded(plane: &ControlPlane, service: &Value, ip: IpAddr, addresses: &HashMap<String, Value>) -> Result<()> {
+    let (namespace, name, text) = (service.namespace(), service.name(), ip.to_string());
+    let store = plane.store(NETWORKING, "ipaddresses");
+    if let Some(address) = addresses.get(&text) {
+        let want = record(ip, namespace, name);
+        let labels = [FAMILY_LABEL, MANAGED_BY_LABEL];
+        let labelled = labels.iter().all(|k| address.label(k) == want.label(k));
+        if belongs_to(address, namespace, name) && labelled {
+            return Ok(());
+        }
+        let (other_namespace, other) = owner_of(address)
+            .split_once('/')
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .unwrap_or_default();
+        let other_has_it = (other_namespace.as_str(), other.as_str()) != (namespace, name)
+            && find(plane.store("", "services"), &other_namespace, &other)
+                .await?
+                .is_some_and(|s| has(&s, &text));
+        if other_has_it {
+            tracing::warn!(%ip, namespace, name, "ClusterIPAlreadyAllocated: two services have the same cluster IP");
+            return Ok(());
+        }
+        match store.delete_by_name(&Context::system(""), &text).await {
+            Err(e) if e.code != 404 => return Err(e),
+            _ => {}
+        }
+    }
+    // It may have gone since the services were listed.
+    let live = find(plane.store("", "services"), namespace, name).await?;
+    if !live.is_some_and(|s| has(&s, &text)) {
+        return Ok(());
+    }
+    tracing::info!(%ip, namespace, name, "a cluster IP was not recorded, and is now");
+    create_if_missing(store, record(ip, namespace, name), MANAGER).await
+}
+
+/// A record that the allocator made, and that stands for nothing.
+fn is_stray(address: &Value, service: Option<&Value>) -> bool {
+    if address.label(MANAGED_BY_LABEL) != Some(ALLOCATOR) {
+        return false;
+    }
+    let parent = address.at(&["spec", "parentRef"]);
+    if !parent.str_at(&["group"]).is_empty() || parent.str_at(&["resource"]) != "services" {
+        return true;
+    }
+    let age = time::parse(address.str_at(&["metadata", "creationTimestamp"]))
+        .map_or(i64::MAX, |t| (::time::OffsetDateTime::now_utc() - t).whole_seconds());
+    match service {
+        None => age > PATIENCE,
+        Some(s) if has(s, address.name()) => false,
+        Some(s) if s.str_at(&["spec", "type"]) == "ExternalName" => age > PATIENCE,
+        Some(_) => age > SHORT_PATIENCE,
+    }
+}
+
+/// Follows ServiceCIDRs and IPAddresses, and repairs: after a change, and now and then. The tasks belong to `group`.
+pub(super) fn keep(group: &TaskGroup, plane: Arc<ControlPlane>) {
+    let storage = |plural: &str| plane.store(NETWORKING, plural).storage().clone();
+    let (cidrs, feed_cidrs) = Informer::new(storage("servicecidrs"), Entry::decode);
+    let (addresses, feed_addresses) = Informer::new(storage("ipaddresses"), Entry::decode);
+    let (moved, stray) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    cidrs.subscribe({
+        let moved = moved.clone();
+        move |_| moved.notify_one()
+    });
+    addresses.subscribe({
+        let (numbers, stray) = (plane.numbers.clone(), stray.clone());
+        move |change| {
+            let Some(ip) = parse_ip(change.key) else { return };
+            match (change.old, change.new) {
+                (_, Some(new)) => numbers.address_made(ip, &owner_of(new)),
+                (Some(old), None) => {
+                    numbers.address_gone(ip, &owner_of(old));
+                    stray.notify_one();
+                }
+                (None, None) => {}
+            }
+        }
+    });
+    group.spawn_until_stopped("service ranges", feed_cidrs.run());
+    group.spawn_until_stopped("IP addresses", feed_addresses.run());
+    let stop = group.stop_signal().clone();
+    group.spawn("IP address repair", async move {
+        loop {
+            // Order: an end comes first; new ranges are used at once, repairs can wait for what comes with them.
+            tokio::select! {
+                biased;
+                () = stop.wait() => return,
+                () = moved.notified() => {
+                    report("following service ranges", follow(&plane).await);
+                    continue;
+                }
+                () = stray.notified() => {
+                    tokio::select! {
+                        biased;
+                        () = stop.wait() => return,
+                        () = tokio::time::sleep(SETTLE) => {}
+                    }
+                }
+                () = tokio::time::sleep(RESYNC) => {}
+            }
+            report("repairing cluster IPs", ensure(&plane).await);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controlplane::tests::running;
+    use crate::json;
+
+    async fn serve(plane: &ControlPlane, name: &str, ip: &str) -> Value {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "ns"},
+            "spec": {"ports": [{"port": 80}]},
+        });
+        if !ip.is_empty() {
+            object.set(&["spec", "clusterIP"], ip);
+        }
+        let store = plane.store("", "services");
+        store.create_value(&Context::system("ns"), object).await.unwrap()
+    }
+
+    async fn address(plane: &ControlPlane, ip: &str) -> Option<Value> {
+        find(plane.store(NETWORKING, "ipaddresses"), "", ip).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_cluster_ip_is_recorded_until_its_service_goes() {
+        let r = running();
+        serve(&r.plane, "a", "10.0.0.9").await;
+        let found = address(&r.plane, "10.0.0.9").await.unwrap();
+        assert!(belongs_to(&found, "ns", "a"));
+        assert_eq!(found.label(FAMILY_LABEL), Some("IPv4"));
+        let services = r.plane.store("", "services");
+        services.delete_by_name(&Context::system("ns"), "a").await.unwrap();
+        assert!(address(&r.plane, "10.0.0.9").await.is_none());
+        serve(&r.plane, "b", "10.0.0.9").await;
+    }
+
+    #[tokio::test]
+    async fn a_recorded_address_is_nobody_elses() {
+        let r = running();
+        let store = r.plane.store(NETWORKING, "ipaddresses");
+        let held = record("10.0.0.9".parse().unwrap(), "other", "x");
+        store.create_value(&Context::system(""), held).await.unwrap();
+        let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "ns"},
+            "spec": {"clusterIP": "10.0.0.9", "ports": [{"port": 80}]}});
+        let services = r.plane.store("", "services");
+        let refused = services.create_value(&Context::system("ns"), object).await.unwrap_err();
+        assert!(
+            refused
+                .message
+                .ends_with("failed to allocate IP 10.0.0.9: provided IP is already allocated"),
+            "{}",
+            refused.message
+        );
+    }
+
+    #[tokio::test]
+    async fn the_default_range_is_an_object_and_is_ready() {
+        let r = running();
+        ensure(&r.plane).await.unwrap();
+        let cidr = find(r.plane.store(NETWORKING, "servicecidrs"), "", DEFAULT)
+            .await
+            .unwrap()
+            .unwrap();
+        let condition = &cidr.at(&["status", "conditions"]).items()[0];
+        assert_eq!(
+            (condition.str_at(&["status"]), condition.str_at(&["message"])),
+            ("True", READY_MESSAGE)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_missing_record_is_made_again_and_a_wrong_one_anew() {
+        let r = running();
+        serve(&r.plane, "a", "10.0.0.9").await;
+        let store = r.plane.store(NETWORKING, "ipaddresses");
+        store.delete_by_name(&Context::system(""), "10.0.0.9").await.unwrap();
+        repair(&r.plane).await.unwrap();
+        assert!(address(&r.plane, "10.0.0.9").await.is_some());
+        store.delete_by_name(&Context::system(""), "10.0.0.9").await.unwrap();
+        let wrong = record("10.0.0.9".parse().unwrap(), "ns", "gone");
+        store.create_value(&Context::system(""), wrong).await.unwrap();
+        repair(&r.plane).await.unwrap();
+        assert!(belongs_to(&address(&r.plane, "10.0.0.9").await.unwrap(), "ns", "a"));
+    }
+
+    #[test]
+    fn only_the_allocators_old_records_are_strays() {
+        let mut old = record("10.0.0.9".parse().unwrap(), "ns", "a");
+        old.set_meta("creationTimestamp", "2020-01-01T00:00:00Z");
+        assert!(is_stray(&old, None));
+        let service = json!({"metadata": {"name": "a", "namespace": "ns"}, "spec": {"clusterIPs": ["10.0.0.9"]}});
+        assert!(!is_stray(&old, Some(&service)));
+        assert!(is_stray(&old, Some(&json!({"spec": {}}))));
+        let mut young = old.clone();
+        young.set_meta("creationTimestamp", time::now());
+        assert!(!is_stray(&young, None));
+        old.unset(&["metadata", "labels"]);
+        assert!(!is_stray(&old, None));
+    }
+}

@@ -1,0 +1,147 @@
+//! componentstatuses: nothing is stored; whoever reads them makes the components be asked
+//! (`pkg/registry/core/componentstatus`).
+
+use crate::apimachinery::value::Value;
+use crate::json;
+use crate::storage::{
+    Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
+};
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use std::sync::Arc;
+
+/// Asks one component.
+#[async_trait]
+pub trait Probe: Send + Sync + 'static {
+    /// Its name: `scheduler`.
+    fn name(&self) -> &str;
+    /// What it says, where it is well.
+    ///
+    /// # Errors
+    /// What is wrong.
+    async fn ask(&self) -> Result<String, String>;
+}
+
+/// The components, as a storage that is asked anew by every read.
+pub struct Components(Vec<Arc<dyn Probe>>);
+
+impl Components {
+    /// Of these.
+    pub fn new(mut probes: Vec<Arc<dyn Probe>>) -> Self {
+        probes.sort_by(|a, b| a.name().cmp(b.name()));
+        Self(probes)
+    }
+}
+
+async fn status(probe: &dyn Probe) -> Arc<Entry> {
+    let condition = match probe.ask().await {
+        Ok(message) => json!({"type": "Healthy", "status": "True", "message": message}),
+        Err(why) => json!({"type": "Healthy", "status": "False", "message": why}),
+    };
+    let mut v: Value = json!({"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": probe.name()}});
+    v.set(&["conditions"], vec![condition]);
+    let draft = Draft::new(&v, Vec::new());
+    // Nothing of it is stored, so it has no version.
+    Arc::new(Entry {
+        key: probe.name().into(),
+        revision: Revision::default(),
+        json: draft.json,
+        version_span: (draft.version_at, 0),
+        labels: draft.labels,
+        fields: draft.fields,
+        stale: false,
+    })
+}
+
+fn refused() -> Error {
+    Error::Failed("component statuses are not stored".to_owned())
+}
+
+#[async_trait]
+impl Storage for Components {
+    async fn get(&self, key: &str, _min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        match self.0.iter().find(|p| p.name() == key) {
+            None => Ok(None),
+            Some(probe) => Ok(Some(status(&**probe).await)),
+        }
+    }
+
+    async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
+        let wanted = self.0.iter().filter(|p| !options.single || p.name() == options.prefix);
+        let mut entries = join_all(wanted.map(|p| status(&**p))).await;
+        if let Some(test) = &options.predicate.0 {
+            entries.retain(|e| test(e));
+        }
+        Ok(Listing {
+            entries,
+            revision: Revision::default(),
+            next: None,
+            remaining: None,
+        })
+    }
+
+    async fn watch(&self, _options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        Err(refused())
+    }
+
+    async fn put(&self, _: &str, _: Precondition, _: Draft, _: Option<u64>) -> Result<Arc<Entry>, Error> {
+        Err(refused())
+    }
+
+    async fn delete(&self, _key: &str, _unchanged: Revision) -> Result<Arc<Entry>, Error> {
+        Err(refused())
+    }
+
+    fn revision(&self) -> Revision {
+        Revision::default()
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{Predicate, VersionMatch};
+
+    struct Fixed(&'static str, Result<String, String>);
+
+    #[async_trait]
+    impl Probe for Fixed {
+        fn name(&self) -> &str {
+            self.0
+        }
+        async fn ask(&self) -> Result<String, String> {
+            self.1.clone()
+        }
+    }
+
+    #[tokio::test]
+    async fn every_read_asks_the_components() {
+        let all = Components::new(vec![
+            Arc::new(Fixed("scheduler", Err("gone".into()))),
+            Arc::new(Fixed("etcd-0", Ok("ok".into()))),
+        ]);
+        let listing = all
+            .list(ListOptions {
+                prefix: String::new(),
+                single: false,
+                version: VersionMatch::NotOlderThan(MinRevision::Latest),
+                predicate: Predicate::default(),
+                limit: 0,
+                token: None,
+            })
+            .await
+            .unwrap();
+        let states: Vec<Value> = listing.entries.iter().map(|e| e.decode()).collect();
+        assert_eq!(
+            states[0],
+            json!({"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": "etcd-0"},
+                "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]})
+        );
+        assert_eq!(states[1].get("conditions").items()[0].str_at(&["status"]), "False");
+        assert!(all.get("nobody", MinRevision::Latest).await.unwrap().is_none());
+    }
+}

@@ -1,0 +1,73 @@
+//! Defaults of claims, templates and slices.
+
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+
+fn tolerations(holder: &mut Value, path: &[&str]) {
+    for t in elements_mut(holder, path) {
+        set_default_str(t, &["operator"], "Equal");
+    }
+}
+
+fn wish(v: &mut Value) {
+    set_default_str(v, &["allocationMode"], "ExactCount");
+    if v.str_at(&["allocationMode"]) == "ExactCount" && v.get("count").as_i64().unwrap_or(0) == 0 {
+        v.set(&["count"], 1i64);
+    }
+    tolerations(v, &["tolerations"]);
+}
+
+pub(crate) fn claim_spec(spec: &mut Value) {
+    for r in elements_mut(spec, &["devices", "requests"]) {
+        if let Some(exactly) = r.at_mut(&["exactly"]).filter(|e| !e.is_null()) {
+            wish(exactly);
+        }
+        for s in elements_mut(r, &["firstAvailable"]) {
+            wish(s);
+        }
+    }
+}
+
+pub(crate) fn claim(v: &mut Value) {
+    if let Some(spec) = v.at_mut(&["spec"]) {
+        claim_spec(spec);
+    }
+    for r in elements_mut(v, &["status", "allocation", "devices", "results"]) {
+        tolerations(r, &["tolerations"]);
+    }
+}
+
+/// A taint knows since when it is there.
+pub(crate) fn slice(v: &mut Value) {
+    for d in elements_mut(v, &["spec", "devices"]) {
+        for t in elements_mut(d, &["taints"]) {
+            set_default(t, &["timeAdded"], time::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_request_without_a_mode_is_for_one_device() {
+        let mut v = json!({"spec": {"devices": {"requests": [
+            {"name": "a", "exactly": {"deviceClassName": "c", "tolerations": [{"key": "k"}]}},
+            {"name": "b", "exactly": {"deviceClassName": "c", "allocationMode": "All"}},
+            {"name": "c", "firstAvailable": [{"name": "x", "count": 2}]},
+            {"name": "d"}]}}});
+        claim(&mut v);
+        assert_eq!(
+            v.at(&["spec", "devices", "requests"]),
+            &json!([
+                {"name": "a", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1,
+                                          "tolerations": [{"key": "k", "operator": "Equal"}]}},
+                {"name": "b", "exactly": {"deviceClassName": "c", "allocationMode": "All"}},
+                {"name": "c", "firstAvailable": [{"name": "x", "allocationMode": "ExactCount", "count": 2}]},
+                {"name": "d"}])
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! autoscaling/v2, and v1 over it.
+
+use crate::controlplane::columns::autoscaling as columns;
+use crate::controlplane::defaults::autoscaling as defaults;
+use crate::controlplane::strategies::autoscaling;
+use crate::controlplane::table::Group;
+use crate::controlplane::versions::AUTOSCALERS;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: "autoscaling",
+    version: "v1",
+};
+
+const V2: Group = Group {
+    group: "autoscaling",
+    version: "v2",
+};
+
+/// The stored version.
+pub fn v2() -> Vec<Resource> {
+    vec![
+        V2.kind("horizontalpodautoscalers", "HorizontalPodAutoscaler")
+            .namespaced()
+            .short(&["hpa"])
+            .category("all")
+            .strategy(autoscaling::AUTOSCALER)
+            .columns(columns::horizontal_pod_autoscalers())
+            .status()
+            .done(),
+    ]
+}
+
+/// The older version.
+pub fn v1(v2: &[Resource]) -> Vec<Resource> {
+    let hub = v2.iter().map(|hub| {
+        let row = V1.kind(hub.gvr.resource.as_str(), hub.kind.as_str());
+        row.over(hub, &AUTOSCALERS, hub.strategy.clone(), defaults::v1).done()
+    });
+    hub.collect()
+}

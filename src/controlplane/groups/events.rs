@@ -1,0 +1,22 @@
+//! events.k8s.io/v1, over core Events.
+
+use super::core;
+use crate::controlplane::strategies::events::{CoreEvent, NewEvent};
+use crate::controlplane::table::Group;
+use crate::controlplane::versions::EVENTS;
+use crate::registry::resource::Resource;
+use std::sync::Arc;
+
+const V1: Group = Group {
+    group: "events.k8s.io",
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows(event_ttl_seconds: u64) -> Vec<Resource> {
+    let hub = core::events(event_ttl_seconds);
+    let strategy = Arc::new(NewEvent(CoreEvent {
+        ttl_seconds: event_ttl_seconds,
+    }));
+    vec![V1.kind("events", "Event").over(&hub, &EVENTS, strategy, |_| ()).done()]
+}

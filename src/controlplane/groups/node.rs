@@ -1,0 +1,23 @@
+//! node.k8s.io/v1.
+
+use crate::controlplane::columns::devices as columns;
+use crate::controlplane::strategies::runtime_class::RUNTIME_CLASS;
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+
+const V1: Group = Group {
+    group: "node.k8s.io",
+    version: "v1",
+};
+
+/// All rows.
+pub fn rows() -> Vec<Resource> {
+    vec![
+        V1.kind("runtimeclasses", "RuntimeClass")
+            .strategy(RUNTIME_CLASS)
+            .columns(columns::runtime_classes())
+            .conditional_update()
+            .create_on_update()
+            .done(),
+    ]
+}

@@ -1,0 +1,54 @@
+//! resource.k8s.io/v1.
+
+use crate::authz::Authorizer;
+use crate::controlplane::columns::devices as columns;
+use crate::controlplane::fields::text;
+use crate::controlplane::strategies::devices::{
+    DEVICE_CLASS, GROUP, RESOURCE_SLICE, ResourceClaim, ResourceClaimTemplate,
+};
+use crate::controlplane::subresources::LateStore;
+use crate::controlplane::table::Group;
+use crate::registry::resource::Resource;
+use std::sync::Arc;
+
+const V1: Group = Group {
+    group: GROUP,
+    version: "v1",
+};
+
+/// All rows; claims ask `namespaces` and `authorizer` about their writers.
+pub fn rows(namespaces: &LateStore, authorizer: &Arc<dyn Authorizer>) -> Vec<Resource> {
+    vec![
+        V1.kind("deviceclasses", "DeviceClass")
+            .strategy(DEVICE_CLASS)
+            .columns(columns::named())
+            .returns_deleted()
+            .done(),
+        V1.kind("resourceclaims", "ResourceClaim")
+            .namespaced()
+            .strategy(ResourceClaim {
+                namespaces: namespaces.clone(),
+                authorizer: authorizer.clone(),
+            })
+            .columns(columns::claims())
+            .returns_deleted()
+            .status()
+            .done(),
+        V1.kind("resourceclaimtemplates", "ResourceClaimTemplate")
+            .namespaced()
+            .strategy(ResourceClaimTemplate {
+                namespaces: namespaces.clone(),
+            })
+            .columns(columns::named())
+            .returns_deleted()
+            .done(),
+        V1.kind("resourceslices", "ResourceSlice")
+            .strategy(RESOURCE_SLICE)
+            .columns(columns::slices())
+            .selectable(["spec.nodeName", "spec.driver"], |v| {
+                [text(v, &["spec", "nodeName"]), text(v, &["spec", "driver"])]
+            })
+            .returns_deleted()
+            .done(),
+    ]
+}

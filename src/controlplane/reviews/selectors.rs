@@ -1,0 +1,110 @@
+//! Selectors of a review → the texts that authorizers read. A requirement that cannot be read is left out, which asks for
+//! more rather than less, and is said (upstream: `pkg/registry/authorization/util`).
+
+use crate::apimachinery::field::quote;
+use crate::apimachinery::selector::{FieldSelector, LabelSelector};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::strings;
+
+/// A selector as text, and how reading it went.
+#[derive(Default)]
+pub(super) struct Read {
+    /// What could be read; empty: everything.
+    pub text: String,
+    used: usize,
+    lost: usize,
+}
+
+impl Read {
+    /// What to say about it, for `evaluationError`.
+    pub fn problem(&self, field: &str) -> Option<String> {
+        let how = match (self.lost, self.used) {
+            (0, _) => return None,
+            (_, 0) => "ignored",
+            _ => "partially ignored",
+        };
+        Some(format!("spec.resourceAttributes.{field} {how} due to parse error"))
+    }
+}
+
+fn read(v: &Value, parses: &dyn Fn(&str) -> bool, term: &dyn Fn(&str, &str, &[&str]) -> Option<String>) -> Read {
+    let raw = v.str_at(&["rawSelector"]);
+    if !raw.is_empty() {
+        let fine = parses(raw);
+        return Read {
+            text: if fine { raw.to_owned() } else { String::new() },
+            used: usize::from(fine),
+            lost: usize::from(!fine),
+        };
+    }
+    let mut out = Read::default();
+    let mut terms = Vec::new();
+    for r in v.get("requirements").items() {
+        let values = strings(r.get("values"));
+        let text = term(r.str_at(&["key"]), r.str_at(&["operator"]), &values);
+        match text.filter(|t| parses(t)) {
+            Some(text) => terms.push(text),
+            None => out.lost += 1,
+        }
+    }
+    out.used = terms.len();
+    out.text = terms.join(",");
+    out
+}
+
+/// A field selector: only `In` and `NotIn` with one value have a meaning.
+pub(super) fn fields(v: &Value) -> Read {
+    let escape = |s: &str| s.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
+    read(
+        v,
+        &|t| FieldSelector::parse(t).is_ok(),
+        &|key, operator, values| match (operator, values) {
+            ("In", [value]) => Some(format!("{key}={}", escape(value))),
+            ("NotIn", [value]) => Some(format!("{key}!={}", escape(value))),
+            _ => None,
+        },
+    )
+}
+
+/// A label selector.
+pub(super) fn labels(v: &Value) -> Read {
+    read(
+        v,
+        &|t| LabelSelector::parse(t).is_ok(),
+        &|key, operator, values| match (operator, values) {
+            ("In", [_, ..]) => Some(format!("{key} in ({})", values.join(","))),
+            ("NotIn", [_, ..]) => Some(format!("{key} notin ({})", values.join(","))),
+            ("Exists", []) => Some(key.to_owned()),
+            ("DoesNotExist", []) => Some(format!("!{key}")),
+            _ => {
+                tracing::debug!(operator = %quote(operator), "a label requirement of a review means nothing");
+                None
+            }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn requirements_become_selectors_and_what_means_nothing_is_said() {
+        let v = json!({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n"]},
+            {"key": "a", "operator": "In", "values": ["x", "y"]}]});
+        let r = fields(&v);
+        assert_eq!(r.text, "spec.nodeName=n");
+        assert_eq!(
+            r.problem("fieldSelector").unwrap(),
+            "spec.resourceAttributes.fieldSelector partially ignored due to parse error"
+        );
+        let v = json!({"requirements": [{"key": "a", "operator": "In", "values": ["x", "y"]}, {"key": "b", "operator": "DoesNotExist"}]});
+        let r = labels(&v);
+        assert_eq!((r.text.as_str(), r.problem("labelSelector")), ("a in (x,y),!b", None));
+        let r = labels(&json!({"rawSelector": "a in ("}));
+        assert_eq!(r.text, "");
+        assert!(r.problem("labelSelector").unwrap().contains(" ignored due"));
+        assert_eq!(fields(&Value::Null).problem("fieldSelector"), None);
+    }
+}

@@ -1,0 +1,16 @@
+//! Autoscalers.
+
+use super::described::{Described, PLAIN};
+use crate::controlplane::defaults::autoscaling as defaults;
+use crate::controlplane::validation::autoscaling as check;
+use crate::json;
+
+/// HorizontalPodAutoscalers, as v2 has them. They have no generation.
+pub const AUTOSCALER: Described = Described {
+    default: defaults::v2,
+    validate: check::autoscaler,
+    validate_update: Some(check::autoscaler_update),
+    validate_status: check::autoscaler_status,
+    status: Some(|| json!({"currentMetrics": null, "desiredReplicas": 0})),
+    ..PLAIN
+};

@@ -1,0 +1,207 @@
+//! Kinds of resource.k8s.io: claims for devices, their templates, classes and slices.
+
+mod access;
+
+use super::common::{keep_all_but_status, keep_meta};
+use super::described::{Described, PLAIN};
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::authz::Authorizer;
+use crate::controlplane::defaults::devices as defaults;
+use crate::controlplane::fields::{elements_mut, restore};
+use crate::controlplane::subresources::LateStore;
+use crate::controlplane::validation::devices as check;
+use crate::registry::strategy::{Context, Strategy};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// The group.
+pub const GROUP: &str = "resource.k8s.io";
+
+/// DeviceClasses.
+pub const DEVICE_CLASS: Described = Described {
+    validate: |v| check::class(v, None),
+    validate_update: Some(|new, old| check::class(new, Some(old))),
+    generation: &["spec"],
+    ..PLAIN
+};
+
+/// ResourceSlices: what no gate allows is dropped after the generation has been judged, as upstream.
+pub const RESOURCE_SLICE: Described = Described {
+    default: defaults::slice,
+    create: |v| drop_disabled(v, None),
+    validate: check::slice,
+    validate_update: Some(check::slice_update),
+    warn: |new, _| check::slice_warnings(new),
+    generation: &["spec"],
+    update: |new, old| drop_disabled(new, Some(old)),
+    ..PLAIN
+};
+
+const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
+
+/// Lists as attributes (`DRAListTypeAttributes`) and what a node may give (`DRANodeAllocatableResources`) are off; they
+/// stay where the old slice has them.
+fn drop_disabled(v: &mut Value, old: Option<&Value>) {
+    let devices = old.map_or(&[][..], |o| o.at(&["spec", "devices"]).items());
+    let had_mappings = devices
+        .iter()
+        .any(|d| !d.get("nodeAllocatableResourceMappings").is_empty_value());
+    let has_list = |a: &Value| LISTS.iter().any(|k| !a.get(k).is_null());
+    let had_lists = devices
+        .iter()
+        .filter_map(|d| d.get("attributes").as_object())
+        .any(|m| m.iter().any(|(_, a)| has_list(a)));
+    for device in elements_mut(v, &["spec", "devices"]) {
+        if !had_mappings {
+            device.unset(&["nodeAllocatableResourceMappings"]);
+        }
+        if had_lists {
+            continue;
+        }
+        let names: Vec<String> = device
+            .get("attributes")
+            .as_object()
+            .into_iter()
+            .flat_map(|m| m.iter())
+            .filter(|(_, a)| has_list(a))
+            .map(|(k, _)| k.to_owned())
+            .collect();
+        for name in names {
+            for key in LISTS {
+                device.unset(&["attributes", &name, key]);
+            }
+        }
+    }
+}
+
+/// Behaviour of ResourceClaimTemplates.
+pub struct ResourceClaimTemplate {
+    /// Namespaces, for their permission to ask for admin access.
+    pub namespaces: LateStore,
+}
+
+/// Behaviour of ResourceClaims.
+pub struct ResourceClaim {
+    /// Namespaces, for their permission to ask for admin access.
+    pub namespaces: LateStore,
+    /// Who may bind claims and report on devices.
+    pub authorizer: Arc<dyn Authorizer>,
+}
+
+/// 422 with what was found beside the kind's own errors.
+fn refuse(kind: &str, v: &Value, mut found: ErrorList, own: ErrorList) -> Result<()> {
+    if found.is_empty() {
+        return Ok(());
+    }
+    found.extend(own);
+    Err(Status::invalid(GROUP, kind, v.name(), &found))
+}
+
+#[async_trait]
+impl Strategy for ResourceClaimTemplate {
+    fn default(&self, object: &mut Value) {
+        if let Some(spec) = object.at_mut(&["spec", "spec"]) {
+            defaults::claim_spec(spec);
+        }
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        check::template(object)
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        check::template_update(new, old)
+    }
+
+    async fn begin_create(&self, _cx: &Context, object: &mut Value) -> Result<()> {
+        let requests = object.at(&["spec", "spec", "devices", "requests"]);
+        let found = access::admin_in_requests(&self.namespaces, object.namespace(), requests).await;
+        refuse("ResourceClaimTemplate", object, found, check::template(object))
+    }
+}
+
+#[async_trait]
+impl Strategy for ResourceClaim {
+    fn default(&self, object: &mut Value) {
+        defaults::claim(object);
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        object.set(&["status"], Value::object());
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        check::claim(object)
+    }
+
+    async fn begin_create(&self, _cx: &Context, object: &mut Value) -> Result<()> {
+        let requests = object.at(&["spec", "devices", "requests"]);
+        let found = access::admin_in_requests(&self.namespaces, object.namespace(), requests).await;
+        refuse("ResourceClaim", object, found, check::claim(object))
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        restore(new, old, &["status"]);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        check::claim_update(new, old)
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        keep_all_but_status(new, old);
+        keep_meta(new, old);
+        drop_deallocated(new, old);
+    }
+
+    /// Only a status write changes what is looked at here: the main resource keeps its status.
+    async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
+        let mut found = access::admin_in_results(&self.namespaces, new, old).await;
+        found.extend(access::binding(&*self.authorizer, cx, new, old).await);
+        found.extend(access::devices(&*self.authorizer, cx, new, old).await);
+        refuse("ResourceClaim", new, found, check::claim_status(new, old))
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value) -> ErrorList {
+        check::claim_status(new, old)
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["spec", "metadata"],
+            _ => &["status"],
+        }
+    }
+}
+
+/// Devices that were allocated and are no more have no status.
+fn drop_deallocated(new: &mut Value, old: &Value) {
+    let id = |v: &Value| ["driver", "pool", "device"].map(|k| v.str_at(&[k]).to_owned());
+    let allocated = |v: &Value| -> Vec<[String; 3]> {
+        let results = v.at(&["status", "allocation", "devices", "results"]);
+        results.items().iter().map(id).collect()
+    };
+    let now = allocated(new);
+    let gone: Vec<[String; 3]> = allocated(old).into_iter().filter(|d| !now.contains(d)).collect();
+    let devices = new.at(&["status", "devices"]);
+    if gone.is_empty() || devices.is_null() {
+        return;
+    }
+    let kept: Vec<Value> = devices
+        .items()
+        .iter()
+        .filter(|d| !gone.contains(&id(d)))
+        .cloned()
+        .collect();
+    if kept.is_empty() {
+        new.unset(&["status", "devices"]);
+    } else {
+        new.set(&["status", "devices"], kept);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Who may ask for admin access, bind claims, and report on devices. Refusals are 422 causes, as upstream's are.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::validation::dns1123_subdomain;
+use crate::apimachinery::value::Value;
+use crate::authz::{self, Attributes, Authorizer, Decision};
+use crate::controlplane::fields::{same, strings};
+use crate::controlplane::subresources::LateStore;
+use crate::registry::strategy::Context;
+use std::collections::BTreeSet;
+
+const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+/// The first request that wants admin access, where the namespace gives none. Templates say the same path as claims.
+pub(super) async fn admin_in_requests(namespaces: &LateStore, namespace: &str, requests: &Value) -> ErrorList {
+    let wants = |r: &Value| r.at(&["exactly", "adminAccess"]).as_bool() == Some(true);
+    let Some(i) = requests.items().iter().position(wants) else {
+        return ErrorList::new();
+    };
+    let at = FieldPath::new("spec").child("devices").child("requests").index(i);
+    admin(namespaces, namespace, &at.child("adminAccess")).await
+}
+
+/// As [`admin_in_requests`], for what was allocated. What was granted stays.
+pub(super) async fn admin_in_results(namespaces: &LateStore, new: &Value, old: &Value) -> ErrorList {
+    let first = |v: &Value| {
+        let results = v.at(&["status", "allocation", "devices", "results"]).items();
+        results
+            .iter()
+            .position(|r| r.get("adminAccess").as_bool() == Some(true))
+    };
+    let (None, Some(i)) = (first(old), first(new)) else {
+        return ErrorList::new();
+    };
+    let at = ["allocation", "devices", "results"]
+        .iter()
+        .fold(FieldPath::new("status"), |at, k| at.child(k))
+        .index(i);
+    admin(namespaces, new.namespace(), &at.child("adminAccess")).await
+}
+
+async fn admin(namespaces: &LateStore, namespace: &str, at: &FieldPath) -> ErrorList {
+    let found = match namespaces.get() {
+        Ok(store) => store.get_value("", namespace).await,
+        Err(e) => Err(e),
+    };
+    match found {
+        Err(e) => {
+            let mut error = FieldError::required(
+                at,
+                format!("could not retrieve namespace to verify admin access: {}", e.message),
+            );
+            error.kind = FieldErrorKind::Internal;
+            vec![error]
+        }
+        Ok(ns) if ns.label(ADMIN_LABEL) == Some("true") => ErrorList::new(),
+        Ok(_) => {
+            let why =
+                format!("admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace");
+            vec![FieldError::forbidden(at, why)]
+        }
+    }
+}
+
+/// Why not, where the authorizer does not allow.
+async fn denied(authorizer: &dyn Authorizer, asked: &Attributes<'_>) -> Option<String> {
+    let verdict = authorizer.authorize(asked).await;
+    if verdict.decision == Decision::Allow {
+        return None;
+    }
+    let reason = match (verdict.error, verdict.reason.as_ref()) {
+        (Some(e), "") => e,
+        (Some(e), reason) => format!("{e}: {reason}"),
+        (None, reason) => reason.to_owned(),
+    };
+    Some(authz::forbidden(asked, &reason).message)
+}
+
+fn part<'a>(cx: &'a Context, verb: &'a str, subresource: &'a str) -> Attributes<'a> {
+    Attributes {
+        user: &cx.user,
+        verb,
+        is_resource: true,
+        api_group: super::GROUP,
+        api_version: "v1",
+        namespace: "",
+        resource: "resourceclaims",
+        subresource,
+        name: "",
+        path: "",
+        field_selector: "",
+        label_selector: "",
+    }
+}
+
+/// Allocating and reserving is for those who may `resourceclaims/binding`, everywhere.
+pub(super) async fn binding(authorizer: &dyn Authorizer, cx: &Context, new: &Value, old: &Value) -> ErrorList {
+    let kept = |key: &str| same(new.at(&["status", key]), old.at(&["status", key]));
+    if kept("allocation") && kept("reservedFor") {
+        return ErrorList::new();
+    }
+    let Some(why) = denied(authorizer, &part(cx, &cx.verb, "binding")).await else {
+        return ErrorList::new();
+    };
+    let why = format!(
+        "changing status.allocation or status.reservedFor requires resource=\"resourceclaims/binding\", verb=\"{}\" permission: {why}",
+        cx.verb
+    );
+    vec![FieldError::forbidden(
+        &FieldPath::new("status").child("allocation"),
+        why,
+    )]
+}
+
+/// The node a claim is bound to, where it is exactly one.
+fn node_of(claim: &Value) -> &str {
+    let terms = claim.at(&["status", "allocation", "nodeSelector", "nodeSelectorTerms"]);
+    let [term] = terms.items() else { return "" };
+    match (term.get("matchExpressions").items(), term.get("matchFields").items()) {
+        ([], [f]) if f.str_at(&["key"]) == "metadata.name" && f.str_at(&["operator"]) == "In" => {
+            match strings(f.get("values")).as_slice() {
+                [one] => one,
+                _ => "",
+            }
+        }
+        _ => "",
+    }
+}
+
+/// A service account that runs on the claim's node.
+fn is_on_node(cx: &Context, node: &str) -> bool {
+    let mut account = cx.user.name.strip_prefix(SERVICE_ACCOUNT).unwrap_or("").split(':');
+    let is_account = matches!(
+        (account.next(), account.next(), account.next()),
+        (Some(ns), Some(name), None) if !ns.is_empty() && !name.is_empty()
+    );
+    match cx.user.extra.get(NODE_NAME).map(Vec::as_slice) {
+        Some([said]) => is_account && !node.is_empty() && said == node && dns1123_subdomain(said).is_empty(),
+        _ => false,
+    }
+}
+
+/// Reporting on devices is for those who may `resourceclaims/driver` of that driver: anywhere, or from their own node.
+pub(super) async fn devices(authorizer: &dyn Authorizer, cx: &Context, new: &Value, old: &Value) -> ErrorList {
+    let list = |v: &Value| v.at(&["status", "devices"]).items().to_vec();
+    let (now, was) = (list(new), list(old));
+    let id = |v: &Value| ["driver", "pool", "device", "shareID"].map(|k| v.str_at(&[k]).to_owned());
+    let missing = |d: &&Value, from: &[Value]| !from.iter().any(|o| id(o) == id(d));
+    let changed = now.iter().filter(|d| !was.contains(d));
+    let removed = was.iter().filter(|d| missing(d, &now));
+    let drivers: BTreeSet<&str> = changed.chain(removed).map(|d| d.str_at(&["driver"])).collect();
+
+    let mut verbs = vec![format!("arbitrary-node:{}", cx.verb)];
+    if is_on_node(cx, node_of(new)) {
+        verbs.insert(0, format!("associated-node:{}", cx.verb));
+    }
+    let mut out = ErrorList::new();
+    for name in drivers {
+        let mut first = None;
+        let mut allowed = false;
+        for verb in &verbs {
+            let asked = Attributes {
+                name,
+                namespace: &cx.namespace,
+                ..part(cx, verb, "driver")
+            };
+            match denied(authorizer, &asked).await {
+                None => allowed = true,
+                Some(why) => first = first.or(Some(why)),
+            }
+            if allowed {
+                break;
+            }
+        }
+        if let (false, Some(why)) = (allowed, first) {
+            let why = format!(
+                "changing status.devices requires resource=\"resourceclaims/driver\", verb=\"[{}]\" permission: {why}",
+                verbs.join(" ")
+            );
+            out.push(FieldError::forbidden(&FieldPath::new("status").child("devices"), why));
+        }
+    }
+    out
+}

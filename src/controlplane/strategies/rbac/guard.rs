@@ -1,0 +1,269 @@
+//! Who may write roles and bindings: upstream's escalation and bind checks (`pkg/registry/rbac/*/policybased`).
+//!
+//! ```text
+//! system:masters, or only finalizers and owners change   yes
+//! verb `escalate` on the role, `bind` on the bound role   yes
+//! an aggregation rule, before or after                    who may do everything
+//! else                                                    who holds every rule granted, in the namespace of the request
+//! ```
+
+use super::GROUP;
+use crate::apimachinery::field::quote;
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::{Str, Value};
+use crate::authz::rbac::PolicyRule;
+use crate::authz::{Attributes, Authorizer, Decision, Rbac};
+use crate::controlplane::bootstrap::rbac::missing;
+use crate::json;
+use crate::registry::strategy::Context;
+use crate::request::user::MASTERS;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Judges writes of roles and bindings.
+#[derive(Clone)]
+pub struct Guard {
+    /// Asked for the verbs `escalate` and `bind`.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// What the writer holds, and what roles grant.
+    pub roles: Arc<Rbac>,
+}
+
+const fn plural(namespaced: bool, binding: bool) -> &'static str {
+    match (namespaced, binding) {
+        (true, false) => "roles",
+        (false, false) => "clusterroles",
+        (true, true) => "rolebindings",
+        (false, true) => "clusterrolebindings",
+    }
+}
+
+/// What the garbage collector writes: finalizers and owner references.
+fn only_bookkeeping(new: &Value, old: &Value) -> bool {
+    let strip = |v: &Value| {
+        let mut v = v.clone();
+        for key in ["finalizers", "ownerReferences", "managedFields", "resourceVersion"] {
+            v.unset_meta(key);
+        }
+        v
+    };
+    strip(new) == strip(old)
+}
+
+fn aggregates(role: &Value) -> bool {
+    !role.at(&["aggregationRule", "clusterRoleSelectors"]).items().is_empty()
+}
+
+/// Rules that differ in their verbs only become one; the others stay as they are.
+fn compact(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
+    let mut out: Vec<PolicyRule> = Vec::new();
+    for rule in rules {
+        let simple = rule.non_resource_urls.is_empty();
+        let same = out.iter_mut().find(|o| {
+            simple
+                && o.api_groups == rule.api_groups
+                && o.resources == rule.resources
+                && o.resource_names == rule.resource_names
+                && o.non_resource_urls.is_empty()
+        });
+        match same {
+            Some(o) => o.verbs.extend(rule.verbs),
+            None => out.push(rule),
+        }
+    }
+    out
+}
+
+impl Guard {
+    async fn may(&self, cx: &Context, verb: &str, resource: &str, namespace: &str, name: &str) -> bool {
+        let asked = Attributes {
+            verb,
+            is_resource: true,
+            api_group: GROUP,
+            api_version: "v1",
+            namespace,
+            resource,
+            name,
+            ..Attributes::nothing(&cx.user)
+        };
+        self.authorizer.authorize(&asked).await.decision == Decision::Allow
+    }
+
+    /// The rules granted that the writer does not hold, in words; `None`: he holds them all.
+    async fn not_held(&self, cx: &Context, namespace: &str, granted: &[Value]) -> Result<Option<String>> {
+        let held = self.roles.rules(&cx.user, namespace).await;
+        let (held, errors) = held.map_err(Status::internal)?;
+        let held: Vec<Value> = held.iter().map(PolicyRule::to_value).collect();
+        let lacking = missing(&held, granted);
+        if lacking.is_empty() {
+            return Ok(None);
+        }
+        let lacking = compact(lacking.iter().map(PolicyRule::parse).collect());
+        let lines: BTreeSet<String> = lacking.iter().map(ToString::to_string).collect();
+        let groups: Vec<String> = cx.user.groups.iter().map(|g| quote(g)).collect();
+        let mut text = format!(
+            "user {} (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",
+            quote(&cx.user.name),
+            groups.join(" "),
+            lines.into_iter().collect::<Vec<_>>().join("\n")
+        );
+        if !errors.is_empty() {
+            text.push_str(&format!("; resolution errors: [{}]", errors.join(" ")));
+        }
+        Ok(Some(text))
+    }
+
+    /// A Role or ClusterRole is written.
+    ///
+    /// # Errors
+    /// 403 in upstream's words.
+    pub async fn role(&self, cx: &Context, namespaced: bool, new: &Value, old: Option<&Value>) -> Result<()> {
+        if cx.user.in_group(MASTERS) || old.is_some_and(|old| only_bookkeeping(new, old)) {
+            return Ok(());
+        }
+        let resource = plural(namespaced, false);
+        // A POST names nothing in its path, so a right to escalate one name does not reach it.
+        let named = old.map_or("", |_| new.name());
+        if self.may(cx, "escalate", resource, &cx.namespace, named).await {
+            return Ok(());
+        }
+        let gr = GroupResource::new(GROUP, resource);
+        let granted = new.get("rules").items();
+        if let Some(why) = self.not_held(cx, &cx.namespace, granted).await? {
+            return Err(Status::forbidden(&gr, new.name(), &why));
+        }
+        if !namespaced && (aggregates(new) || old.is_some_and(aggregates)) {
+            let everything = [
+                json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
+                json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
+            ];
+            if self.not_held(cx, &cx.namespace, &everything).await?.is_some() {
+                let why = "must have cluster-admin privileges to use the aggregationRule";
+                return Err(Status::forbidden(&gr, new.name(), why));
+            }
+        }
+        Ok(())
+    }
+
+    /// A RoleBinding or ClusterRoleBinding is written.
+    ///
+    /// # Errors
+    /// 403 in upstream's words; 404: what it binds is not there, and the writer may not bind it unseen.
+    pub async fn binding(&self, cx: &Context, namespaced: bool, new: &Value, old: Option<&Value>) -> Result<()> {
+        if cx.user.in_group(MASTERS) || old.is_some_and(|old| only_bookkeeping(new, old)) {
+            return Ok(());
+        }
+        let (kind, role) = (new.str_at(&["roleRef", "kind"]), new.str_at(&["roleRef", "name"]));
+        let (resource, key) = match kind {
+            "ClusterRole" => ("clusterroles", Str::from(role)),
+            "Role" if namespaced => ("roles", Str::from(format!("{}/{role}", cx.namespace))),
+            // Validation says what is wrong with it.
+            _ => return Ok(()),
+        };
+        if self.may(cx, "bind", resource, &cx.namespace, role).await {
+            return Ok(());
+        }
+        let index = self.roles.fresh().await.map_err(Status::internal)?;
+        let Some(bound) = index.role(&key) else {
+            return Err(Status::not_found(&GroupResource::new(GROUP, resource), role));
+        };
+        let granted: Vec<Value> = bound.rules.iter().map(PolicyRule::to_value).collect();
+        match self.not_held(cx, &cx.namespace, &granted).await? {
+            None => Ok(()),
+            Some(why) => {
+                let gr = GroupResource::new(GROUP, plural(namespaced, true));
+                Err(Status::forbidden(&gr, new.name(), &why))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authz::rbac::{Binding, Index, Role};
+    use crate::request::UserInfo;
+
+    fn guard(held: Value) -> (Guard, Context) {
+        let mut index = Index::default();
+        let role = json!({"rules": (serde_json::Value::from(held))});
+        index.set_role("mine", Some(Arc::new(Role::parse(&role))));
+        let admin = json!({"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]});
+        index.set_role("admin", Some(Arc::new(Role::parse(&admin))));
+        let b = json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "mine"},
+            "subjects": [{"kind": "User", "name": "u"}]});
+        index.set_binding("b", Some(Arc::new(Binding::parse(&b))));
+        let roles = Rbac::fixed(index);
+        let cx = Context {
+            user: Arc::new(UserInfo::system("u", &["g1", "g2"])),
+            ..Context::system("ns")
+        };
+        let authorizer = roles.clone();
+        (Guard { authorizer, roles }, cx)
+    }
+
+    fn wants(rules: Value) -> Value {
+        let mut v = json!({"metadata": {"name": "x"}});
+        v.set(&["rules"], rules);
+        v
+    }
+
+    #[tokio::test]
+    async fn nobody_grants_what_he_does_not_hold() {
+        let (g, cx) = guard(json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
+        let held = wants(json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}]));
+        g.role(&cx, true, &held, None).await.unwrap();
+        let more = wants(json!([
+            {"verbs": ["get", "create"], "apiGroups": ["apps"], "resources": ["deployments"]},
+            {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]},
+        ]));
+        let e = g.role(&cx, true, &more, None).await.unwrap_err();
+        assert_eq!(
+            e.message,
+            "roles.rbac.authorization.k8s.io \"x\" is forbidden: user \"u\" (groups=[\"g1\" \"g2\"]) is attempting to grant \
+             RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"list\"]}\n\
+             {APIGroups:[\"apps\"], Resources:[\"deployments\"], Verbs:[\"get\" \"create\"]}"
+        );
+        let mut owned = more.clone();
+        owned.set_meta("finalizers", json!(["a/b"]));
+        g.role(&cx, true, &owned, Some(&more)).await.unwrap();
+        g.role(&Context::system(""), false, &more, None).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_right_to_escalate_or_bind_is_enough() {
+        let (g, cx) = guard(json!([
+            {"verbs": ["escalate"], "apiGroups": [GROUP], "resources": ["roles"], "resourceNames": ["x"]},
+            {"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": ["admin", "later"]},
+        ]));
+        let more = wants(json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
+        assert!(g.role(&cx, true, &more, None).await.is_err(), "a create names nothing");
+        g.role(&cx, true, &more, Some(&wants(json!([])))).await.unwrap();
+        let binding =
+            |kind: &str, name: &str| json!({"metadata": {"name": "b"}, "roleRef": {"kind": kind, "name": name}});
+        g.binding(&cx, true, &binding("ClusterRole", "later"), None)
+            .await
+            .unwrap();
+        g.binding(&cx, true, &binding("ClusterRole", "mine"), None)
+            .await
+            .unwrap();
+        let e = g.binding(&cx, true, &binding("Role", "gone"), None).await.unwrap_err();
+        assert_eq!(
+            (e.code, e.message.as_str()),
+            (404, "roles.rbac.authorization.k8s.io \"gone\" not found")
+        );
+    }
+
+    #[tokio::test]
+    async fn aggregation_is_for_those_who_may_do_everything() {
+        let (g, cx) = guard(json!([{"verbs": ["get"], "apiGroups": ["*"], "resources": ["*"]}]));
+        let role = json!({"metadata": {"name": "x"}, "aggregationRule": {"clusterRoleSelectors": [{}]}});
+        let e = g.role(&cx, false, &role, None).await.unwrap_err();
+        assert!(
+            e.message
+                .ends_with("must have cluster-admin privileges to use the aggregationRule")
+        );
+    }
+}

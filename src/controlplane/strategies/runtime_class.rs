@@ -1,0 +1,11 @@
+//! RuntimeClasses.
+
+use super::described::{Described, PLAIN};
+use crate::controlplane::validation::runtime_class as check;
+
+/// RuntimeClasses: what runs pods does not change.
+pub const RUNTIME_CLASS: Described = Described {
+    validate: check::class,
+    validate_update: Some(check::class_update),
+    ..PLAIN
+};

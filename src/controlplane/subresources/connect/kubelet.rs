@@ -1,0 +1,96 @@
+//! Where a node's kubelet is.
+
+use super::links::{Links, Peer};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::client::backend::Backend;
+use crate::controlplane::subresources::LateStore;
+use std::sync::Arc;
+
+/// Kubelets by the name of their node.
+#[derive(Clone)]
+pub(in crate::controlplane) struct Kubelets {
+    pub(in crate::controlplane) nodes: LateStore,
+    pub(in crate::controlplane) links: Arc<Links>,
+}
+
+/// A kubelet's address.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub host: String,
+    pub port: String,
+}
+
+impl Kubelets {
+    /// The address of a node's kubelet. A node that is absent is missed as an object of the resource asked for: upstream
+    /// takes the resource of the text from the request, the name from the lookup (recordings/connect/node-absent).
+    pub(super) async fn find(&self, node: &str, asked: &str) -> Result<Address> {
+        let found = self.nodes.get()?.get_value("", node).await.map_err(|s| match s.code {
+            404 => Status::not_found(&GroupResource::new("", asked), node),
+            _ => s,
+        })?;
+        let host = preferred(&found, &self.links.preferred)?;
+        let named = found
+            .at(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"])
+            .as_i64()
+            .unwrap_or(0);
+        let port = if named > 0 { named } else { i64::from(self.links.port) };
+        Ok(Address {
+            host,
+            port: port.to_string(),
+        })
+    }
+
+    /// Its connections.
+    pub(super) fn backend(&self, address: &Address, verified: bool) -> Backend {
+        let peer = if verified {
+            Peer::Kubelet
+        } else {
+            Peer::UnverifiedKubelet
+        };
+        self.links.backend(peer, &address.host, &address.port)
+    }
+}
+
+/// The first address of the first type that the node has.
+fn preferred(node: &Value, types: &[String]) -> Result<String> {
+    let all = node.at(&["status", "addresses"]).items();
+    for wanted in types {
+        if let Some(a) = all.iter().find(|a| a.str_at(&["type"]) == wanted) {
+            return Ok(a.str_at(&["address"]).to_owned());
+        }
+    }
+    let known: Vec<String> = all
+        .iter()
+        .map(|a| format!("{{{} {}}}", a.str_at(&["type"]), a.str_at(&["address"])))
+        .collect();
+    Err(Status::raw_error(format!(
+        "no preferred addresses found; known addresses: [{}]",
+        known.join(" ")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn the_preferred_address_is_taken() {
+        let node = json!({"status": {"addresses": [
+            {"type": "ExternalIP", "address": "1.1.1.1"}, {"type": "InternalIP", "address": "10.0.0.1"}]}});
+        let of = |types: &[&str]| {
+            let types: Vec<String> = types.iter().map(|t| (*t).to_owned()).collect();
+            preferred(&node, &types).map_err(|s| (s.code, s.message))
+        };
+        assert_eq!(of(&["Hostname", "InternalIP", "ExternalIP"]).unwrap(), "10.0.0.1");
+        assert_eq!(
+            of(&["Hostname"]).unwrap_err(),
+            (
+                500,
+                "no preferred addresses found; known addresses: [{ExternalIP 1.1.1.1} {InternalIP 10.0.0.1}]".into()
+            )
+        );
+    }
+}

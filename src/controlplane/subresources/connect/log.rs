@@ -1,0 +1,232 @@
+//! `pods/log`: a container's output, from the kubelet that keeps it.
+
+use super::kubelet::Kubelets;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::client::{backend, url};
+use crate::controlplane::subresources::LateStore;
+use crate::registry::resource::Connect;
+use crate::registry::strategy::Context;
+use crate::request::{Body, Request, Response};
+use async_trait::async_trait;
+use http::{HeaderValue, StatusCode, header};
+
+/// Most bytes of a kubelet's refusal that are passed on.
+const MOST_REFUSAL: usize = 10_000;
+
+/// Serves it.
+pub(in crate::controlplane) struct Log {
+    pub(in crate::controlplane) pods: LateStore,
+    pub(in crate::controlplane) kubelets: Kubelets,
+}
+
+fn check(name: &str, options: &Value) -> Result<()> {
+    let mut errors = ErrorList::new();
+    let number = |key: &str| options.get(key).as_i64();
+    if let Some(n) = number("tailLines").filter(|n| *n < 0) {
+        let why = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(&FieldPath::new("tailLines"), n, why));
+    }
+    let positive = |key: &str, errors: &mut ErrorList| {
+        if let Some(n) = number(key).filter(|n| *n < 1) {
+            errors.push(FieldError::invalid(&FieldPath::new(key), n, "must be greater than 0"));
+        }
+    };
+    positive("limitBytes", &mut errors);
+    if number("sinceSeconds").is_some() && !options.get("sinceTime").is_null() {
+        let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+        errors.push(FieldError::forbidden(&FieldPath::new("[]"), why));
+    } else {
+        positive("sinceSeconds", &mut errors);
+    }
+    if !options.get("stream").is_null() {
+        errors.push(FieldError::forbidden(&FieldPath::new("stream"), "may not be specified"));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid("", "PodLogOptions", name, &errors))
+}
+
+/// The container that is meant: the one that is named, or the only regular one.
+pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str> {
+    let of = |key: &str| {
+        pod.at(&["spec", key])
+            .items()
+            .iter()
+            .map(|c| c.str_at(&["name"]))
+            .collect::<Vec<_>>()
+    };
+    let (init, regular, ephemeral) = (of("initContainers"), of("containers"), of("ephemeralContainers"));
+    let all: Vec<&str> = [init.as_slice(), &regular, &ephemeral].concat();
+    let refused = |why: String| Err(Status::bad_request(why));
+    match (asked, regular.as_slice()) {
+        ("", [only]) => Ok(only),
+        ("", []) => refused(format!("a container name must be specified for pod {}", pod.name())),
+        ("", _) => refused(format!(
+            "a container name must be specified for pod {}, choose one of: [{}]",
+            pod.name(),
+            all.join(" ")
+        )),
+        (asked, _) if all.contains(&asked) => Ok(asked),
+        (asked, _) => refused(format!("container {asked} is not valid for pod {}", pod.name())),
+    }
+}
+
+/// What the kubelet is asked, keys in Go's order.
+fn query(options: &Value) -> String {
+    const KEYS: [&str; 7] = [
+        "follow",
+        "limitBytes",
+        "previous",
+        "sinceSeconds",
+        "sinceTime",
+        "tailLines",
+        "timestamps",
+    ];
+    let pairs = KEYS.iter().filter_map(|key| {
+        let value = match options.get(key) {
+            Value::Null => return None,
+            Value::String(s) => s.to_string(),
+            other => crate::apimachinery::field::show(other),
+        };
+        Some(format!("{key}={value}"))
+    });
+    url::canonical_query(&pairs.collect::<Vec<_>>().join("&").replace('+', "%2B"))
+}
+
+/// A kubelet's refusal as ours, as `NewGenericServerResponse` words it.
+fn refusal(code: StatusCode, text: &str, name: &str) -> Status {
+    let (reason, message) = match code.as_u16() {
+        500 => return Status::internal(text),
+        400 => return Status::bad_request(text),
+        401 => (
+            "Unauthorized",
+            "the server has asked for the client to provide credentials",
+        ),
+        403 => ("Forbidden", text),
+        404 => ("NotFound", "the server could not find the requested resource"),
+        405 => (
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+        429 => (
+            "TooManyRequests",
+            "the server has received too many requests and has asked us to try again later",
+        ),
+        503 => (
+            "ServiceUnavailable",
+            "the server is currently unable to handle the request",
+        ),
+        504 => (
+            "Timeout",
+            "the server was unable to return a response in the time allotted, but may still be processing the request",
+        ),
+        code if code >= 500 => (
+            "InternalError",
+            &*format!("an error on the server ({text:?}) has prevented the request from succeeding"),
+        ),
+        _ => ("Unknown", "unknown"),
+    };
+    let mut status = Status::new(code.as_u16(), reason, format!("{message} ( pods/log {name})"));
+    let details = status.details_mut();
+    details.kind = "pods/log".to_owned();
+    details.name = name.to_owned();
+    status
+}
+
+#[async_trait]
+impl Connect for Log {
+    fn options(&self) -> &'static str {
+        "PodLogOptions"
+    }
+
+    async fn connect(&self, cx: &Context, name: &str, options: &Value, _req: Request) -> Result<Response> {
+        check(name, options)?;
+        let pod = self.pods.get()?.get_value(&cx.namespace, name).await?;
+        let container = container(&pod, options.str_at(&["container"]))?;
+        let node = pod.str_at(&["spec", "nodeName"]);
+        if node.is_empty() {
+            let mut answer = Response::new(Body::empty());
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+            return Ok(answer);
+        }
+        let address = self.kubelets.find(node, "pods").await?;
+        let verified = options.get("insecureSkipTLSVerifyBackend").as_bool() != Some(true);
+        let kubelet = self.kubelets.backend(&address, verified);
+        let path = format!("/containerLogs/{}/{name}/{container}", cx.namespace);
+        let (path, query) = (url::escaped_path(&path), query(options));
+        let target = if query.is_empty() {
+            path
+        } else {
+            format!("{path}?{query}")
+        };
+        let unreached = |why: &str| {
+            let url = format!("https://{}{target}", kubelet.authority);
+            Status::raw_error(format!("Get {url:?}: {why}"))
+        };
+        let request = http::Request::get(target.as_str())
+            .header(header::USER_AGENT, "Go-http-client/1.1")
+            .body(Body::empty())
+            .map_err(|e| unreached(&e.to_string()))?;
+        let sent = backend::send(&kubelet, request, &self.kubelets.links.tasks).await;
+        let answer = sent.map_err(|e| unreached(&e.to_string()))?;
+        let code = answer.status();
+        let body = Body::stream(answer.into_body());
+        if !(200..=206).contains(&code.as_u16()) {
+            let text = body.collect(MOST_REFUSAL).await.unwrap_or_default();
+            return Err(refusal(code, &String::from_utf8_lossy(&text), name));
+        }
+        let mut answer = Response::new(body);
+        let plain = HeaderValue::from_static("text/plain");
+        answer.headers_mut().insert(header::CONTENT_TYPE, plain);
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn options_are_judged_in_upstreams_words() {
+        let said = |o: Value| check("p", &o).unwrap_err().message;
+        assert_eq!(
+            said(json!({"tailLines": (-1i64), "limitBytes": 0})),
+            "PodLogOptions \"p\" is invalid: [tailLines: Invalid value: -1: must be greater than or equal to 0, \
+             limitBytes: Invalid value: 0: must be greater than 0]"
+        );
+        assert_eq!(
+            said(json!({"sinceSeconds": 0, "sinceTime": "2024-01-01T00:00:00Z"})),
+            "PodLogOptions \"p\" is invalid: []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
+        );
+    }
+
+    #[test]
+    fn the_container_must_be_clear() {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {
+            "containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "init"}]}});
+        let said = |asked| container(&pod, asked).map_err(|s| s.message);
+        assert_eq!(said("init").unwrap(), "init");
+        let one = json!({"spec": {"containers": [{"name": "a"}], "ephemeralContainers": [{"name": "debug"}]}});
+        assert_eq!(container(&one, "").unwrap(), "a");
+        assert_eq!(said("x").unwrap_err(), "container x is not valid for pod p");
+        assert_eq!(
+            said("").unwrap_err(),
+            "a container name must be specified for pod p, choose one of: [init a b]"
+        );
+    }
+
+    #[test]
+    fn a_kubelet_is_asked_as_go_would() {
+        let o = json!({"tailLines": 5, "follow": true, "sinceTime": "2024-01-01T00:00:00Z", "container": "a"});
+        assert_eq!(query(&o), "follow=true&sinceTime=2024-01-01T00%3A00%3A00Z&tailLines=5");
+        assert_eq!(
+            refusal(StatusCode::NOT_FOUND, "", "p").message,
+            "the server could not find the requested resource ( pods/log p)"
+        );
+    }
+}

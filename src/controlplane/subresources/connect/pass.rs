@@ -1,0 +1,183 @@
+//! Passing a request on, as upstream's `UpgradeAwareHandler` (`apimachinery/pkg/util/proxy/upgradeaware.go`) does.
+
+use crate::apimachinery::status::{Result, Status};
+use crate::client::backend::{self, Backend, BackendError, Upgrade};
+use crate::client::{headers, tunnel, url};
+use crate::request::{Body, FromBackend, RemoteAddr, Request, Response};
+use crate::tasks::TaskGroup;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method, StatusCode, Uri, header};
+
+/// A path and query for a request line.
+fn target(path: &str, query: &str) -> Result<Uri> {
+    let mut text = url::escaped_path(path);
+    if !query.is_empty() {
+        text.push('?');
+        text.push_str(query);
+    }
+    let parsed = PathAndQuery::try_from(text).map_err(|e| Status::internal(format!("invalid path: {e}")))?;
+    Ok(Uri::from(parsed))
+}
+
+/// The request as the other end gets it, its connection's headers left alone.
+fn outgoing(req: Request, to: Uri) -> http::Request<Body> {
+    let (mut head, body) = req.into_parts();
+    // The host the client meant stays, as upstream has it.
+    if let Some(authority) = head.uri.authority()
+        && !head.headers.contains_key(header::HOST)
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        head.headers.insert(header::HOST, host);
+    }
+    head.headers.remove(header::AUTHORIZATION);
+    let client = head.extensions.get::<RemoteAddr>().map(|a| a.0.ip());
+    headers::forwarded_for(&mut head.headers, client);
+    let mut out = http::Request::new(body);
+    *out.method_mut() = head.method;
+    *out.headers_mut() = head.headers;
+    *out.uri_mut() = to;
+    out
+}
+
+/// Tunnels an upgrade to `path` at the other end.
+///
+/// # Errors
+/// 400 where no upgrade is asked for; 500 where none comes about.
+pub(super) async fn stream(
+    backend: &Backend,
+    path: &str,
+    query: &str,
+    mut req: Request,
+    tasks: &TaskGroup,
+) -> Result<Response> {
+    if !headers::wants_upgrade(req.headers()) {
+        return Err(Status::bad_request("Upgrade request required"));
+    }
+    let Some(client) = tunnel::client_side(&mut req) else {
+        return Err(Status::raw_error(
+            "request connection cannot be hijacked: feature not supported",
+        ));
+    };
+    let out = outgoing(req, target(path, query)?);
+    match backend::upgrade(backend, out, client, tasks).await {
+        Ok(Upgrade::Answered(answer)) => Ok(answer),
+        Ok(Upgrade::Unexpected(code)) => Err(Status::raw_error(format!(
+            "invalid upgrade response: status code {}",
+            code.as_u16()
+        ))),
+        Err(BackendError::Dial(why)) => Err(Status::raw_error(format!("error dialing backend: {why}"))),
+        Err(BackendError::Exchange(why)) => Err(Status::raw_error(format!("error sending request: {why}"))),
+    }
+}
+
+/// Passes any request on to `path` (as the client wrote it behind the proxy's own) and the answer back.
+///
+/// # Errors
+/// 503 where the other end cannot be reached.
+pub(super) async fn any(backend: &Backend, path: &str, req: Request, tasks: &TaskGroup) -> Result<Response> {
+    let query = req.uri().query().unwrap_or("").to_owned();
+    let asked = req.uri().path().to_owned();
+    let mut path = if path.is_empty() {
+        String::new()
+    } else {
+        url::cleaned_path(path).into_owned()
+    };
+    if headers::wants_upgrade(req.headers()) {
+        return stream(backend, if path.is_empty() { "/" } else { &path }, &query, req, tasks).await;
+    }
+    if asked.ends_with('/') && !path.ends_with('/') {
+        path.push('/');
+    }
+    if path.is_empty() && matches!(*req.method(), Method::GET | Method::HEAD) {
+        return Ok(moved(&asked, &query));
+    }
+    let prefix = asked.strip_suffix(path.as_str()).unwrap_or(&asked).to_owned();
+    let to = target(if path.is_empty() { "/" } else { &path }, &query)?;
+    let mut out = outgoing(req, to);
+    let trailers = headers::wants_trailers(out.headers());
+    headers::strip_hop_by_hop(out.headers_mut());
+    if trailers {
+        out.headers_mut()
+            .insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    if let Ok(forwarded) = HeaderValue::from_str(&format!("{prefix}{}", url::escaped_path(&path))) {
+        out.headers_mut().insert("x-forwarded-uri", forwarded);
+    }
+    let host = out.headers().get(header::HOST).cloned();
+    let mut answer = match backend::send(backend, out, tasks).await {
+        Ok(answer) => answer,
+        Err(why) => {
+            return Err(Status::service_unavailable(format!(
+                "error trying to reach service: {why}"
+            )));
+        }
+    };
+    headers::clean_response(answer.headers_mut());
+    if let Some(location) = answer.headers().get(header::LOCATION).and_then(|l| l.to_str().ok()) {
+        let own = [
+            backend.authority.as_str(),
+            host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or(""),
+        ];
+        if let Some(rewritten) = below(location, &own, &prefix)
+            && let Ok(value) = HeaderValue::from_str(&rewritten)
+        {
+            answer.headers_mut().insert(header::LOCATION, value);
+        }
+    }
+    answer.extensions_mut().insert(FromBackend::Proxied);
+    Ok(answer.map(Body::stream))
+}
+
+/// A root is asked for with its slash, so that what is relative to it works.
+fn moved(path: &str, query: &str) -> Response {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    let mark = if query.is_empty() { "" } else { "?" };
+    if let Ok(to) = HeaderValue::from_str(&format!("{path}/{mark}{query}")) {
+        answer.headers_mut().insert(header::LOCATION, to);
+    }
+    answer
+}
+
+/// A place at the other end as the client reaches it; `None`: somewhere else, or relative.
+fn below(location: &str, own: &[&str], prefix: &str) -> Option<String> {
+    let path = match location.split_once("://") {
+        Some((_, rest)) => {
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            if !own.contains(&host) {
+                return None;
+            }
+            path
+        }
+        None => location,
+    };
+    if !path.starts_with('/') || path.starts_with("//") {
+        return None;
+    }
+    if path.starts_with(prefix) {
+        return Some(path.to_owned());
+    }
+    Some(format!("{}{path}", prefix.trim_end_matches('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_stay_below_the_proxy() {
+        let prefix = "/api/v1/namespaces/n/pods/p/proxy";
+        let of = |l: &str| below(l, &["10.0.0.1:80"], prefix);
+        assert_eq!(of("/x?y=z").unwrap(), format!("{prefix}/x?y=z"));
+        assert_eq!(of("http://10.0.0.1:80/x").unwrap(), format!("{prefix}/x"));
+        assert_eq!(of(&format!("{prefix}/x")).unwrap(), format!("{prefix}/x"));
+        assert_eq!(of("http://elsewhere/x"), None);
+        assert_eq!(of("x"), None);
+    }
+
+    #[test]
+    fn a_root_without_its_slash_moves() {
+        let answer = moved("/api/v1/nodes/n/proxy", "a=b");
+        assert_eq!(answer.headers()[header::LOCATION], "/api/v1/nodes/n/proxy/?a=b");
+    }
+}

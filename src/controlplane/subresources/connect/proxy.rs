@@ -1,0 +1,196 @@
+//! `pods/proxy`, `services/proxy` and `nodes/proxy`: any request, passed on to where the name leads.
+
+use super::kubelet::Kubelets;
+use super::links::Peer;
+use super::pass;
+use super::target::{Target, may_proxy_to, not_allowed};
+use crate::apimachinery::field::quote;
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::client::backend::Backend;
+use crate::controlplane::subresources::LateStore;
+use crate::registry::resource::Connect;
+use crate::registry::strategy::Context;
+use crate::request::{Request, Response};
+use async_trait::async_trait;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What a name leads to.
+pub(in crate::controlplane) enum Proxy {
+    /// A pod's address.
+    Pods(LateStore),
+    /// An address of a service's endpoints.
+    Services(Services),
+    /// A node: its kubelet, or another port of it.
+    Nodes,
+}
+
+/// Where the endpoints of services are.
+pub(in crate::controlplane) struct Services {
+    pub(in crate::controlplane) services: LateStore,
+    pub(in crate::controlplane) endpoints: LateStore,
+    pub(in crate::controlplane) pods: LateStore,
+    /// Endpoints take turns.
+    pub(in crate::controlplane) turn: AtomicUsize,
+}
+
+/// Serves one of them.
+pub(in crate::controlplane) struct ProxyHandler {
+    pub(in crate::controlplane) to: Proxy,
+    pub(in crate::controlplane) kubelets: Kubelets,
+}
+
+fn pod_ips(pod: &Value) -> impl Iterator<Item = &str> {
+    pod.at(&["status", "podIPs"])
+        .items()
+        .iter()
+        .map(|ip| ip.str_at(&["ip"]))
+}
+
+fn reachable(ip: &str) -> bool {
+    ip.parse::<IpAddr>().is_ok_and(may_proxy_to)
+}
+
+impl ProxyHandler {
+    async fn pod(&self, pods: &LateStore, cx: &Context, id: &str) -> Result<Backend> {
+        let target = Target::parse(id, "pod")?;
+        let pod = pods.get()?.get_value(&cx.namespace, target.name).await?;
+        let first = || {
+            let mut containers = pod.at(&["spec", "containers"]).items().iter();
+            let port = containers.find_map(|c| c.get("ports").items().first());
+            port.and_then(|p| p.get("containerPort").as_i64())
+        };
+        let port = match target.port {
+            "" => first().map_or_else(String::new, |p| p.to_string()),
+            port => port.to_owned(),
+        };
+        let ip = pod_ips(&pod).next().unwrap_or("");
+        if !reachable(ip) {
+            return Err(not_allowed());
+        }
+        Ok(self.workload(target.https, ip, &port))
+    }
+
+    async fn node(&self, id: &str) -> Result<Backend> {
+        let target = Target::parse(id, "node")?;
+        let kubelet = self.kubelets.find(target.name, "nodes").await?;
+        if target.port.is_empty() || target.port == kubelet.port {
+            return Ok(self.kubelets.backend(&kubelet, true));
+        }
+        let addresses: Vec<IpAddr> = match kubelet.host.parse() {
+            Ok(ip) => vec![ip],
+            Err(_) => {
+                let looked_up = tokio::net::lookup_host((kubelet.host.as_str(), 0)).await;
+                let none = |_| Status::bad_request(format!("lookup {}: no such host", kubelet.host));
+                looked_up.map_err(none)?.map(|a| a.ip()).collect()
+            }
+        };
+        if addresses.is_empty() {
+            return Err(Status::bad_request("no addresses for hostname"));
+        }
+        if !addresses.into_iter().all(may_proxy_to) {
+            return Err(not_allowed());
+        }
+        Ok(self.workload(target.https, &kubelet.host, target.port))
+    }
+
+    /// Upstream looks into Endpoints, not into slices, and misses them by the service's name.
+    async fn service(&self, of: &Services, cx: &Context, id: &str) -> Result<Backend> {
+        let target = Target::parse(id, "service")?;
+        let mut port = target.port.to_owned();
+        if let Ok(number) = target.port.parse::<i64>() {
+            let service = of.services.get()?.get_value(&cx.namespace, target.name).await?;
+            let ports = service.at(&["spec", "ports"]).items();
+            let Some(found) = ports.iter().find(|p| p.get("port").as_i64() == Some(number)) else {
+                return Err(Status::service_unavailable(format!(
+                    "no service port {number} found for service {}",
+                    quote(target.name)
+                )));
+            };
+            port = found.str_at(&["name"]).to_owned();
+        }
+        let endpoints = of.endpoints.get()?.get_value(&cx.namespace, target.name).await;
+        let endpoints = endpoints.map_err(|s| match s.code {
+            404 => Status::not_found(&GroupResource::new("", "services"), target.name),
+            _ => s,
+        })?;
+        let none = |id: &str| {
+            let why = format!("no endpoints available for service {}", quote(id));
+            Err(Status::service_unavailable(why))
+        };
+        let subsets = endpoints.get("subsets").items();
+        if subsets.is_empty() {
+            return none(target.name);
+        }
+        let turn = of.turn.fetch_add(1, Ordering::Relaxed);
+        for subset in rotated(subsets, turn) {
+            let addresses = subset.get("addresses").items();
+            let ports = subset.get("ports").items();
+            let Some(number) = ports
+                .iter()
+                .find(|p| p.str_at(&["name"]) == port)
+                .and_then(|p| p.get("port").as_i64())
+            else {
+                continue;
+            };
+            for address in rotated(addresses, turn) {
+                let ip = address.str_at(&["ip"]);
+                if reachable(ip) && self.is_a_pods(of, cx, address, ip).await {
+                    return Ok(self.workload(target.https, ip, &number.to_string()));
+                }
+            }
+        }
+        none(id)
+    }
+
+    /// Only pods are proxied to: whoever writes Endpoints does not choose where this server connects.
+    async fn is_a_pods(&self, of: &Services, cx: &Context, address: &Value, ip: &str) -> bool {
+        let to = address.get("targetRef");
+        if to.is_null() || to.str_at(&["namespace"]) != cx.namespace {
+            return false;
+        }
+        let Ok(pods) = of.pods.get() else { return false };
+        let pod = pods.get_value(&cx.namespace, to.str_at(&["name"])).await;
+        pod.is_ok_and(|pod| pod_ips(&pod).any(|own| own == ip))
+    }
+
+    fn workload(&self, https: bool, host: &str, port: &str) -> Backend {
+        let port = match (port, https) {
+            ("", true) => "443",
+            ("", false) => "80",
+            (port, _) => port,
+        };
+        self.kubelets.links.backend(Peer::Workload(https), host, port)
+    }
+}
+
+fn rotated(all: &[Value], turn: usize) -> impl Iterator<Item = &Value> {
+    let at = if all.is_empty() { 0 } else { turn % all.len() };
+    all[at..].iter().chain(&all[..at])
+}
+
+#[async_trait]
+impl Connect for ProxyHandler {
+    fn options(&self) -> &'static str {
+        match self.to {
+            Proxy::Pods(_) => "PodProxyOptions",
+            Proxy::Services(_) => "ServiceProxyOptions",
+            Proxy::Nodes => "NodeProxyOptions",
+        }
+    }
+
+    fn takes_path(&self) -> bool {
+        true
+    }
+
+    async fn connect(&self, cx: &Context, id: &str, options: &Value, req: Request) -> Result<Response> {
+        let backend = match &self.to {
+            Proxy::Pods(pods) => self.pod(pods, cx, id).await?,
+            Proxy::Services(services) => self.service(services, cx, id).await?,
+            Proxy::Nodes => self.node(id).await?,
+        };
+        pass::any(&backend, options.str_at(&["path"]), req, &self.kubelets.links.tasks).await
+    }
+}

@@ -1,0 +1,116 @@
+//! `pods/exec`, `attach` and `portforward`: streams that the kubelet speaks; they are tunnelled as they are, SPDY and
+//! WebSocket alike.
+
+use super::kubelet::Kubelets;
+use super::log::container;
+use super::pass;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::client::url;
+use crate::controlplane::subresources::LateStore;
+use crate::registry::resource::Connect;
+use crate::registry::strategy::Context;
+use crate::request::{Request, Response};
+use async_trait::async_trait;
+
+/// Which stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controlplane) enum Kind {
+    /// A command in a container.
+    Exec,
+    /// The process of a container.
+    Attach,
+    /// Ports of a pod.
+    PortForward,
+}
+
+/// Serves one kind.
+pub(in crate::controlplane) struct Stream {
+    pub(in crate::controlplane) kind: Kind,
+    pub(in crate::controlplane) pods: LateStore,
+    pub(in crate::controlplane) kubelets: Kubelets,
+}
+
+/// What the kubelet is asked, in its own words.
+fn query(kind: Kind, options: &Value) -> String {
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    if kind == Kind::PortForward {
+        let ports: Vec<String> = options
+            .get("ports")
+            .items()
+            .iter()
+            .filter_map(Value::as_i64)
+            .map(|p| p.to_string())
+            .collect();
+        if !ports.is_empty() {
+            pairs.push(("port", ports.join(",")));
+        }
+    } else {
+        for (option, param) in [
+            ("stdin", "input"),
+            ("stdout", "output"),
+            ("stderr", "error"),
+            ("tty", "tty"),
+        ] {
+            if options.get(option).as_bool() == Some(true) {
+                pairs.push((param, "1".to_owned()));
+            }
+        }
+        for word in options.get("command").items().iter().filter_map(Value::as_str) {
+            pairs.push(("command", word.to_owned()));
+        }
+    }
+    url::query_of(pairs.iter().map(|(k, v)| (*k, v.as_str())))
+}
+
+#[async_trait]
+impl Connect for Stream {
+    fn options(&self) -> &'static str {
+        match self.kind {
+            Kind::Exec => "PodExecOptions",
+            Kind::Attach => "PodAttachOptions",
+            Kind::PortForward => "PodPortForwardOptions",
+        }
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response> {
+        let pod = self.pods.get()?.get_value(&cx.namespace, name).await?;
+        let path = match self.kind {
+            Kind::PortForward => format!("/portForward/{}/{name}", cx.namespace),
+            kind => {
+                let container = container(&pod, options.str_at(&["container"]))?;
+                let verb = if kind == Kind::Exec { "exec" } else { "attach" };
+                format!("/{verb}/{}/{name}/{container}", cx.namespace)
+            }
+        };
+        let node = pod.str_at(&["spec", "nodeName"]);
+        if node.is_empty() {
+            return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
+        }
+        let address = self.kubelets.find(node, "pods").await?;
+        let kubelet = self.kubelets.backend(&address, true);
+        let query = query(self.kind, options);
+        pass::stream(&kubelet, &path, &query, req, &self.kubelets.links.tasks).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_kubelet_has_its_own_words_for_options() {
+        let o = json!({"stdin": true, "stdout": true, "command": ["sh", "-c", "a b&c"]});
+        assert_eq!(
+            query(Kind::Exec, &o),
+            "command=sh&command=-c&command=a+b%26c&input=1&output=1"
+        );
+        assert_eq!(query(Kind::PortForward, &json!({"ports": [80, 81]})), "port=80%2C81");
+        assert_eq!(query(Kind::Attach, &json!({"tty": true})), "tty=1");
+    }
+}

@@ -1,0 +1,406 @@
+//! `pods/eviction`: a deletion that asks the pod's disruption budget first.
+//! As upstream's `pkg/registry/core/pod/storage/eviction.go`.
+//!
+//! ```text
+//! pod ends, ended, or never ran ──→ deleted
+//! no budget covers it ────────────→ deleted
+//! two budgets ────────────────────→ 500
+//! not ready, budget healthy ──────→ deleted, if nothing changed meanwhile
+//! else ───────────────────────────→ the budget is charged by compare-and-swap (or 429), then deleted
+//! ```
+
+use super::LateStore;
+use crate::apimachinery::field::{FieldError, FieldPath};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::selector::labels::LabelSelector;
+use crate::apimachinery::status::{Cause, Result, Status};
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::strings;
+use crate::endpoints::options::DeleteQuery;
+use crate::registry::resource::SubresourceHandler;
+use crate::registry::store::{DeleteOptions, WriteOptions};
+use crate::registry::strategy::Context;
+use async_trait::async_trait;
+
+/// How often a pod that is on its way is tried.
+const RETRIES: usize = 20;
+/// Evictions that no controller has confirmed.
+const MAX_DISRUPTED_PODS: usize = 2000;
+const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// Serves it.
+pub(in crate::controlplane) struct Eviction {
+    /// The pods, without admission: that of the eviction has been asked.
+    pub(in crate::controlplane) pods: LateStore,
+    /// The budgets.
+    pub(in crate::controlplane) budgets: LateStore,
+}
+
+fn unsupported(action: &str) -> Status {
+    Status::method_not_supported(&GroupResource::new("", "pods"), action)
+}
+
+/// The delete options inside, with the request's dry run.
+fn options(cx: &Context, eviction: &Value) -> Result<(Context, DeleteOptions)> {
+    let sent = eviction.get("deleteOptions");
+    let dry = strings(sent.get("dryRun"));
+    if cx.dry_run && !dry.is_empty() && dry != ["All"] {
+        let why = format!(
+            "Non-matching dry-run options in request and content: [All] and [{}]",
+            dry.join(" ")
+        );
+        return Err(Status::raw_error(why));
+    }
+    const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    if sent.get(UNSAFE).as_bool() == Some(true) {
+        let path = FieldPath::new("deleteOptions").child(UNSAFE);
+        let why = "can not be set for pod eviction, try after removing the option";
+        let errors = vec![FieldError::invalid(&path, true, why)];
+        return Err(Status::invalid("policy", "Eviction", eviction.name(), &errors));
+    }
+    let mut cx = cx.clone();
+    cx.dry_run |= !dry.is_empty();
+    let mut sent = sent.clone();
+    for key in ["dryRun", "kind", "apiVersion"] {
+        sent.unset(&[key]);
+    }
+    Ok((cx, DeleteQuery::from_body(&sent)?.options))
+}
+
+/// Pods that no budget counts.
+fn goes_anyway(pod: &Value) -> bool {
+    has_ended(pod) || pod.str_at(&["status", "phase"]) == "Pending"
+}
+
+fn has_ended(pod: &Value) -> bool {
+    matches!(pod.str_at(&["status", "phase"]), "Succeeded" | "Failed") || pod.is_being_deleted()
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let mut conditions = pod.at(&["status", "conditions"]).items().iter();
+    conditions.any(|c| c.str_at(&["type"]) == "Ready" && c.str_at(&["status"]) == "True")
+}
+
+fn number(budget: &Value, key: &str) -> i64 {
+    budget.at(&["status", key]).as_i64().unwrap_or(0)
+}
+
+/// A pod that is not ready may go where the budget says so, or is met without it.
+fn unready_may_go(budget: &Value) -> bool {
+    let healthy = number(budget, "currentHealthy") >= number(budget, "desiredHealthy");
+    budget.str_at(&["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
+        || (healthy && number(budget, "desiredHealthy") > 0)
+}
+
+fn too_many(message: String, retry_after: u32) -> Status {
+    let mut status = Status::too_many_requests(VIOLATES, retry_after);
+    status.details_mut().causes.push(Cause {
+        reason: "DisruptionBudget".to_owned(),
+        message,
+        field: String::new(),
+    });
+    status
+}
+
+fn still_processed(budget: &str) -> Status {
+    let why = format!("The disruption budget {budget} is still being processed by the server.");
+    too_many(why, 10)
+}
+
+/// Why a budget that allows nothing allows nothing.
+fn exhausted(budget: &Value) -> Status {
+    let name = budget.name();
+    let mut conditions = budget.at(&["status", "conditions"]).items().iter();
+    let refusing = conditions.find(|c| c.str_at(&["type"]) == "DisruptionAllowed" && c.str_at(&["status"]) == "False");
+    let (current, desired) = (number(budget, "currentHealthy"), number(budget, "desiredHealthy"));
+    let not_now = format!("The disruption budget {name} does not allow evicting pods currently");
+    let said = |c: &Value, key: &str| c.str_at(&[key]).to_owned();
+    let why = match refusing {
+        Some(c) if said(c, "reason") == "SyncFailed" => {
+            format!("{not_now} because it failed sync: {}", said(c, "message"))
+        }
+        _ if current <= desired => {
+            format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
+        }
+        Some(c) => format!("{not_now} ({}): {}", said(c, "reason"), said(c, "message")),
+        None => not_now,
+    };
+    too_many(why, 0)
+}
+
+/// The budget after one more pod has gone.
+fn charged(budget: &Value, pod: &str) -> Result<Value> {
+    let gr = GroupResource::new("policy", "poddisruptionbudget");
+    let generation = budget.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
+    if number(budget, "observedGeneration") < generation {
+        return Err(still_processed(budget.name()));
+    }
+    let allowed = number(budget, "disruptionsAllowed");
+    if allowed < 0 {
+        let why = "pdb disruptions allowed is negative";
+        return Err(Status::forbidden(&gr, budget.name(), why));
+    }
+    let disrupted = budget.at(&["status", "disruptedPods"]).as_object();
+    if disrupted.is_some_and(|m| m.keys().count() > MAX_DISRUPTED_PODS) {
+        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return Err(Status::forbidden(&gr, budget.name(), why));
+    }
+    if allowed == 0 {
+        return Err(exhausted(budget));
+    }
+    let mut new = budget.clone();
+    new.set(&["status", "disruptionsAllowed"], allowed - 1);
+    new.set(&["status", "disruptedPods", pod], time::now());
+    if allowed == 1 {
+        allow_no_more(&mut new);
+    }
+    Ok(new)
+}
+
+fn allow_no_more(budget: &mut Value) {
+    let observed = budget.at(&["status", "observedGeneration"]).clone();
+    let mut all = budget.at(&["status", "conditions"]).items().to_vec();
+    let at = all.iter().position(|c| c.str_at(&["type"]) == "DisruptionAllowed");
+    let mut condition = at.map_or_else(|| crate::json!({"type": "DisruptionAllowed"}), |i| all.remove(i));
+    if condition.str_at(&["status"]) != "False" {
+        condition.set(&["status"], "False");
+        condition.set(&["lastTransitionTime"], time::now());
+    }
+    condition.set(&["reason"], "InsufficientPods");
+    condition.set(&["message"], "");
+    if !observed.is_null() {
+        condition.set(&["observedGeneration"], observed);
+    }
+    all.insert(at.unwrap_or(all.len()), condition);
+    budget.set(&["status", "conditions"], all);
+}
+
+/// The pod with the reason of its end.
+fn marked(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    let mut all = pod.at(&["status", "conditions"]).items().to_vec();
+    let was = all.iter().position(|c| c.str_at(&["type"]) == "DisruptionTarget");
+    let mut condition = crate::json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": (time::now()),
+    });
+    let generation = pod.at(&["metadata", "generation"]).clone();
+    if !generation.is_null() {
+        condition.set(&["observedGeneration"], generation);
+    }
+    match was {
+        None => all.push(condition),
+        Some(i) => {
+            if all[i].str_at(&["status"]) == "True" {
+                condition.set(&["lastTransitionTime"], all[i].get("lastTransitionTime").clone());
+            }
+            all[i] = condition;
+        }
+    }
+    pod.set(&["status", "conditions"], all);
+    pod
+}
+
+impl Eviction {
+    /// Says on the pod why it goes, then deletes it.
+    async fn delete(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<()> {
+        let (store, mut options) = (self.pods.get()?, options.clone());
+        if !cx.dry_run {
+            let gr = store.resource().group_resource();
+            let about = GroupResource::new("", "Pod");
+            let expected = options.clone();
+            let write = WriteOptions {
+                subresource: "status".to_owned(),
+                ..WriteOptions::default()
+            };
+            let mut transform = |live: Option<&Value>| {
+                let live = live.ok_or_else(|| Status::not_found(&gr, name))?;
+                if let Some(uid) = expected.uid.as_deref().filter(|u| *u != live.uid()) {
+                    let why = format!(
+                        "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might \
+                         have been deleted and then recreated",
+                        live.uid()
+                    );
+                    return Err(Status::conflict(&about, name, &why));
+                }
+                let version = expected.resource_version.as_deref();
+                if let Some(version) = version.filter(|v| *v != live.resource_version()) {
+                    let why = format!(
+                        "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in \
+                         record ({}). The object might have been modified",
+                        live.resource_version()
+                    );
+                    return Err(Status::conflict(&about, name, &why));
+                }
+                Ok(marked(live))
+            };
+            let updated = store.update(cx, name, &mut transform, false, &write).await?;
+            if options.resource_version.is_some() {
+                options.resource_version = Some(updated.object.to_value().resource_version().to_owned());
+            }
+        }
+        store.delete(cx, name, &options).await.map(drop)
+    }
+
+    /// Deletes a pod that no budget counts; otherwise the pod as it is.
+    async fn delete_uncounted(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<Option<Value>> {
+        let mut left = RETRIES;
+        loop {
+            let pod = self.pods.get()?.get_value(&cx.namespace, name).await?;
+            if !goes_anyway(&pod) {
+                return Ok(Some(pod));
+            }
+            let mut own = options.clone();
+            if !has_ended(&pod) && own.resource_version.is_none() {
+                own.resource_version = Some(pod.resource_version().to_owned());
+            }
+            left -= 1;
+            match self.delete(cx, name, &own).await {
+                Err(s) if s.reason == "Conflict" && options.resource_version.is_none() && left > 0 => {}
+                done => return done.map(|()| None),
+            }
+        }
+    }
+
+    /// The budgets that cover a pod.
+    async fn covering(&self, pod: &Value) -> Result<Vec<Value>> {
+        let entries = self.budgets.get()?.list_entries(pod.namespace()).await?;
+        let covers = |budget: &Value| {
+            let selector = budget.at(&["spec", "selector"]);
+            !selector.is_null()
+                && LabelSelector::from_object(selector).is_ok_and(|s| s.matches_map(pod.at(&["metadata", "labels"])))
+        };
+        Ok(entries.iter().map(|e| e.decode()).filter(covers).collect())
+    }
+
+    async fn evict(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<()> {
+        let Some(pod) = self.delete_uncounted(cx, name, options).await? else {
+            return Ok(());
+        };
+        let budgets = self.covering(&pod).await?;
+        let budget = match budgets.as_slice() {
+            [] => return self.delete(cx, name, options).await,
+            [budget] => budget,
+            _ => {
+                let why =
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                return Err(Status::raw_error(why));
+            }
+        };
+        if !is_ready(&pod) && unready_may_go(budget) {
+            // It must not have become ready meanwhile.
+            let mut own = options.clone();
+            own.resource_version = Some(pod.resource_version().to_owned());
+            return match self.delete(cx, name, &own).await {
+                Err(s) if s.reason == "Conflict" && options.resource_version.is_none() => {
+                    Err(still_processed(budget.name()))
+                }
+                done => done,
+            };
+        }
+        if cx.dry_run {
+            charged(budget, name)?;
+        } else {
+            let system = Context::system(&cx.namespace);
+            let charge = |live: &Value| charged(live, name);
+            let store = self.budgets.get()?;
+            store.update_with(&system, budget.name(), "status", charge).await?;
+        }
+        self.delete(cx, name, options).await
+    }
+}
+
+#[async_trait]
+impl SubresourceHandler for Eviction {
+    async fn get(&self, _cx: &Context, _name: &str) -> Result<Value> {
+        Err(unsupported("get"))
+    }
+
+    async fn create(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
+        if object.name() != name {
+            return Err(Status::bad_request(
+                "name in URL does not match name in Eviction object",
+            ));
+        }
+        let (cx, options) = options(cx, &object)?;
+        self.evict(&cx, name, &options).await?;
+        Ok(crate::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}))
+    }
+
+    async fn update(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
+        Err(unsupported("update"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn budget(status: Value) -> Value {
+        let mut v = json!({"metadata": {"name": "b", "generation": 1}});
+        v.set(&["status"], status);
+        v
+    }
+
+    fn refusal(status: Value) -> (u16, u32, String) {
+        let s = charged(&budget(status), "p").unwrap_err();
+        let cause = s.details.as_ref().and_then(|d| d.causes.first());
+        (
+            s.code,
+            s.retry_after(),
+            cause.map_or(s.message.clone(), |c| c.message.clone()),
+        )
+    }
+
+    #[test]
+    fn a_budget_says_why_it_refuses() {
+        assert_eq!(
+            refusal(json!({"disruptionsAllowed": 1})),
+            (
+                429,
+                10,
+                "The disruption budget b is still being processed by the server.".into()
+            )
+        );
+        assert_eq!(
+            refusal(json!({"observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 3})),
+            (
+                429,
+                0,
+                "The disruption budget b needs 3 healthy pods and has 2 currently".into()
+            )
+        );
+        let conditions =
+            json!([{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "m"}]);
+        let mut status = json!({"observedGeneration": 1});
+        status.set(&["conditions"], conditions);
+        assert_eq!(
+            refusal(status),
+            (
+                429,
+                0,
+                "The disruption budget b does not allow evicting pods currently because it failed sync: m".into()
+            )
+        );
+        assert_eq!(
+            refusal(json!({"observedGeneration": 1, "disruptionsAllowed": (-1i64)})),
+            (
+                403,
+                0,
+                "poddisruptionbudget.policy \"b\" is forbidden: pdb disruptions allowed is negative".into()
+            )
+        );
+    }
+
+    #[test]
+    fn the_last_allowed_disruption_closes_the_budget() {
+        let new = charged(&budget(json!({"observedGeneration": 1, "disruptionsAllowed": 1})), "p").unwrap();
+        assert_eq!(number(&new, "disruptionsAllowed"), 0);
+        assert!(!new.str_at(&["status", "disruptedPods", "p"]).is_empty());
+        let condition = &new.at(&["status", "conditions"]).items()[0];
+        assert_eq!(condition.str_at(&["reason"]), "InsufficientPods");
+    }
+}

@@ -1,0 +1,241 @@
+//! `serviceaccounts/token`: a TokenRequest is answered with a token (upstream's `serviceaccount/storage/token.go`).
+
+use super::LateStore;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::authn::service_account::{Bound, Claimed, Issuer};
+use crate::controlplane::fields::strings;
+use crate::registry::resource::SubresourceHandler;
+use crate::registry::strategy::Context;
+use async_trait::async_trait;
+
+/// Life of a token nobody named a time for.
+const DEFAULT_SECONDS: i64 = 3600;
+/// The shortest life that may be asked for.
+const LEAST_SECONDS: i64 = 600;
+/// The longest.
+const MOST_SECONDS: i64 = 1 << 32;
+/// What the kubelet asks for: such tokens live longer than they should, for clients that never read theirs again.
+const PROJECTED_SECONDS: i64 = 3607;
+/// How long those live.
+const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
+
+/// How tokens are made.
+#[derive(Clone)]
+pub struct TokenRequests {
+    /// Signs them.
+    pub issuer: Issuer,
+    /// The server's own audiences: those of tokens for nobody in particular.
+    pub audiences: Vec<String>,
+    /// `--service-account-max-token-expiration` in seconds; 0: no limit.
+    pub most_seconds: i64,
+    /// `--service-account-extend-token-expiration`.
+    pub extend: bool,
+}
+
+/// The stores it reads.
+#[derive(Clone, Default)]
+pub(in crate::controlplane) struct Read {
+    pub(in crate::controlplane) accounts: LateStore,
+    pub(in crate::controlplane) pods: LateStore,
+    pub(in crate::controlplane) secrets: LateStore,
+    pub(in crate::controlplane) nodes: LateStore,
+}
+
+/// Serves it.
+pub(in crate::controlplane) struct Token {
+    pub(in crate::controlplane) how: TokenRequests,
+    pub(in crate::controlplane) read: Read,
+}
+
+fn invalid(error: FieldError) -> Status {
+    let mut errors = ErrorList::new();
+    errors.push(error);
+    Status::invalid("authentication.k8s.io", "TokenRequest", "", &errors)
+}
+
+fn claimed(object: &Value) -> Claimed {
+    Claimed {
+        name: object.name().to_owned(),
+        uid: object.uid().to_owned(),
+    }
+}
+
+fn unsupported(action: &str) -> Status {
+    Status::method_not_supported(&GroupResource::new("", "serviceaccounts"), action)
+}
+
+impl Token {
+    /// What the token is bound to, beside its account. `account` is the account's name.
+    async fn bind(&self, cx: &Context, account: &str, reference: &Value, bound: &mut Bound) -> Result<()> {
+        if reference.is_null() {
+            return Ok(());
+        }
+        let of = |key: &str| reference.str_at(&[key]);
+        let (kind, name) = (of("kind"), of("name"));
+        let (group, version) = of("apiVersion").split_once('/').unwrap_or(("", of("apiVersion")));
+        let object = match (group, kind) {
+            ("", "Pod") => {
+                let pod = self.read.pods.get()?.get_value(&cx.namespace, name).await?;
+                if pod.str_at(&["spec", "serviceAccountName"]) != account {
+                    return Err(Status::bad_request(format!(
+                        "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
+                        crate::apimachinery::field::quote(account)
+                    )));
+                }
+                bound.pod = Some(claimed(&pod));
+                bound.node = self.node_of(&pod).await?;
+                pod
+            }
+            ("", "Node") => {
+                let node = self.read.nodes.get()?.get_value("", name).await?;
+                bound.node = Some(claimed(&node));
+                node
+            }
+            ("", "Secret") => {
+                let secret = self.read.secrets.get()?.get_value(&cx.namespace, name).await?;
+                bound.secret = Some(claimed(&secret));
+                secret
+            }
+            _ => {
+                return Err(Status::bad_request(format!(
+                    "cannot bind token to object of type {group}/{version}, Kind={kind}"
+                )));
+            }
+        };
+        match of("uid") {
+            "" => Ok(()),
+            uid if uid == object.uid() => Ok(()),
+            uid => Err(Status::conflict(
+                &GroupResource::new(group, kind),
+                name,
+                &format!(
+                    "the UID in the bound object reference ({uid}) does not match the UID in record. The object might \
+                     have been deleted and then recreated"
+                ),
+            )),
+        }
+    }
+
+    /// The node a pod runs on, by name alone where there is no such object.
+    async fn node_of(&self, pod: &Value) -> Result<Option<Claimed>> {
+        let name = pod.str_at(&["spec", "nodeName"]);
+        if name.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(match self.read.nodes.get()?.get_value("", name).await {
+            Ok(node) => claimed(&node),
+            Err(e) if e.code == 404 => Claimed {
+                name: name.to_owned(),
+                uid: String::new(),
+            },
+            Err(e) => return Err(e),
+        }))
+    }
+}
+
+#[async_trait]
+impl SubresourceHandler for Token {
+    async fn get(&self, _cx: &Context, _name: &str) -> Result<Value> {
+        Err(unsupported("get"))
+    }
+
+    fn default(&self, object: &mut Value) {
+        if object.at(&["spec", "expirationSeconds"]).is_null() {
+            object.set(&["spec", "expirationSeconds"], DEFAULT_SECONDS);
+        }
+    }
+
+    async fn prepare_create(&self, cx: &Context, name: &str, mut object: Value) -> Result<Value> {
+        let meta = FieldPath::new("metadata");
+        for (key, is, want, why) in [
+            (
+                "name",
+                object.name(),
+                name,
+                "must match the service account name if specified",
+            ),
+            (
+                "namespace",
+                object.namespace(),
+                &*cx.namespace,
+                "must match the service account namespace if specified",
+            ),
+        ] {
+            if !is.is_empty() && is != want {
+                return Err(invalid(FieldError::invalid(&meta.child(key), is, why)));
+            }
+        }
+        let account = self.read.accounts.get()?.get_value(&cx.namespace, name).await?;
+        if object.at(&["spec", "audiences"]).items().is_empty() {
+            object.set(&["spec", "audiences"], self.how.audiences.clone());
+        }
+        if !object.uid().is_empty() && object.uid() != account.uid() {
+            return Err(Status::conflict(
+                &GroupResource::new("authentication.k8s.io", "TokenRequest"),
+                name,
+                &format!(
+                    "the UID in the token request ({}) does not match the UID of the service account ({})",
+                    object.uid(),
+                    account.uid()
+                ),
+            ));
+        }
+        object.set_meta("name", name);
+        object.set_meta("namespace", cx.namespace.as_str());
+        object.set_meta("uid", account.uid());
+        object.set_meta("creationTimestamp", time::now());
+        object.unset(&["status"]);
+        let seconds = object.at(&["spec", "expirationSeconds"]).as_i64().unwrap_or_default();
+        let why = match seconds {
+            n if n < LEAST_SECONDS => "may not specify a duration less than 10 minutes",
+            n if n > MOST_SECONDS => "may not specify a duration larger than 2^32 seconds",
+            _ => return Ok(object),
+        };
+        let path = FieldPath::new("spec").child("expirationSeconds");
+        Err(invalid(FieldError::invalid(&path, seconds, why)))
+    }
+
+    async fn create(&self, cx: &Context, name: &str, mut object: Value) -> Result<Value> {
+        let how = &self.how;
+        let spec = object.get("spec");
+        let mut bound = Bound {
+            namespace: cx.namespace.clone(),
+            service_account: claimed(&object),
+            audiences: strings(spec.get("audiences")).into_iter().map(str::to_owned).collect(),
+            seconds: spec.get("expirationSeconds").as_i64().unwrap_or(DEFAULT_SECONDS),
+            ..Bound::default()
+        };
+        self.bind(cx, name, spec.get("boundObjectRef"), &mut bound).await?;
+        if how.most_seconds > 0 && bound.seconds > how.most_seconds {
+            cx.warnings.add(format!(
+                "requested expiration of {} seconds shortened to {} seconds",
+                bound.seconds, how.most_seconds
+            ));
+            bound.seconds = how.most_seconds;
+            object.set(&["spec", "expirationSeconds"], bound.seconds);
+        }
+        let asked = bound.seconds;
+        let own = bound.audiences.iter().all(|a| how.audiences.contains(a));
+        if how.extend && bound.pod.is_some() && asked == PROJECTED_SECONDS && own {
+            bound.warn_after = asked;
+            bound.seconds = EXTENDED_SECONDS;
+        }
+        let until = time::parse(object.str_at(&["metadata", "creationTimestamp"]))
+            .ok()
+            .and_then(|now| time::format_unix(now.unix_timestamp() + asked));
+        let issued = how.issuer.issue(&bound);
+        let (token, _id) = issued.map_err(|e| Status::internal(format!("failed to generate token: {e}")))?;
+        object.set(&["status", "token"], token);
+        object.set(&["status", "expirationTimestamp"], until.unwrap_or_default());
+        Ok(object)
+    }
+
+    async fn update(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
+        Err(unsupported("update"))
+    }
+}

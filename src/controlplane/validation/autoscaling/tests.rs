@@ -1,0 +1,88 @@
+use super::*;
+use crate::apimachinery::field::aggregate;
+use crate::json;
+
+fn with(path: &[&str], value: Value) -> Value {
+    let mut v =
+        json!({"spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "D", "name": "d"}}});
+    v.set(path, value);
+    v
+}
+
+fn errors(path: &[&str], value: Value) -> String {
+    aggregate(&autoscaler(&with(path, value)))
+}
+
+#[test]
+fn a_target_names_its_group_unless_it_is_a_replication_controller() {
+    let at = ["spec", "scaleTargetRef"];
+    assert_eq!(
+        errors(&at, json!({"apiVersion": "v1", "kind": "D", "name": "d"})),
+        "spec.scaleTargetRef.apiVersion: Invalid value: \"v1\": apiVersion must specify API group"
+    );
+    assert_eq!(
+        errors(&at, json!({"apiVersion": "a/b/c", "kind": "D", "name": "d"})),
+        "spec.scaleTargetRef.apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c"
+    );
+    assert_eq!(
+        errors(
+            &at,
+            json!({"apiVersion": "v1", "kind": "ReplicationController", "name": "d"})
+        ),
+        "[]"
+    );
+    let odd = with(&at, json!({"kind": "D", "name": "d"}));
+    assert_eq!(aggregate(&autoscaler_update(&odd, &odd)), "[]");
+}
+
+#[test]
+fn each_source_wants_its_target() {
+    let one = |m: Value| errors(&["spec", "metrics"], Value::Array(vec![m]));
+    assert_eq!(
+        one(
+            json!({"type": "External", "external": {"metric": {"name": "m"}, "target": {"type": "Value", "value": "0", "averageValue": "1"}}})
+        ),
+        "[spec.metrics[0].external.target.value: Invalid value: \"0\": must be positive, \
+         spec.metrics[0].external.target.value: Forbidden: may not set both a target value for metric and a per-pod target]"
+    );
+    assert_eq!(
+        one(
+            json!({"type": "Object", "object": {"describedObject": {"apiVersion": "v1", "kind": "S", "name": "s"}, "metric": {}, "target": {}}})
+        ),
+        "[spec.metrics[0].object.metric.name: Required value: must specify a metric name, \
+         spec.metrics[0].object.target.type: Required value: must specify a metric target type, \
+         spec.metrics[0].object.target.type: Invalid value: \"\": must be either Utilization, Value, or AverageValue, \
+         spec.metrics[0].object.target.averageValue: Required value: must set either a target value or averageValue]"
+    );
+    let resource = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 1}});
+    let mut both = json!({"type": "Pods"});
+    both.set(&["resource"], resource.clone());
+    both.set(&["containerResource"], resource);
+    assert_eq!(
+        one(both),
+        "[spec.metrics[0].pods: Required value: must populate information for the given metric source, \
+         spec.metrics[0].resource: Forbidden: must populate the given metric source only, \
+         spec.metrics[0].containerResource: Forbidden: must populate the given metric source only]"
+    );
+}
+
+#[test]
+fn rules_stay_within_their_limits() {
+    assert_eq!(
+        errors(
+            &["spec", "behavior", "scaleDown"],
+            json!({"stabilizationWindowSeconds": -1, "tolerance": "-1", "policies": [{"type": "Pods", "value": 0, "periodSeconds": 1801}]})
+        ),
+        "[spec.behavior.scaleDown.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to zero, \
+         spec.behavior.scaleDown.policies[0].value: Invalid value: 0: must be greater than zero, \
+         spec.behavior.scaleDown.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800, \
+         spec.behavior.scaleDown.tolerance: Invalid value: \"-1\": must be greater than or equal to 0]"
+    );
+}
+
+#[test]
+fn zero_replicas_may_stay() {
+    let zero = with(&["spec", "minReplicas"], 0i64.into());
+    assert!(aggregate(&autoscaler_update(&zero, &zero)).starts_with("spec.metrics: Forbidden"));
+    assert!(aggregate(&autoscaler(&zero)).contains("must be greater than or equal to 1"));
+}

@@ -1,0 +1,313 @@
+//! Kinds of resource.k8s.io: claims for devices, their templates, classes of devices, and what drivers publish.
+//!
+//! Expressions are checked for their length only.
+
+mod capacity;
+mod claim;
+mod internal_form;
+mod slice;
+mod status;
+
+use super::storage::driver;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{
+    c_identifier, dns1123_label, dns1123_subdomain, label_value, meta, qualified_name,
+};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same};
+use internal_form::{CLAIM_SPEC, TEMPLATE_SPEC};
+
+pub(crate) use slice::{slice, slice_update, slice_warnings};
+pub(crate) use status::claim_status;
+
+const MOST_REQUESTS: usize = 32;
+const MOST_CONFIGS: usize = 32;
+const MOST_SELECTORS: usize = 32;
+const LONGEST_EXPRESSION: usize = 10 * 1024;
+const LONGEST_PARAMETERS: usize = 10 * 1024;
+const LONGEST_IDENTIFIER: usize = 32;
+const LONGEST_POOL: usize = 253;
+const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
+
+/// The elements, unless there are more than `most`: then that is the only error.
+fn at_most<'a>(out: &mut ErrorList, v: &'a Value, most: usize, at: &FieldPath) -> &'a [Value] {
+    let all = v.items();
+    if all.len() > most {
+        out.push(FieldError::too_many(at, all.len(), most));
+        return &[];
+    }
+    all
+}
+
+/// Elements whose key stood there before.
+fn duplicates(out: &mut ErrorList, keys: impl Iterator<Item = String>, at: &FieldPath) {
+    let mut seen: Vec<String> = Vec::new();
+    for (i, key) in keys.enumerate() {
+        if seen.contains(&key) {
+            out.push(FieldError::duplicate(&at.index(i), key));
+        } else {
+            seen.push(key);
+        }
+    }
+}
+
+fn entries(v: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    v.as_object().into_iter().flat_map(|m| m.iter())
+}
+
+fn label_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    invalid_each(out, at, text, dns1123_label(text));
+}
+
+/// One or more subdomains with slashes between.
+fn pool_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.is_empty() {
+        out.push(FieldError::required(at, ""));
+        return;
+    }
+    if text.len() > LONGEST_POOL {
+        out.push(FieldError::too_long(at, LONGEST_POOL as i64));
+    }
+    for part in text.split('/') {
+        invalid_each(out, at, part, dns1123_subdomain(part));
+    }
+}
+
+fn identifier(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.len() > LONGEST_IDENTIFIER {
+        out.push(FieldError::too_long(at, LONGEST_IDENTIFIER as i64));
+    }
+    invalid_each(out, at, text, c_identifier(text));
+}
+
+/// `name` or `domain/name`. More than one slash is not looked at, as upstream.
+fn attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    let parts: Vec<&str> = text.split('/').collect();
+    match parts.as_slice() {
+        [name] => identifier(out, name, at),
+        [domain, name] => {
+            if domain.is_empty() {
+                out.push(FieldError::invalid(at, "", "the domain must not be empty"));
+            } else {
+                driver(out, domain, at);
+            }
+            if name.is_empty() {
+                out.push(FieldError::invalid(at, "", "the name must not be empty"));
+            } else {
+                identifier(out, name, at);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn full_attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    attribute_name(out, text, at);
+    if !text.contains('/') {
+        let why = "a fully qualified name must be a domain and a name separated by a slash";
+        out.push(FieldError::invalid(at, text, why));
+    }
+}
+
+/// Selectors of devices.
+fn selectors(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    for (i, s) in at_most(out, v, MOST_SELECTORS, at).iter().enumerate() {
+        let at = at.index(i).child("cel");
+        if s.get("cel").is_null() {
+            out.push(FieldError::required(&at, ""));
+        } else if s.str_at(&["cel", "expression"]).len() > LONGEST_EXPRESSION {
+            out.push(FieldError::too_long(&at.child("expression"), LONGEST_EXPRESSION as i64));
+        }
+    }
+}
+
+/// What a driver is told; `stored` parameters may be longer than new ones.
+fn configuration(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
+    let (opaque, at) = (v.get("opaque"), at.child("opaque"));
+    if opaque.is_null() {
+        out.push(FieldError::required(&at, ""));
+        return;
+    }
+    driver(out, opaque.str_at(&["driver"]), &at.child("driver"));
+    let longest = if stored { usize::MAX } else { LONGEST_PARAMETERS };
+    raw_object(out, opaque.get("parameters"), longest, &at.child("parameters"));
+}
+
+/// Free JSON that is an object.
+fn raw_object(out: &mut ErrorList, v: &Value, longest: usize, at: &FieldPath) {
+    if v.is_null() {
+        out.push(FieldError::required(at, ""));
+    } else if json::to_string(v).len() > longest {
+        out.push(FieldError::too_long(at, longest as i64));
+    } else if v.as_object().is_none() {
+        out.push(FieldError::invalid(
+            at,
+            "<value omitted>",
+            "must be a valid JSON object",
+        ));
+    }
+}
+
+fn toleration(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let (key, value, effect) = (v.str_at(&["key"]), v.str_at(&["value"]), v.str_at(&["effect"]));
+    if !key.is_empty() {
+        invalid_each(out, &at.child("key"), key, qualified_name(key));
+    }
+    match v.str_at(&["operator"]) {
+        "Exists" if !value.is_empty() => {
+            let why = "must be empty for operator `Exists`";
+            out.push(FieldError::invalid(&at.child("value"), value, why));
+        }
+        "Equal" => invalid_each(out, &at.child("value"), value, label_value(value)),
+        _ => required_choice(out, v, "operator", at, &["Equal", "Exists"]),
+    }
+    if !effect.is_empty() && !EFFECTS.contains(&effect) {
+        out.push(FieldError::not_supported(&at.child("effect"), effect, EFFECTS));
+    }
+}
+
+fn tolerations(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    for (i, t) in v.get("tolerations").items().iter().enumerate() {
+        toleration(out, t, &at.child("tolerations").index(i));
+    }
+}
+
+/// Conditions that binding waits for, and those that end it.
+fn binding_conditions(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    const MOST: usize = 4;
+    let (good, bad) = ("bindingConditions", "bindingFailureConditions");
+    let names = |key: &str| crate::controlplane::fields::strings(v.get(key));
+    for key in [good, bad] {
+        let at = at.child(key);
+        for (i, c) in at_most(out, v.get(key), MOST, &at).iter().enumerate() {
+            let name = c.as_str().unwrap_or("");
+            invalid_each(out, &at.index(i), name, qualified_name(name));
+        }
+    }
+    duplicates(out, names(good).into_iter().map(str::to_owned), &at.child(good));
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, name) in names(bad).into_iter().enumerate() {
+        let at = at.child(bad).index(i);
+        if seen.contains(&name) {
+            out.push(FieldError::duplicate(&at, name));
+        }
+        seen.push(name);
+        if names(good).contains(&name) {
+            let why = "bindingFailureConditions must not overlap with bindingConditions";
+            out.push(FieldError::invalid(&at, name, why));
+        }
+    }
+    for (missing, there) in [(good, bad), (bad, good)] {
+        if names(missing).is_empty() && !names(there).is_empty() {
+            let why = format!("{missing} are required to use {there}");
+            out.push(FieldError::invalid(&at.child(missing), v.get(missing).clone(), why));
+        }
+    }
+}
+
+/// A new claim.
+pub(crate) fn claim(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    claim::devices(&mut out, v.at(&["spec", "devices"]), false, &spec().child("devices"));
+    out
+}
+
+/// A claim stays as it is.
+pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    fixed_spec(&mut out, new, old, CLAIM_SPEC);
+    out
+}
+
+fn spec() -> FieldPath {
+    FieldPath::new("spec")
+}
+
+fn fixed_spec(out: &mut ErrorList, new: &Value, old: &Value, fields: &'static [super::internal::Field]) {
+    if !same(new.get("spec"), old.get("spec")) {
+        let shown = super::internal::compact(new.get("spec"), fields);
+        out.push(FieldError::invalid_raw(&spec(), shown, IMMUTABLE));
+    }
+}
+
+fn template_spec(out: &mut ErrorList, v: &Value, stored: bool) {
+    let (of, at) = (v.at(&["spec", "metadata"]), spec().child("metadata"));
+    meta::validate_annotations(of.get("annotations"), &at.child("annotations"), out);
+    meta::validate_labels(of.get("labels"), &at.child("labels"), out);
+    let at = spec().child("spec").child("devices");
+    claim::devices(out, v.at(&["spec", "spec", "devices"]), stored, &at);
+}
+
+/// A new template of claims.
+pub(crate) fn template(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    template_spec(&mut out, v, false);
+    out
+}
+
+/// A template stays as it is; it is judged again, expressions and lengths aside.
+pub(crate) fn template_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    if same(new.get("spec"), old.get("spec")) {
+        return out;
+    }
+    let shown = {
+        // What a template says about the claim's metadata stands beside its spec.
+        let mut flat = new.at(&["spec", "metadata"]).clone();
+        if flat.is_null() {
+            flat = Value::object();
+        }
+        flat.set(&["spec"], new.at(&["spec", "spec"]).clone());
+        super::internal::compact(&flat, TEMPLATE_SPEC)
+    };
+    out.push(FieldError::invalid_raw(&spec(), shown, IMMUTABLE));
+    template_spec(&mut out, new, true);
+    out
+}
+
+/// A class of devices; `old` is what it was.
+pub(crate) fn class(v: &Value, old: Option<&Value>) -> ErrorList {
+    let mut out = ErrorList::new();
+    let of = v.get("spec");
+    let kept = |key: &str| old.is_some_and(|o| same(o.at(&["spec", key]), of.get(key)));
+    if kept("selectors") {
+        // Stored expressions are not read again.
+        for (i, s) in of.get("selectors").items().iter().enumerate() {
+            if s.get("cel").is_null() {
+                out.push(FieldError::required(
+                    &spec().child("selectors").index(i).child("cel"),
+                    "",
+                ));
+            }
+        }
+    } else {
+        selectors(&mut out, of.get("selectors"), &spec().child("selectors"));
+    }
+    let at = spec().child("config");
+    let stored = kept("config");
+    for (i, c) in at_most(&mut out, of.get("config"), MOST_CONFIGS, &at)
+        .iter()
+        .enumerate()
+    {
+        configuration(&mut out, c, stored, &at.index(i));
+    }
+    if let Some(name) = of.get("extendedResourceName").as_str()
+        && !is_extended_resource(name)
+    {
+        let why = "must be a valid extended resource name";
+        out.push(FieldError::invalid(&spec().child("extendedResourceName"), name, why));
+    }
+    out
+}
+
+/// A resource that is not of the platform, and whose quota has a name.
+fn is_extended_resource(name: &str) -> bool {
+    name.contains('/')
+        && !name.contains("kubernetes.io/")
+        && !name.starts_with("requests.")
+        && qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+#[cfg(test)]
+mod tests;

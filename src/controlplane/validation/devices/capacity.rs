@@ -1,0 +1,130 @@
+//! How much of a device there is, and in which amounts it may be asked for.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::quantity::Quantity;
+use crate::apimachinery::value::Value;
+use crate::controlplane::validation::common::{is_positive, quantity};
+
+const MOST_VALUES: usize = 10;
+
+/// A capacity; `shared` where several claims may have the device.
+pub(super) fn capacity(out: &mut ErrorList, v: &Value, shared: bool, at: &FieldPath) {
+    let (policy, at) = (v.get("requestPolicy"), at.child("requestPolicy"));
+    if policy.is_null() {
+        return;
+    }
+    if !shared {
+        out.push(FieldError::forbidden(&at, "allowMultipleAllocations must be true"));
+        return;
+    }
+    let (values, range) = (policy.get("validValues").items(), policy.get("validRange"));
+    let default = quantity(policy.get("default"));
+    let most = quantity(v.get("value")).or_else(|| quantity(&Value::Int(0)));
+    let Some(most) = most else { return };
+    match (values.is_empty(), range.is_null(), default) {
+        (false, false, _) => {
+            let why = "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time";
+            out.push(FieldError::forbidden(&at, why));
+        }
+        (false, true, Some(d)) => listed(out, values, d, most, &at.child("validValues")),
+        (true, false, Some(d)) => ranged(out, range, d, most, &at.child("validRange")),
+        (false, true, None) => {
+            let why = "required when validValues is defined";
+            out.push(FieldError::required(&at.child("default"), why));
+        }
+        (true, false, None) => {
+            let why = "required when validRange is defined";
+            out.push(FieldError::required(&at.child("default"), why));
+        }
+        (true, true, _) => {}
+    }
+}
+
+fn wrong(out: &mut ErrorList, q: Quantity, why: impl Into<String>, at: &FieldPath) {
+    out.push(FieldError::invalid(at, q.to_string(), why));
+}
+
+fn listed(out: &mut ErrorList, values: &[Value], default: Quantity, most: Quantity, at: &FieldPath) {
+    let values: Vec<Quantity> = values.iter().filter_map(quantity).collect();
+    for (i, pair) in values.windows(2).enumerate() {
+        if pair[0] > pair[1] {
+            wrong(
+                out,
+                pair[1],
+                "values must be sorted in ascending order",
+                &at.index(i + 1),
+            );
+        }
+    }
+    if values.len() > MOST_VALUES {
+        out.push(FieldError::too_many(at, values.len(), MOST_VALUES));
+    } else {
+        for (i, q) in values.iter().enumerate().filter(|(_, q)| **q > most) {
+            let why = format!("option is larger than capacity value: {most}");
+            wrong(out, *q, why, &at.index(i));
+        }
+        super::duplicates(out, values.iter().map(|q| q.value().to_string()), at);
+    }
+    if values.len() > MOST_VALUES || !values.contains(&default) {
+        wrong(
+            out,
+            default,
+            "default value is not valid according to the requestPolicy",
+            at,
+        );
+    }
+}
+
+fn ranged(out: &mut ErrorList, range: &Value, default: Quantity, capacity: Quantity, at: &FieldPath) {
+    let Some(min) = quantity(range.get("min")) else {
+        let why = "required when validRange is defined";
+        out.push(FieldError::required(&at.child("min"), why));
+        return;
+    };
+    let (max, step) = (quantity(range.get("max")), quantity(range.get("step")));
+    if min > capacity {
+        let why = format!("min is larger than capacity value: {capacity}");
+        wrong(out, min, why, &at.child("min"));
+    }
+    if default < min {
+        wrong(
+            out,
+            default,
+            format!("default is less than min: {min}"),
+            &at.child("default"),
+        );
+    }
+    if let Some(max) = max {
+        if min > max {
+            wrong(out, min, format!("min is larger than max: {max}"), &at.child("max"));
+        }
+        if max > capacity {
+            let why = format!("max is larger than capacity value: {capacity}");
+            wrong(out, max, why, &at.child("max"));
+        }
+        if default > max {
+            wrong(
+                out,
+                default,
+                format!("default is more than max: {max}"),
+                &at.child("default"),
+            );
+        }
+    }
+    let Some(step) = step else { return };
+    let at = at.child("step");
+    let one = min.plus(step);
+    if one > capacity {
+        let why = format!("one step {one} is larger than capacity value: {capacity}");
+        wrong(out, step, why, &at);
+    }
+    if !is_positive(step) || step.value() == 0 {
+        return;
+    }
+    for q in [Some(default), max].into_iter().flatten() {
+        if (q.value() - min.value()) % step.value() != 0 {
+            let why = format!("value is not a multiple of a given step ({step}) from ({min})");
+            wrong(out, q, why, &at);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What a claim asks for.
+
+use super::{
+    MOST_CONFIGS, MOST_REQUESTS, at_most, configuration, duplicates, full_attribute_name, label_name, selectors,
+    tolerations,
+};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::dns1123_subdomain;
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::invalid_each;
+
+const MOST_CONSTRAINTS: usize = 32;
+const MOST_ALTERNATIVES: usize = 8;
+const EITHER: &str = "exactly one of `exactly` or `firstAvailable` is required";
+
+/// Requests of a claim, by name, with the names of their alternatives.
+pub(super) struct Requests<'a>(&'a [Value]);
+
+impl<'a> Requests<'a> {
+    pub(super) fn of(devices: &'a Value) -> Self {
+        Self(devices.get("requests").items())
+    }
+
+    fn has(&self, name: &str, alternative: Option<&str>) -> bool {
+        // The last of several requests of one name counts.
+        let Some(r) = self.0.iter().rev().find(|r| r.str_at(&["name"]) == name) else {
+            return false;
+        };
+        let mut others = r.get("firstAvailable").items().iter();
+        alternative.is_none_or(|a| others.any(|s| s.str_at(&["name"]) == a))
+    }
+
+    /// `request` or `request/alternative`.
+    pub(super) fn reference(&self, out: &mut ErrorList, text: &str, at: &FieldPath) {
+        let why =
+            "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+        let parts: Vec<&str> = text.split('/').collect();
+        if parts.len() > 2 {
+            out.push(FieldError::invalid(at, text, why));
+            return;
+        }
+        for part in &parts {
+            label_name(out, part, at);
+        }
+        if !self.has(parts[0], parts.get(1).copied()) {
+            out.push(FieldError::invalid(at, text, why));
+        }
+    }
+
+    /// A set of references.
+    pub(super) fn references(&self, out: &mut ErrorList, v: &Value, at: &FieldPath) {
+        let all = at_most(out, v, MOST_REQUESTS, at);
+        let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
+        for (i, name) in all.iter().enumerate() {
+            self.reference(out, &text(name), &at.index(i));
+        }
+        duplicates(out, all.iter().map(text), at);
+    }
+}
+
+/// The devices of a claim's spec.
+pub(super) fn devices(out: &mut ErrorList, v: &Value, stored: bool, path: &FieldPath) {
+    let known = Requests::of(v);
+    let name = |r: &Value| r.str_at(&["name"]).to_owned();
+
+    let at = path.child("requests");
+    let all = at_most(out, v.get("requests"), MOST_REQUESTS, &at);
+    for (i, r) in all.iter().enumerate() {
+        request(out, r, stored, &at.index(i));
+    }
+    duplicates(out, all.iter().map(name), &at);
+
+    let at = path.child("constraints");
+    for (i, c) in at_most(out, v.get("constraints"), MOST_CONSTRAINTS, &at)
+        .iter()
+        .enumerate()
+    {
+        constraint(out, c, &known, &at.index(i));
+    }
+
+    let at = path.child("config");
+    for (i, c) in at_most(out, v.get("config"), MOST_CONFIGS, &at).iter().enumerate() {
+        let at = at.index(i);
+        known.references(out, c.get("requests"), &at.child("requests"));
+        configuration(out, c, stored, &at);
+    }
+}
+
+fn request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
+    label_name(out, v.str_at(&["name"]), &at.child("name"));
+    let others = v.get("firstAvailable");
+    match (v.get("exactly").is_null(), others.items().is_empty()) {
+        (true, true) => out.push(FieldError::required(at, EITHER)),
+        (false, false) => {
+            let why = format!("{EITHER}, but multiple fields are set");
+            out.push(FieldError::invalid(at, Value::Null, why));
+        }
+        (false, true) => wish(out, v.get("exactly"), stored, &at.child("exactly")),
+        (true, false) => {
+            let at = at.child("firstAvailable");
+            let all = at_most(out, others, MOST_ALTERNATIVES, &at);
+            for (i, s) in all.iter().enumerate() {
+                let at = at.index(i);
+                label_name(out, s.str_at(&["name"]), &at.child("name"));
+                wish(out, s, stored, &at);
+            }
+            duplicates(out, all.iter().map(|s| s.str_at(&["name"]).to_owned()), &at);
+        }
+    }
+}
+
+/// What a request and an alternative have in common.
+fn wish(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
+    match v.str_at(&["deviceClassName"]) {
+        "" => out.push(FieldError::required(&at.child("deviceClassName"), "")),
+        class => invalid_each(out, &at.child("deviceClassName"), class, dns1123_subdomain(class)),
+    }
+    if !stored {
+        selectors(out, v.get("selectors"), &at.child("selectors"));
+    }
+    let count = v.get("count").as_i64().unwrap_or(0);
+    match v.str_at(&["allocationMode"]) {
+        "All" if count != 0 => {
+            let why = "must not be specified when allocationMode is 'All'";
+            out.push(FieldError::invalid(&at.child("count"), count, why));
+        }
+        "ExactCount" if count <= 0 => {
+            out.push(FieldError::invalid(
+                &at.child("count"),
+                count,
+                "must be greater than zero",
+            ));
+        }
+        "All" | "ExactCount" => {}
+        other => out.push(FieldError::not_supported(
+            &at.child("allocationMode"),
+            other,
+            &["All", "ExactCount"],
+        )),
+    }
+    tolerations(out, v, at);
+}
+
+fn constraint(out: &mut ErrorList, v: &Value, known: &Requests<'_>, at: &FieldPath) {
+    known.references(out, v.get("requests"), &at.child("requests"));
+    for key in ["matchAttribute", "distinctAttribute"] {
+        if let Some(name) = v.get(key).as_str() {
+            full_attribute_name(out, name, &at.child(key));
+            return;
+        }
+    }
+    // The words are upstream's, though none is set.
+    let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
+    out.push(FieldError::required(at, why));
+}

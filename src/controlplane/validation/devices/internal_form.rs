@@ -1,0 +1,118 @@
+//! How upstream shows these structs: their fields in Go's order.
+
+use crate::controlplane::validation::internal::Kind::{Any, Int, List, Ptr, Said, Str, Struct};
+use crate::controlplane::validation::internal::{Field, TOLERATION};
+
+const CEL: &[Field] = &[("Expression", "expression", Str)];
+const SELECTOR: &[Field] = &[("CEL", "cel", Ptr(CEL))];
+const CAPACITY: &[Field] = &[("Requests", "requests", Any)];
+const EXACT: &[Field] = &[
+    ("DeviceClassName", "deviceClassName", Str),
+    ("Selectors", "selectors", List(SELECTOR)),
+    ("AllocationMode", "allocationMode", Str),
+    ("Count", "count", Int),
+    ("AdminAccess", "adminAccess", Any),
+    ("Tolerations", "tolerations", List(TOLERATION)),
+    ("Capacity", "capacity", Ptr(CAPACITY)),
+];
+const ALTERNATIVE: &[Field] = &[
+    ("Name", "name", Str),
+    ("DeviceClassName", "deviceClassName", Str),
+    ("Selectors", "selectors", List(SELECTOR)),
+    ("AllocationMode", "allocationMode", Str),
+    ("Count", "count", Int),
+    ("Tolerations", "tolerations", List(TOLERATION)),
+    ("Capacity", "capacity", Ptr(CAPACITY)),
+];
+const REQUEST: &[Field] = &[
+    ("Name", "name", Str),
+    ("Exactly", "exactly", Ptr(EXACT)),
+    ("FirstAvailable", "firstAvailable", List(ALTERNATIVE)),
+];
+const CONSTRAINT: &[Field] = &[
+    ("Requests", "requests", Any),
+    ("MatchAttribute", "matchAttribute", Any),
+    ("DistinctAttribute", "distinctAttribute", Any),
+];
+const OPAQUE: &[Field] = &[("Driver", "driver", Str), ("Parameters", "parameters", Any)];
+const CONFIG: &[Field] = &[("Requests", "requests", Any), ("Opaque", "opaque", Ptr(OPAQUE))];
+const DEVICES: &[Field] = &[
+    ("Requests", "requests", List(REQUEST)),
+    ("Constraints", "constraints", List(CONSTRAINT)),
+    ("Config", "config", List(CONFIG)),
+];
+
+/// A claim's spec.
+pub(super) const CLAIM_SPEC: &[Field] = &[("Devices", "devices", Struct(DEVICES))];
+
+/// A template's spec: the metadata's members by their wire names, where they are said, then the claim's spec.
+pub(super) const TEMPLATE_SPEC: &[Field] = &[
+    ("name", "name", Said),
+    ("generateName", "generateName", Said),
+    ("namespace", "namespace", Said),
+    ("uid", "uid", Said),
+    ("resourceVersion", "resourceVersion", Said),
+    ("generation", "generation", Said),
+    ("creationTimestamp", "creationTimestamp", Said),
+    ("deletionTimestamp", "deletionTimestamp", Said),
+    ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds", Said),
+    ("labels", "labels", Said),
+    ("annotations", "annotations", Said),
+    ("ownerReferences", "ownerReferences", Said),
+    ("finalizers", "finalizers", Said),
+    ("managedFields", "managedFields", Said),
+    ("Spec", "spec", Struct(CLAIM_SPEC)),
+];
+
+const RESULT: &[Field] = &[
+    ("Request", "request", Str),
+    ("Driver", "driver", Str),
+    ("Pool", "pool", Str),
+    ("Device", "device", Str),
+    ("AdminAccess", "adminAccess", Any),
+    ("Tolerations", "tolerations", List(TOLERATION)),
+    ("BindingConditions", "bindingConditions", Any),
+    ("BindingFailureConditions", "bindingFailureConditions", Any),
+    ("ShareID", "shareID", Any),
+    ("ConsumedCapacity", "consumedCapacity", Any),
+];
+const ALLOCATED_CONFIG: &[Field] = &[
+    ("Source", "source", Str),
+    ("Requests", "requests", Any),
+    ("Opaque", "opaque", Ptr(OPAQUE)),
+];
+const ALLOCATED: &[Field] = &[
+    ("Results", "results", List(RESULT)),
+    ("Config", "config", List(ALLOCATED_CONFIG)),
+];
+const REQUIREMENT: &[Field] = &[
+    ("Key", "key", Str),
+    ("Operator", "operator", Str),
+    ("Values", "values", Any),
+];
+
+/// A term of a node selector.
+pub(super) const NODE_TERM: &[Field] = &[
+    ("MatchExpressions", "matchExpressions", List(REQUIREMENT)),
+    ("MatchFields", "matchFields", List(REQUIREMENT)),
+];
+const NODE_SELECTOR: &[Field] = &[("NodeSelectorTerms", "nodeSelectorTerms", List(NODE_TERM))];
+
+/// What a claim got.
+pub(super) const ALLOCATION: &[Field] = &[
+    ("Devices", "devices", Struct(ALLOCATED)),
+    ("NodeSelector", "nodeSelector", Ptr(NODE_SELECTOR)),
+    ("AllocationTimestamp", "allocationTimestamp", Any),
+];
+
+/// An attribute of a device.
+pub(super) const ATTRIBUTE: &[Field] = &[
+    ("IntValue", "int", Any),
+    ("BoolValue", "bool", Any),
+    ("StringValue", "string", Any),
+    ("VersionValue", "version", Any),
+    ("IntValues", "ints", Any),
+    ("BoolValues", "bools", Any),
+    ("StringValues", "strings", Any),
+    ("VersionValues", "versions", Any),
+];

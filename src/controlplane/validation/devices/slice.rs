@@ -1,0 +1,325 @@
+//! What drivers publish.
+
+use super::internal_form::{ATTRIBUTE, NODE_TERM};
+use super::{
+    EFFECTS, at_most, attribute_name, binding_conditions, capacity, duplicates, entries, label_name, pool_name,
+};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{dns1123_subdomain, label_value, qualified_name};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same};
+use crate::controlplane::validation::internal::compact;
+use crate::controlplane::validation::pod::node_selector;
+use crate::controlplane::validation::storage::driver;
+
+const MOST_DEVICES: usize = 128;
+const MOST_DEVICES_WITH_TAINTS_OR_COUNTERS: usize = 64;
+const MOST_COUNTER_SETS: usize = 8;
+const MOST_COUNTERS: usize = 32;
+const MOST_CONSUMPTIONS: usize = 2;
+const MOST_ATTRIBUTES: usize = 32;
+const MOST_TAINTS: usize = 16;
+const LONGEST_VALUE: usize = 64;
+
+/// Drivers are spelt in lower case.
+pub(crate) fn slice_warnings(v: &Value) -> Vec<String> {
+    let name = v.str_at(&["spec", "driver"]);
+    let text = format!("spec.driver: driver names should be lowercase; {name:?} contains uppercase characters");
+    (name != name.to_lowercase()).then_some(text).into_iter().collect()
+}
+
+/// A new slice.
+pub(crate) fn slice(v: &Value) -> ErrorList {
+    checked(v, None)
+}
+
+/// A slice keeps its driver, pool and node.
+pub(crate) fn slice_update(new: &Value, old: &Value) -> ErrorList {
+    checked(new, Some(old))
+}
+
+fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    driver(&mut out, spec.str_at(&["driver"]), &path.child("driver"));
+    pool(&mut out, spec.get("pool"), &path.child("pool"));
+    if let Some(old) = old {
+        for keys in [&["pool", "name"][..], &["driver"], &["nodeName"]] {
+            let (now, was) = (spec.at(keys), old.get("spec").at(keys));
+            if !same(now, was) {
+                let at = keys.iter().fold(path.clone(), |at, k| at.child(k));
+                out.push(FieldError::invalid(&at, now.clone(), IMMUTABLE));
+            }
+        }
+    }
+    places(&mut out, spec, &path);
+    if !spec.get("sharedCounters").is_null() && !spec.get("devices").is_null() {
+        let why = "only one of `sharedCounters` or `devices` is allowed";
+        out.push(FieldError::invalid(&path, "", why));
+    }
+    let all = spec.get("devices").items();
+    let special = |d: &Value| !d.get("taints").is_empty_value() || !d.get("consumesCounters").is_empty_value();
+    let most = if all.iter().any(special) {
+        MOST_DEVICES_WITH_TAINTS_OR_COUNTERS
+    } else {
+        MOST_DEVICES
+    };
+    let at = path.child("devices");
+    let each = spec.get("perDeviceNodeSelection").as_bool() == Some(true);
+    let all = at_most(&mut out, spec.get("devices"), most, &at);
+    let was = old.map_or(&[][..], |o| o.at(&["spec", "devices"]).items());
+    for (i, d) in all.iter().enumerate() {
+        let was = was.iter().find(|o| o.str_at(&["name"]) == d.str_at(&["name"]));
+        device(&mut out, d, was, each, &at.index(i));
+    }
+    duplicates(&mut out, all.iter().map(|d| d.str_at(&["name"]).to_owned()), &at);
+
+    let at = path.child("sharedCounters");
+    let sets = at_most(&mut out, spec.get("sharedCounters"), MOST_COUNTER_SETS, &at);
+    for (i, s) in sets.iter().enumerate() {
+        counters(&mut out, s, "name", &at.index(i));
+    }
+    duplicates(&mut out, sets.iter().map(|s| s.str_at(&["name"]).to_owned()), &at);
+    out
+}
+
+fn pool(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    pool_name(out, v.str_at(&["name"]), &at.child("name"));
+    let number = |key: &str| v.get(key).as_i64().unwrap_or(0);
+    if number("resourceSliceCount") <= 0 {
+        let at = at.child("resourceSliceCount");
+        out.push(FieldError::invalid(
+            &at,
+            number("resourceSliceCount"),
+            "must be greater than zero",
+        ));
+    }
+    if number("generation") < 0 {
+        let why = "must be greater than or equal to zero";
+        out.push(FieldError::invalid(&at.child("generation"), number("generation"), why));
+    }
+}
+
+/// Which nodes reach the devices: said in exactly one way.
+fn places(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let mut set: Vec<&str> = Vec::new();
+    if let Some(name) = spec.get("nodeName").as_str() {
+        let at = path.child("nodeName");
+        if name.is_empty() {
+            out.push(FieldError::invalid(
+                &at,
+                "",
+                "must be either unset or set to a non-empty string",
+            ));
+        } else {
+            set.push("`nodeName`");
+            invalid_each(out, &at, name, dns1123_subdomain(name));
+        }
+    }
+    let selector = spec.get("nodeSelector");
+    if !selector.is_null() {
+        let at = path.child("nodeSelector");
+        set.push("`nodeSelector`");
+        node_selector(out, selector, &at);
+        let terms = selector.get("nodeSelectorTerms");
+        if terms.items().len() != 1 {
+            let shown: Vec<String> = terms.items().iter().map(|t| compact(t, NODE_TERM)).collect();
+            let shown = if terms.is_null() {
+                "null".to_owned()
+            } else {
+                format!("[{}]", shown.join(","))
+            };
+            let why = "must have exactly one node selector term";
+            out.push(FieldError::invalid_raw(&at.child("nodeSelectorTerms"), shown, why));
+        }
+    }
+    for (key, shown) in [
+        ("allNodes", "`allNodes`"),
+        ("perDeviceNodeSelection", "`perDeviceNodeSelection`"),
+    ] {
+        match spec.get(key).as_bool() {
+            Some(true) => set.push(shown),
+            Some(false) => out.push(FieldError::invalid(
+                &path.child(key),
+                false,
+                "must be either unset or set to true",
+            )),
+            None => {}
+        }
+    }
+    let why = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    match set.len() {
+        0 => out.push(FieldError::required(path, why)),
+        1 => {}
+        _ => {
+            let shown = format!("{{{}}}", set.join(", "));
+            out.push(FieldError::invalid(
+                path,
+                shown,
+                format!("{why}, but multiple fields are set"),
+            ));
+        }
+    }
+}
+
+fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &FieldPath) {
+    label_name(out, v.str_at(&["name"]), &at.child("name"));
+    let count = entries(v.get("attributes")).count() + entries(v.get("capacity")).count();
+    if count > MOST_ATTRIBUTES {
+        let why = format!("the total number of attributes and capacities must not exceed {MOST_ATTRIBUTES}");
+        out.push(FieldError::invalid(at, count as i64, why));
+    }
+    let path = at.child("attributes");
+    for (key, a) in entries(v.get("attributes")) {
+        attribute_name(out, key, &path);
+        attribute(out, a, &path.key(&cut(key)));
+    }
+    let kept = |key: &str| was.is_some_and(|o| same(o.get(key), v.get(key)));
+    if !kept("capacity") {
+        let path = at.child("capacity");
+        let shared = v.get("allowMultipleAllocations").as_bool() == Some(true);
+        for (key, c) in entries(v.get("capacity")) {
+            attribute_name(out, key, &path);
+            capacity::capacity(out, c, shared, &path.key(&cut(key)));
+        }
+    }
+    if !kept("taints") {
+        let at = at.child("taints");
+        for (i, t) in at_most(out, v.get("taints"), MOST_TAINTS, &at).iter().enumerate() {
+            taint(out, t, &at.index(i));
+        }
+    }
+    let path = at.child("consumesCounters");
+    let all = at_most(out, v.get("consumesCounters"), MOST_CONSUMPTIONS, &path);
+    for (i, c) in all.iter().enumerate() {
+        counters(out, c, "counterSet", &path.index(i));
+    }
+    duplicates(out, all.iter().map(|c| c.str_at(&["counterSet"]).to_owned()), &path);
+    place(out, v, each, at);
+    binding_conditions(out, v, at);
+}
+
+/// A key as it stands in a path: cut in the middle where it is longer than any may be.
+fn cut(key: &str) -> String {
+    const LONGEST: usize = 63 + 1 + 32;
+    if key.len() <= LONGEST {
+        return key.to_owned();
+    }
+    let (head, tail) = ((LONGEST - 2) / 2, (LONGEST - 3) / 2);
+    let bytes = key.as_bytes();
+    let part = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+    format!("{}...{}", part(&bytes[..head]), part(&bytes[bytes.len() - tail..]))
+}
+
+fn attribute(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let said = ["bool", "int", "string", "version"]
+        .iter()
+        .filter(|k| !v.get(k).is_null())
+        .count();
+    if v.str_at(&["string"]).len() > LONGEST_VALUE {
+        out.push(FieldError::too_long(&at.child("string"), LONGEST_VALUE as i64));
+    }
+    if let Some(version) = v.get("version").as_str() {
+        let at = at.child("version");
+        if !is_version(version) {
+            let why = "must be a string compatible with semver.org spec 2.0.0";
+            out.push(FieldError::invalid(&at, version, why));
+        }
+        if version.len() > LONGEST_VALUE {
+            out.push(FieldError::too_long(&at, LONGEST_VALUE as i64));
+        }
+    }
+    let why = "exactly one value must be specified";
+    match said {
+        0 => out.push(FieldError::invalid(at, "", why)),
+        1 => {}
+        _ => out.push(FieldError::invalid_raw(at, compact(v, ATTRIBUTE), why)),
+    }
+}
+
+/// Three numbers without leading zeros, then perhaps a pre-release and a build.
+fn is_version(text: &str) -> bool {
+    let word = |s: &str| !s.is_empty() && s.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|c| c.is_ascii_digit());
+    let number = |s: &str| digits(s) && (s == "0" || !s.starts_with('0'));
+    let (rest, build) = match text.split_once('+') {
+        Some((rest, build)) => (rest, Some(build)),
+        None => (text, None),
+    };
+    let (core, pre) = match rest.split_once('-') {
+        Some((core, pre)) => (core, Some(pre)),
+        None => (rest, None),
+    };
+    core.split('.').count() == 3
+        && core.split('.').all(number)
+        && pre.is_none_or(|p| p.split('.').all(|s| word(s) && (!digits(s) || number(s))))
+        && build.is_none_or(|b| b.split('.').all(word))
+}
+
+fn taint(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let (key, value) = (v.str_at(&["key"]), v.str_at(&["value"]));
+    invalid_each(out, &at.child("key"), key, qualified_name(key));
+    if !value.is_empty() {
+        invalid_each(out, &at.child("value"), value, label_value(value));
+    }
+    required_choice(out, v, "effect", at, EFFECTS);
+}
+
+/// A set of counters, or what is taken of one; `name` is the member that names it.
+fn counters(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
+    match v.str_at(&[name]) {
+        "" => out.push(FieldError::required(&at.child(name), "")),
+        text => label_name(out, text, &at.child(name)),
+    }
+    let at = at.child("counters");
+    let count = entries(v.get("counters")).count();
+    if count == 0 {
+        out.push(FieldError::required(&at, ""));
+    } else if count > MOST_COUNTERS {
+        out.push(FieldError::too_many(&at, count, MOST_COUNTERS));
+    } else {
+        for (key, _) in entries(v.get("counters")) {
+            label_name(out, key, &at);
+        }
+    }
+}
+
+/// Where the slice leaves it to its devices, each says which nodes reach it.
+fn place(out: &mut ErrorList, v: &Value, each: bool, at: &FieldPath) {
+    let said = |key: &str| !v.get(key).is_null();
+    if !each {
+        if ["nodeName", "nodeSelector", "allNodes"].into_iter().any(said) {
+            let why = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+            out.push(FieldError::invalid(at, Value::Null, why));
+        }
+        return;
+    }
+    let mut set: Vec<&str> = Vec::new();
+    if let Some(name) = v.get("nodeName").as_str() {
+        if name.is_empty() {
+            out.push(FieldError::invalid(&at.child("nodeName"), "", "must not be empty"));
+        } else {
+            set.push("`nodeName`");
+            invalid_each(out, &at.child("nodeName"), name, dns1123_subdomain(name));
+        }
+    }
+    if said("nodeSelector") {
+        set.push("`nodeSelector`");
+        node_selector(out, v.get("nodeSelector"), &at.child("nodeSelector"));
+    }
+    match v.get("allNodes").as_bool() {
+        Some(true) => set.push("`allNodes`"),
+        Some(false) => out.push(FieldError::invalid(
+            &at.child("allNodes"),
+            false,
+            "must be either unset or set to true",
+        )),
+        None => {}
+    }
+    let why = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+    match set.len() {
+        0 => out.push(FieldError::required(at, why)),
+        1 => {}
+        _ => out.push(FieldError::invalid(at, format!("{{{}}}", set.join(", ")), why)),
+    }
+}

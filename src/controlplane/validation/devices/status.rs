@@ -1,0 +1,213 @@
+//! What became of a claim.
+
+use super::claim::Requests;
+use super::internal_form::ALLOCATION;
+use super::{
+    MOST_CONFIGS, at_most, binding_conditions, configuration, duplicates, label_name, pool_name, raw_object,
+    tolerations,
+};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::validation::{net, objects};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same};
+use crate::controlplane::validation::internal::compact;
+use crate::controlplane::validation::pod::node_selector;
+use crate::controlplane::validation::storage::driver;
+
+const MOST_CONSUMERS: usize = 256;
+const MOST_RESULTS: usize = 32;
+const MOST_CONDITIONS: usize = 8;
+const MOST_ADDRESSES: usize = 16;
+const LONGEST_DATA: usize = 10 * 1024;
+const LONGEST_INTERFACE: usize = 256;
+const LONGEST_HARDWARE_ADDRESS: usize = 128;
+
+/// Which device, in the words upstream shows.
+fn device_id(v: &Value) -> String {
+    let mut id = [v.str_at(&["driver"]), v.str_at(&["pool"]), v.str_at(&["device"])].join("/");
+    if let Some(share) = v.get("shareID").as_str().filter(|s| !s.is_empty()) {
+        id = format!("{id}/{share}");
+    }
+    id
+}
+
+/// A claim's status.
+pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (status, was, path) = (new.get("status"), old.get("status"), FieldPath::new("status"));
+    let (allocation, before) = (status.get("allocation"), was.get("allocation"));
+
+    let at = path.child("reservedFor");
+    let consumers = at_most(&mut out, status.get("reservedFor"), MOST_CONSUMERS, &at);
+    for (i, c) in consumers.iter().enumerate() {
+        for key in ["resource", "name", "uid"] {
+            if c.str_at(&[key]).is_empty() {
+                out.push(FieldError::required(&at.index(i).child(key), ""));
+            }
+        }
+    }
+    duplicates(&mut out, consumers.iter().map(|c| c.str_at(&["uid"]).to_owned()), &at);
+
+    let results = allocation.at(&["devices", "results"]).items();
+    let allocated: Vec<String> = results.iter().map(device_id).collect();
+    let at = path.child("devices");
+    let devices = status.get("devices").items();
+    for (i, d) in devices.iter().enumerate() {
+        device(&mut out, d, &allocated, &at.index(i));
+    }
+    for (i, d) in devices.iter().enumerate() {
+        if devices[..i].iter().any(|o| device_id(o) == device_id(d)) {
+            let mut e = FieldError::duplicate(&at.index(i), "");
+            e.bad_value = Some(device_id(d));
+            out.push(e);
+        }
+    }
+
+    reservations(&mut out, new, old, &path.child("reservedFor"));
+    let at = path.child("allocation");
+    match (allocation.is_null(), before.is_null()) {
+        (true, _) => {}
+        (false, true) => allocated_as(&mut out, allocation, &Requests::of(new.at(&["spec", "devices"])), &at),
+        (false, false) if !same(allocation, before) => {
+            out.push(FieldError::invalid_raw(&at, compact(allocation, ALLOCATION), IMMUTABLE));
+        }
+        _ => {}
+    }
+    out
+}
+
+fn reservations(out: &mut ErrorList, new: &Value, old: &Value, at: &FieldPath) {
+    let list = |v: &Value| v.at(&["status", "reservedFor"]).clone();
+    let (now, was) = (list(new), list(old));
+    if now.items().is_empty() {
+        return;
+    }
+    if new.at(&["status", "allocation"]).is_null() {
+        out.push(FieldError::forbidden(
+            at,
+            "may not be specified when `allocated` is not set",
+        ));
+    } else if new.is_being_deleted() && now.items().iter().any(|c| !was.items().contains(c)) {
+        let why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+        out.push(FieldError::forbidden(at, why));
+    }
+}
+
+fn allocated_as(out: &mut ErrorList, v: &Value, known: &Requests<'_>, path: &FieldPath) {
+    let devices = v.get("devices");
+    let at = path.child("devices").child("results");
+    for (i, r) in at_most(out, devices.get("results"), MOST_RESULTS, &at)
+        .iter()
+        .enumerate()
+    {
+        let at = at.index(i);
+        known.reference(out, r.str_at(&["request"]), &at.child("request"));
+        driver(out, r.str_at(&["driver"]), &at.child("driver"));
+        pool_name(out, r.str_at(&["pool"]), &at.child("pool"));
+        label_name(out, r.str_at(&["device"]), &at.child("device"));
+        binding_conditions(out, r, &at);
+        tolerations(out, r, &at);
+        share(out, r, &at);
+    }
+    let at = path.child("devices").child("config");
+    // As many of the classes as of the claim.
+    for (i, c) in at_most(out, devices.get("config"), 2 * MOST_CONFIGS, &at)
+        .iter()
+        .enumerate()
+    {
+        let at = at.index(i);
+        required_choice(out, c, "source", &at, &["FromClaim", "FromClass"]);
+        known.references(out, c.get("requests"), &at.child("requests"));
+        configuration(out, c, false, &at);
+    }
+    if !v.get("nodeSelector").is_null() {
+        node_selector(out, v.get("nodeSelector"), &path.child("nodeSelector"));
+    }
+}
+
+/// A share is a UUID in its usual spelling.
+fn share(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let Some(text) = v.get("shareID").as_str() else { return };
+    let at = at.child("shareID");
+    let digits = |s: &str| {
+        s.len() == 36
+            && s.bytes().enumerate().all(|(i, c)| match i {
+                8 | 13 | 18 | 23 => c == b'-',
+                _ => c.is_ascii_hexdigit(),
+            })
+    };
+    let (why, fine) = match text.len() {
+        36 if digits(text) => (
+            "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters".to_owned(),
+            !text.bytes().any(|c| c.is_ascii_uppercase()),
+        ),
+        36 => ("error validating uid: invalid UUID format".to_owned(), false),
+        n => (format!("error validating uid: invalid UUID length: {n}"), false),
+    };
+    if !fine {
+        out.push(FieldError::invalid(&at, text, why));
+    }
+}
+
+fn device(out: &mut ErrorList, v: &Value, allocated: &[String], at: &FieldPath) {
+    driver(out, v.str_at(&["driver"]), &at.child("driver"));
+    pool_name(out, v.str_at(&["pool"]), &at.child("pool"));
+    label_name(out, v.str_at(&["device"]), &at.child("device"));
+    share(out, v, at);
+    let id = device_id(v);
+    if !allocated.contains(&id) {
+        out.push(FieldError::invalid_raw(
+            at,
+            id,
+            "must be an allocated device in the claim",
+        ));
+    }
+    let conditions = v.get("conditions");
+    if conditions.items().len() > MOST_CONDITIONS {
+        out.push(FieldError::too_many(
+            &at.child("conditions"),
+            conditions.items().len(),
+            MOST_CONDITIONS,
+        ));
+    }
+    objects::validate_conditions(conditions, &at.child("conditions"), out);
+    if !v.get("data").is_null() {
+        raw_object(out, v.get("data"), LONGEST_DATA, &at.child("data"));
+    }
+    network(out, v.get("networkData"), &at.child("networkData"));
+}
+
+fn network(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    for (key, longest) in [
+        ("interfaceName", LONGEST_INTERFACE),
+        ("hardwareAddress", LONGEST_HARDWARE_ADDRESS),
+    ] {
+        if v.str_at(&[key]).len() > longest {
+            out.push(FieldError::too_long(&at.child(key), longest as i64));
+        }
+    }
+    let at = at.child("ips");
+    let all = at_most(out, v.get("ips"), MOST_ADDRESSES, &at);
+    let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
+    for (i, ip) in all.iter().enumerate() {
+        let ip = text(ip);
+        invalid_each(out, &at.index(i), ip.as_str(), interface_address(&ip));
+    }
+    duplicates(out, all.iter().map(text), &at);
+}
+
+/// An address with the length of its network's prefix, spelt the one way.
+fn interface_address(text: &str) -> Vec<String> {
+    let plain = text.split_once('/').and_then(|(ip, bits)| {
+        let address = net::parse_ip(ip)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits: u8 = bits.parse().ok().filter(|b| *b <= most)?;
+        Some(format!("{address}/{bits}"))
+    });
+    match plain {
+        None => vec!["must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".to_owned()],
+        Some(plain) if plain != text => vec![format!("must be in canonical form (\"{plain}\")")],
+        Some(_) => Vec::new(),
+    }
+}

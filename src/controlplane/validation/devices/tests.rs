@@ -1,0 +1,228 @@
+use super::*;
+use crate::apimachinery::field::aggregate;
+use crate::json;
+
+fn wished(devices: Value) -> String {
+    let mut v = json!({"spec": {}});
+    v.set(&["spec", "devices"], devices);
+    aggregate(&claim(&v))
+}
+
+#[test]
+fn claims_are_refused_in_the_recorded_words() {
+    let exactly = |more: Value| {
+        let mut e = json!({"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1});
+        for (k, v) in more.as_object().unwrap().iter() {
+            e.set(&[k], v.clone());
+        }
+        wished(json!({"requests": [{"name": "a", "exactly": (e)}]}))
+    };
+    assert_eq!(exactly(json!({})), "[]");
+    assert_eq!(
+        exactly(json!({"allocationMode": "X"})),
+        "spec.devices.requests[0].exactly.allocationMode: Unsupported value: \"X\": supported values: \"All\", \"ExactCount\""
+    );
+    assert_eq!(
+        exactly(json!({"allocationMode": "All", "count": 2})),
+        "spec.devices.requests[0].exactly.count: Invalid value: 2: must not be specified when allocationMode is 'All'"
+    );
+    assert_eq!(
+        exactly(json!({"deviceClassName": ""})),
+        "spec.devices.requests[0].exactly.deviceClassName: Required value"
+    );
+    assert_eq!(
+        exactly(json!({"tolerations": [{"operator": "Exists", "value": "x"}, {"operator": "Y", "effect": "Z"}]})),
+        "[spec.devices.requests[0].exactly.tolerations[0].value: Invalid value: \"x\": must be empty for operator `Exists`, \
+         spec.devices.requests[0].exactly.tolerations[1].operator: Unsupported value: \"Y\": supported values: \"Equal\", \"Exists\", \
+         spec.devices.requests[0].exactly.tolerations[1].effect: Unsupported value: \"Z\": supported values: \"NoExecute\", \"NoSchedule\", \"None\"]"
+    );
+    assert_eq!(
+        wished(json!({"requests": [{"name": "a"}]})),
+        "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"
+    );
+}
+
+#[test]
+fn constraints_name_requests_of_the_claim() {
+    let said = |c: Value| {
+        wished(
+            json!({"requests": [{"name": "a", "firstAvailable": [{"name": "x", "deviceClassName": "c", "allocationMode": "All"}]}],
+                      "constraints": [(c)]}),
+        )
+    };
+    assert_eq!(
+        said(json!({"requests": ["a", "a/x"], "matchAttribute": "d.io/n"})),
+        "[]"
+    );
+    assert_eq!(
+        said(json!({"requests": ["zz"], "matchAttribute": "x"})),
+        "[spec.devices.constraints[0].requests[0]: Invalid value: \"zz\": must be the name of a request in the claim or the name of a request and a subrequest separated by '/', \
+         spec.devices.constraints[0].matchAttribute: Invalid value: \"x\": a fully qualified name must be a domain and a name separated by a slash]"
+    );
+    assert!(
+        said(json!({"requests": ["a/y"], "distinctAttribute": "d.io/n"}))
+            .contains("requests[0]: Invalid value: \"a/y\"")
+    );
+    assert!(
+        said(json!({})).starts_with("spec.devices.constraints[0]: Required value: exactly one of \"matchAttribute\"")
+    );
+}
+
+#[test]
+fn a_claim_stays_and_shows_its_inside() {
+    let old = json!({"spec": {"devices": {"requests": [{"name": "r0", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}}]}}});
+    let mut new = old.clone();
+    assert!(claim_update(&new, &old).is_empty());
+    new.at_mut(&["spec", "devices", "requests"])
+        .unwrap()
+        .as_array_mut()
+        .unwrap()[0]
+        .set(&["name"], "zz");
+    assert_eq!(
+        aggregate(&claim_update(&new, &old)),
+        "spec: Invalid value: {\"Devices\":{\"Requests\":[{\"Name\":\"zz\",\"Exactly\":{\"DeviceClassName\":\"c\",\"Selectors\":null,\"AllocationMode\":\"ExactCount\",\"Count\":1,\"AdminAccess\":null,\"Tolerations\":null,\"Capacity\":null},\"FirstAvailable\":null}],\"Constraints\":null,\"Config\":null}}: field is immutable"
+    );
+}
+
+#[test]
+fn a_template_stays_and_shows_what_it_says_of_metadata() {
+    let of = |n: i64| json!({"spec": {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": (n)}}]}}}});
+    let said = aggregate(&template_update(&of(2), &of(1)));
+    assert!(
+        said.starts_with("spec: Invalid value: {\"labels\":{\"a\":\"b\"},\"Spec\":{\"Devices\":"),
+        "{said}"
+    );
+}
+
+#[test]
+fn classes_are_refused_in_the_recorded_words() {
+    let said = |spec: Value| {
+        let mut v = json!({});
+        v.set(&["spec"], spec);
+        aggregate(&class(&v, None))
+    };
+    assert_eq!(
+        said(json!({"selectors": [{}]})),
+        "spec.selectors[0].cel: Required value"
+    );
+    assert!(
+        said(json!({"config": [{"opaque": {"driver": "A b", "parameters": {}}}]}))
+            .starts_with("spec.config[0].opaque.driver: Invalid value: \"A b\": a lowercase RFC 1123 subdomain")
+    );
+    assert_eq!(
+        said(json!({"config": [{}, {"opaque": {"driver": "d", "parameters": []}}]})),
+        "[spec.config[0].opaque: Required value, spec.config[1].opaque.parameters: Invalid value: \"<value omitted>\": must be a valid JSON object]"
+    );
+    assert_eq!(
+        said(json!({"extendedResourceName": "cpu"})),
+        "spec.extendedResourceName: Invalid value: \"cpu\": must be a valid extended resource name"
+    );
+}
+
+fn published(spec: Value) -> String {
+    let mut v = json!({"spec": {"driver": "d.io", "pool": {"name": "p", "resourceSliceCount": 1}}});
+    for (k, x) in spec.as_object().unwrap().iter() {
+        v.set(&["spec", k], x.clone());
+    }
+    aggregate(&slice(&v))
+}
+
+#[test]
+fn slices_are_refused_in_the_recorded_words() {
+    let one = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    assert_eq!(published(json!({"nodeName": "n"})), "[]");
+    assert_eq!(published(json!({})), format!("spec: Required value: {one}"));
+    assert_eq!(
+        published(json!({"nodeName": "n", "allNodes": true})),
+        format!("spec: Invalid value: \"{{`nodeName`, `allNodes`}}\": {one}, but multiple fields are set")
+    );
+    assert_eq!(
+        published(json!({"nodeName": "n", "pool": {"name": "", "resourceSliceCount": 0, "generation": (-1)}})),
+        "[spec.pool.name: Required value, spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero, \
+         spec.pool.generation: Invalid value: -1: must be greater than or equal to zero]"
+    );
+    assert_eq!(
+        published(json!({"nodeName": "n", "devices": [{"name": "a"}, {"name": "a"}]})),
+        "spec.devices[1]: Duplicate value: \"a\""
+    );
+    assert_eq!(
+        published(json!({"allNodes": true, "devices": [{"name": "a", "attributes": {
+            "b": {}, "v": {"version": "1.2"}, "x": {"int": 1, "string": "s"}}}]})),
+        "[spec.devices[0].attributes[b]: Invalid value: \"\": exactly one value must be specified, \
+         spec.devices[0].attributes[v].version: Invalid value: \"1.2\": must be a string compatible with semver.org spec 2.0.0, \
+         spec.devices[0].attributes[x]: Invalid value: {\"IntValue\":1,\"BoolValue\":null,\"StringValue\":\"s\",\"VersionValue\":null,\"IntValues\":null,\"BoolValues\":null,\"StringValues\":null,\"VersionValues\":null}: exactly one value must be specified]"
+    );
+}
+
+#[test]
+fn amounts_lie_in_the_range_a_device_gives() {
+    let said = |policy: Value| {
+        published(
+            json!({"allNodes": true, "devices": [{"name": "a", "allowMultipleAllocations": true,
+            "capacity": {"m": {"value": "10", "requestPolicy": (policy)}}}]}),
+        )
+    };
+    let at = "spec.devices[0].capacity[m].requestPolicy";
+    assert_eq!(
+        said(json!({"default": "2", "validRange": {"min": "2", "max": "10", "step": "2"}})),
+        "[]"
+    );
+    assert_eq!(
+        said(json!({"validValues": ["1"]})),
+        format!("{at}.default: Required value: required when validValues is defined")
+    );
+    assert_eq!(
+        said(json!({"default": "3", "validValues": ["2", "11"]})),
+        format!(
+            "[{at}.validValues[1]: Invalid value: \"11\": option is larger than capacity value: 10, \
+             {at}.validValues: Invalid value: \"3\": default value is not valid according to the requestPolicy]"
+        )
+    );
+    assert_eq!(
+        said(json!({"default": "3", "validRange": {"min": "2", "step": "2"}})),
+        format!("{at}.validRange.step: Invalid value: \"3\": value is not a multiple of a given step (2) from (2)")
+    );
+}
+
+#[test]
+fn nobody_reserves_what_is_not_allocated() {
+    let old = json!({"spec": {"devices": {"requests": [{"name": "r"}]}}, "status": {}});
+    let mut new = old.clone();
+    new.set(
+        &["status", "reservedFor"],
+        json!([{"resource": "pods", "name": "p", "uid": "u"}]),
+    );
+    assert_eq!(
+        aggregate(&claim_status(&new, &old)),
+        "status.reservedFor: Forbidden: may not be specified when `allocated` is not set"
+    );
+    new.set(
+        &["status", "allocation"],
+        json!({"devices": {"results": [{"request": "r", "driver": "d.io", "pool": "p", "device": "x"}]}}),
+    );
+    assert!(claim_status(&new, &old).is_empty());
+    new.set(
+        &["status", "devices"],
+        json!([{"driver": "d.io", "pool": "p", "device": "y"}]),
+    );
+    assert_eq!(
+        aggregate(&claim_status(&new, &old)),
+        "status.devices[0]: Invalid value: d.io/p/y: must be an allocated device in the claim"
+    );
+}
+
+#[test]
+fn an_allocation_stays_until_it_is_cleared() {
+    let old = json!({"spec": {"devices": {}}, "status": {"allocation": {"devices": {}}}});
+    let mut new = old.clone();
+    new.set(
+        &["status", "allocation", "devices", "results"],
+        json!([{"request": "r"}]),
+    );
+    assert!(
+        aggregate(&claim_status(&new, &old))
+            .ends_with("\"NodeSelector\":null,\"AllocationTimestamp\":null}: field is immutable")
+    );
+    new.unset(&["status", "allocation"]);
+    assert!(claim_status(&new, &old).is_empty());
+}

@@ -1,0 +1,76 @@
+//! Where a pod may run, while gates keep it from being scheduled: it may be said more narrowly.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::same;
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// Node selector and required node affinity only grow.
+pub(super) fn places(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
+    let was = old.get("nodeSelector").as_object();
+    let kept = |(k, v): (&str, &Value)| new.at(&["nodeSelector", k]) == v;
+    if !was.into_iter().flat_map(|m| m.iter()).all(kept) {
+        let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        out.push(FieldError::invalid(
+            &path.child("nodeSelector"),
+            new.get("nodeSelector").clone(),
+            why,
+        ));
+    }
+    let terms = |v: &Value| {
+        v.at(&["affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"])
+            .clone()
+    };
+    let (now, was) = (terms(new), terms(old));
+    if was.items().is_empty() {
+        return;
+    }
+    let at = ["affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"]
+        .iter()
+        .fold(path.clone(), |at, k| at.child(k));
+    if now.items().len() != was.items().len() {
+        let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        out.push(FieldError::invalid(&at, now.clone(), why));
+        return;
+    }
+    for (i, (now, was)) in now.items().iter().zip(was.items()).enumerate() {
+        // What was there stands first, unchanged.
+        let grew = |key: &str| {
+            let (now, was) = (now.get(key).items(), was.get(key).items());
+            now.len() >= was.len() && now.iter().zip(was).all(|(a, b)| same(a, b))
+        };
+        let empty = was.is_empty_value();
+        if !grew("matchExpressions") || !grew("matchFields") || (empty && !now.is_empty_value()) {
+            let why = "only additions are allowed (no mutations or deletions)";
+            out.push(FieldError::invalid(&at.index(i), now.clone(), why));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn a_gated_pod_is_only_narrowed() {
+        let said = |new: Value, old: Value| {
+            let mut out = Vec::new();
+            places(&mut out, &new, &old, &FieldPath::new("spec"));
+            aggregate(&out)
+        };
+        assert_eq!(
+            said(
+                json!({"nodeSelector": {"a": "b", "c": "d"}}),
+                json!({"nodeSelector": {"a": "b"}})
+            ),
+            "[]"
+        );
+        assert_eq!(
+            said(json!({"nodeSelector": {"c": "d"}}), json!({"nodeSelector": {"a": "b"}})),
+            "spec.nodeSelector: Invalid value: {\"c\":\"d\"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        );
+    }
+}

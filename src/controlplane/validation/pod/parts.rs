@@ -1,0 +1,276 @@
+//! Updates of parts of a pod: `pods/ephemeralcontainers` and `pods/resize`.
+
+use super::checked_spec;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{elements_mut, restore, same};
+use crate::controlplane::strategies::pod::quality_of_service;
+use crate::controlplane::validation::internal;
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+fn is_mirror(pod: &Value) -> bool {
+    !pod.at(&["metadata", "annotations", MIRROR]).is_null()
+}
+
+/// The only error; Go prints a path without a name so.
+fn only(why: &str) -> ErrorList {
+    vec![FieldError::forbidden(&FieldPath::new("[]"), why)]
+}
+
+/// Ephemeral containers may be added, and stay as they are.
+pub(crate) fn ephemeral_containers_update(new: &Value, old: &Value) -> ErrorList {
+    if is_mirror(new) {
+        return only("static pods do not support ephemeral containers");
+    }
+    let path = FieldPath::new("spec").child("ephemeralContainers");
+    let at = path.as_str().to_owned();
+    // The rest of the spec is the stored one, and was judged when it came.
+    let mut out: ErrorList = checked_spec(new)
+        .into_iter()
+        .filter(|e| e.field.starts_with(&at))
+        .collect();
+    let now = new.at(&["spec", "ephemeralContainers"]).items();
+    for was in old.at(&["spec", "ephemeralContainers"]).items() {
+        let name = was.str_at(&["name"]);
+        let shown = crate::apimachinery::field::quote(name);
+        match now.iter().find(|c| c.str_at(&["name"]) == name) {
+            None => out.push(FieldError::forbidden(
+                &path,
+                format!("existing ephemeral containers {shown} may not be removed\n"),
+            )),
+            Some(is) if !same(is, was) => {
+                let difference = internal::difference(was, is, &internal::EPHEMERAL_CONTAINER);
+                let why = format!("existing ephemeral containers {shown} may not be changed{difference}");
+                out.push(FieldError::forbidden(&path, why));
+            }
+            Some(_) => {}
+        }
+    }
+    out
+}
+
+/// A node that runs the pod says the resources it gives; one that does not cannot change them.
+fn node_can_resize(pod: &Value) -> bool {
+    let statuses = pod.at(&["status", "containerStatuses"]).items();
+    !statuses
+        .iter()
+        .any(|c| !c.at(&["state", "running"]).is_null() && c.get("resources").is_null())
+}
+
+fn order(out: &mut ErrorList, new: &Value, old: &Value, spec: &FieldPath) -> bool {
+    let before = out.len();
+    for key in ["containers", "initContainers"] {
+        let (now, was) = (new.at(&["spec", key]).items(), old.at(&["spec", key]).items());
+        let path = spec.child(key);
+        if now.len() != was.len() {
+            let why = "containers may not be added or removed on resize";
+            out.push(FieldError::forbidden(&path, why));
+            continue;
+        }
+        for (i, _) in now
+            .iter()
+            .zip(was)
+            .enumerate()
+            .filter(|(_, (a, b))| a.get("name") != b.get("name"))
+        {
+            let why = "containers may not be renamed or reordered on resize";
+            out.push(FieldError::forbidden(&path.index(i).child("name"), why));
+        }
+    }
+    out.len() == before
+}
+
+fn lost(now: &Value, was: &Value) -> bool {
+    let mut had = was.as_object().into_iter().flat_map(|m| m.keys());
+    had.any(|k| now.get(k).is_null())
+}
+
+fn removed(out: &mut ErrorList, now: &Value, was: &Value, path: &FieldPath, what: &str) {
+    for side in ["requests", "limits"] {
+        if lost(now.get(side), was.get(side)) {
+            let why = format!("{what} {side} cannot be removed");
+            out.push(FieldError::forbidden(&path.child(side), why));
+        }
+    }
+}
+
+/// Makes cpu and memory what they were, so that only what may not change differs.
+fn forget_cpu_and_memory(now: &mut Value, was: &Value) {
+    for side in ["requests", "limits"] {
+        for resource in ["cpu", "memory"] {
+            restore(now, was, &["resources", side, resource]);
+        }
+        if now.at(&["resources", side]).is_empty_value() {
+            restore(now, was, &["resources", side]);
+        }
+    }
+    if now.get("resources").is_empty_value() {
+        restore(now, was, &["resources"]);
+    }
+}
+
+/// Requests and limits of cpu and memory may change in place.
+pub(crate) fn resize(new: &Value, old: &Value) -> ErrorList {
+    if is_mirror(old) {
+        return only("static pods cannot be resized");
+    }
+    if old.str_at(&["spec", "os", "name"]) == "windows" {
+        return only("windows pods cannot be resized");
+    }
+    let mut out = checked_spec(new);
+    let spec = FieldPath::new("spec");
+    let was = match old.str_at(&["status", "qosClass"]) {
+        "" => quality_of_service(old),
+        class => class,
+    };
+    if was != quality_of_service(new) {
+        let why = "Pod QOS Class may not change as a result of resizing";
+        out.push(FieldError::invalid(&spec, new.at(&["status", "qosClass"]).clone(), why));
+    }
+    if !node_can_resize(old) {
+        let why = "Pod running on node without support for resize";
+        out.push(FieldError::forbidden(&spec, why));
+    }
+    if !order(&mut out, new, old, &spec) {
+        return out;
+    }
+    pod_level(&mut out, new, old, &spec);
+    for key in ["initContainers", "containers"] {
+        let both = new
+            .at(&["spec", key])
+            .items()
+            .iter()
+            .zip(old.at(&["spec", key]).items());
+        for (i, (now, was)) in both.enumerate() {
+            let at = spec.child(key).index(i);
+            removed(
+                &mut out,
+                now.get("resources"),
+                was.get("resources"),
+                &at.child("resources"),
+                "resource",
+            );
+            if key == "initContainers" {
+                init_container(&mut out, now, was, &at);
+            }
+        }
+    }
+    // What is left when everything that may change is as it was.
+    let mut rest = new.get("spec").clone();
+    restore(&mut rest, old.get("spec"), &["resources"]);
+    restore(&mut rest, old.get("spec"), &["initContainers"]);
+    for (now, was) in elements_mut(&mut rest, &["containers"]).zip(old.at(&["spec", "containers"]).items()) {
+        forget_cpu_and_memory(now, was);
+    }
+    if !same(&rest, old.get("spec")) {
+        out.push(FieldError::forbidden(
+            &spec,
+            "only cpu and memory resources are mutable",
+        ));
+    }
+    out
+}
+
+fn init_container(out: &mut ErrorList, now: &Value, was: &Value, at: &FieldPath) {
+    let sidecar = was.str_at(&["restartPolicy"]) == "Always";
+    let restarts = |c: &Value| {
+        let mut policies = c.get("resizePolicy").items().iter();
+        policies.any(|p| p.str_at(&["restartPolicy"]) == "RestartContainer")
+    };
+    if !sidecar && restarts(was) && !same(now.get("resources"), was.get("resources")) {
+        let why = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
+        out.push(FieldError::forbidden(at, why));
+    }
+    let mut rest = now.clone();
+    forget_cpu_and_memory(&mut rest, was);
+    if !same(&rest, was) {
+        let why = "only cpu and memory resources for init or sidecar containers are mutable";
+        out.push(FieldError::forbidden(at, why));
+    }
+}
+
+fn pod_level(out: &mut ErrorList, new: &Value, old: &Value, spec: &FieldPath) {
+    let (now, was) = (new.at(&["spec", "resources"]), old.at(&["spec", "resources"]));
+    if now.is_null() && was.is_null() {
+        return;
+    }
+    let path = spec.child("resources");
+    if now.is_null() {
+        out.push(FieldError::forbidden(&path, "pod-level resources cannot be removed"));
+        return;
+    }
+    removed(out, now, was, &path, "pod-level resource");
+    let mut rest = new.get("spec").clone();
+    forget_cpu_and_memory(&mut rest, old.get("spec"));
+    if !same(rest.get("resources"), was) {
+        let why = "only cpu and memory resources are mutable at pod-level";
+        out.push(FieldError::forbidden(&path, why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    fn pod(resources: Value) -> Value {
+        let mut v = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "a:1"}]}});
+        for c in elements_mut(&mut v, &["spec", "containers"]) {
+            c.set(&["resources"], resources.clone());
+        }
+        crate::controlplane::defaults::pod::pod(&mut v);
+        v
+    }
+
+    #[test]
+    fn cpu_may_grow_and_nothing_else_may_change() {
+        let old = pod(json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}));
+        let said = |resources: Value| aggregate(&resize(&pod(resources), &old));
+        assert_eq!(
+            said(json!({"requests": {"cpu": "150m"}, "limits": {"cpu": "200m"}})),
+            "[]"
+        );
+        assert_eq!(
+            said(json!({"requests": {"cpu": "100m"}})),
+            "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed"
+        );
+        assert_eq!(
+            said(json!({"requests": {"cpu": "100m", "a.b/x": "1"}, "limits": {"cpu": "200m", "a.b/x": "1"}})),
+            "spec: Forbidden: only cpu and memory resources are mutable"
+        );
+        assert_eq!(
+            said(json!({})),
+            "[spec: Invalid value: null: Pod QOS Class may not change as a result of resizing, \
+             spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed, \
+             spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed]"
+        );
+    }
+
+    #[test]
+    fn containers_keep_their_names_and_number() {
+        let old = pod(json!({}));
+        let mut new = old.clone();
+        for c in elements_mut(&mut new, &["spec", "containers"]) {
+            c.set(&["name"], "other");
+        }
+        assert_eq!(
+            aggregate(&resize(&new, &old)),
+            "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize"
+        );
+    }
+
+    #[test]
+    fn ephemeral_containers_stay() {
+        let mut old = pod(json!({}));
+        old.set(&["spec", "ephemeralContainers"], json!([{"name": "d", "image": "b"}]));
+        crate::controlplane::defaults::pod::pod(&mut old);
+        let new = pod(json!({}));
+        assert_eq!(
+            aggregate(&ephemeral_containers_update(&new, &old)),
+            "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be removed\n"
+        );
+        assert_eq!(aggregate(&ephemeral_containers_update(&old, &new)), "[]");
+    }
+}

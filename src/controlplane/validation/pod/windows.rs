@@ -1,0 +1,144 @@
+//! What Windows asks of pods.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+
+const LONGEST_SPEC: usize = 64 * 1024;
+const LONGEST_DOMAIN: usize = 256;
+const LONGEST_USER: usize = 104;
+
+fn options<'a>(holder: &'a Value) -> &'a Value {
+    holder.at(&["securityContext", "windowsOptions"])
+}
+
+/// All containers run in the host's processes, or none does; and then on the host's network.
+pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let at = path.child("securityContext").child("windowsOptions");
+    credentials(out, options(spec), &at);
+    let of_pod = options(spec).get("hostProcess").as_bool();
+    let (mut host, mut other) = (0, 0);
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        for (i, c) in spec.get(list).items().iter().enumerate() {
+            let at = path
+                .child(list)
+                .index(i)
+                .child("securityContext")
+                .child("windowsOptions");
+            credentials(out, options(c), &at);
+            let own = options(c).get("hostProcess").as_bool();
+            if let (Some(pod), Some(own)) = (of_pod, own)
+                && pod != own
+            {
+                let why = format!("pod hostProcess value must be identical if both are specified, was {pod}");
+                out.push(FieldError::invalid(&at.child("hostProcess"), own, why));
+            }
+            match own.or(of_pod) {
+                Some(true) => host += 1,
+                _ => other += 1,
+            }
+        }
+    }
+    if host == 0 {
+        return;
+    }
+    if other > 0 {
+        let why = "If pod contains any hostProcess containers then all containers must be HostProcess containers";
+        out.push(FieldError::invalid(path, "", why));
+    }
+    let on_host = spec.get("hostNetwork").as_bool() == Some(true);
+    if !on_host {
+        let why = "hostNetwork must be true if pod contains any hostProcess containers";
+        out.push(FieldError::invalid(&path.child("hostNetwork"), false, why));
+    }
+}
+
+fn credentials(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if let Some(text) = v.get("gmsaCredentialSpec").as_str() {
+        let at = at.child("gmsaCredentialSpec");
+        if text.is_empty() {
+            out.push(FieldError::invalid(
+                &at,
+                text,
+                "gmsaCredentialSpec cannot be an empty string",
+            ));
+        } else if text.len() > LONGEST_SPEC {
+            let why = format!("gmsaCredentialSpec size must be under {} KiB", LONGEST_SPEC / 1024);
+            out.push(FieldError::invalid(&at, text, why));
+        }
+    }
+    if let Some(name) = v.get("runAsUserName").as_str() {
+        user_name(out, name, &at.child("runAsUserName"));
+    }
+}
+
+fn user_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
+    let mut wrong = |why: String| out.push(FieldError::invalid(at, name, why));
+    if name.is_empty() {
+        return wrong("runAsUserName cannot be an empty string".to_owned());
+    }
+    if name.chars().any(char::is_control) {
+        return wrong("runAsUserName cannot contain control characters".to_owned());
+    }
+    let parts: Vec<&str> = name.split('\\').collect();
+    let (domain, user) = match parts.as_slice() {
+        [user] => ("", *user),
+        [domain, user] => (*domain, *user),
+        _ => return wrong("runAsUserName cannot contain more than one backslash".to_owned()),
+    };
+    if domain.len() >= LONGEST_DOMAIN {
+        wrong(format!(
+            "runAsUserName's Domain length must be under {LONGEST_DOMAIN} characters"
+        ));
+    }
+    if user.is_empty() {
+        wrong("runAsUserName's User cannot be empty".to_owned());
+    } else if user.len() > LONGEST_USER {
+        wrong(format!(
+            "runAsUserName's User length must not be longer than {LONGEST_USER} characters"
+        ));
+    }
+    if !user.is_empty() && user.chars().all(|c| matches!(c, '.' | ' ')) {
+        wrong("runAsUserName's User cannot contain only periods or spaces".to_owned());
+    }
+    if user.chars().any(|c| "\"/\\:;|=,+*?<>@[]".contains(c)) {
+        wrong("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    fn said(spec: Value) -> String {
+        let mut out = Vec::new();
+        host_processes(&mut out, &spec, &FieldPath::new("spec"));
+        aggregate(&out)
+    }
+
+    #[test]
+    fn host_processes_are_all_or_none() {
+        let host = json!({"securityContext": {"windowsOptions": {"hostProcess": true}}});
+        let mixed = json!({"hostNetwork": true, "containers": [(host.clone()), {}]});
+        assert_eq!(
+            said(mixed),
+            "spec: Invalid value: \"\": If pod contains any hostProcess containers then all containers must be HostProcess containers"
+        );
+        assert_eq!(
+            said(json!({"containers": [(host)]})),
+            "spec.hostNetwork: Invalid value: false: hostNetwork must be true if pod contains any hostProcess containers"
+        );
+        assert_eq!(said(json!({"containers": [{}]})), "[]");
+    }
+
+    #[test]
+    fn user_names_are_those_of_windows() {
+        let of = |name: &str| {
+            said(json!({"securityContext": {"windowsOptions": {"runAsUserName": name}}, "containers": []}))
+        };
+        assert_eq!(of("NT AUTHORITY\\Network"), "[]");
+        assert!(of("a\\b\\c").ends_with("cannot contain more than one backslash"));
+        assert!(of("..").ends_with("cannot contain only periods or spaces"));
+    }
+}

@@ -1,0 +1,48 @@
+//! RuntimeClasses.
+
+use super::pod;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{dns1123_label, meta};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{IMMUTABLE, invalid_each};
+
+/// A new class.
+pub(crate) fn class(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (handler, at) = (v.str_at(&["handler"]), FieldPath::new("handler"));
+    if handler.is_empty() {
+        out.push(FieldError::required(&at, ""));
+    } else {
+        invalid_each(&mut out, &at, handler, dns1123_label(handler));
+    }
+    // Errors stand below limits: upstream judges what is fixed as a container's limits.
+    let fixed = v.at(&["overhead", "podFixed"]);
+    if !fixed.is_null() {
+        let mut as_limits = Value::object();
+        as_limits.set(&["limits"], fixed.clone());
+        pod::container_resources(&mut out, &as_limits, &[], &FieldPath::new("overhead"));
+    }
+    let (scheduling, at) = (v.get("scheduling"), FieldPath::new("scheduling"));
+    meta::validate_labels(scheduling.get("nodeSelector"), &at.child("nodeSelector"), &mut out);
+    let at = at.child("tolerations");
+    let all = scheduling.get("tolerations").items();
+    for (i, t) in all.iter().enumerate() {
+        pod::toleration(&mut out, t, &at.index(i));
+        if all[..i].contains(t) {
+            let mut e = FieldError::duplicate(&at.index(i), "");
+            e.bad_value = Some(pod::toleration_shown(t));
+            out.push(e);
+        }
+    }
+    out
+}
+
+/// The handler stays.
+pub(crate) fn class_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    if new.get("handler") != old.get("handler") {
+        let at = FieldPath::new("handler");
+        out.push(FieldError::invalid(&at, new.get("handler").clone(), IMMUTABLE));
+    }
+    out
+}

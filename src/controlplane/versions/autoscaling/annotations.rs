@@ -1,0 +1,149 @@
+//! What v1 writes into annotations.
+
+use super::text::{always, given, list, object, selector};
+use crate::apimachinery::value::Value;
+
+const NO_TEXT: &str = "\"\"";
+const NOTHING: &str = "\"0\"";
+
+fn reference(v: &Value) -> Option<String> {
+    Some(object([
+        ("kind", always(v.get("kind"), NO_TEXT)),
+        ("name", always(v.get("name"), NO_TEXT)),
+        ("apiVersion", given(v.get("apiVersion"))),
+    ]))
+}
+
+/// The sources of a metric or its status, in Go's order.
+fn sources(v: &Value, one: fn(&str, &Value) -> String) -> String {
+    let source = |key: &str| {
+        let source = v.get(key);
+        (!source.is_null()).then(|| one(key, source))
+    };
+    object([
+        ("type", always(v.get("type"), NO_TEXT)),
+        ("object", source("object")),
+        ("pods", source("pods")),
+        ("resource", source("resource")),
+        ("containerResource", source("containerResource")),
+        ("external", source("external")),
+    ])
+}
+
+/// A `v1.MetricSpec`.
+pub(super) fn metric(v: &Value) -> String {
+    sources(v, |key, s| {
+        let name = always(s.at(&["metric", "name"]), NO_TEXT);
+        let by = selector(s.at(&["metric", "selector"]));
+        let target = |key: &str| s.at(&["target", key]);
+        match key {
+            "object" => object([
+                ("target", reference(s.get("describedObject"))),
+                ("metricName", name),
+                ("targetValue", always(target("value"), NOTHING)),
+                ("selector", by),
+                ("averageValue", given(target("averageValue"))),
+            ]),
+            "pods" => object([
+                ("metricName", name),
+                ("targetAverageValue", always(target("averageValue"), NOTHING)),
+                ("selector", by),
+            ]),
+            "external" => object([
+                ("metricName", name),
+                ("metricSelector", by),
+                ("targetValue", given(target("value"))),
+                ("targetAverageValue", given(target("averageValue"))),
+            ]),
+            _ => object([
+                ("name", always(s.get("name"), NO_TEXT)),
+                ("targetAverageUtilization", given(target("averageUtilization"))),
+                ("targetAverageValue", given(target("averageValue"))),
+                ("container", container(key, s)),
+            ]),
+        }
+    })
+}
+
+/// A `v1.MetricStatus`.
+pub(super) fn status(v: &Value) -> String {
+    sources(v, |key, s| {
+        let name = always(s.at(&["metric", "name"]), NO_TEXT);
+        let by = selector(s.at(&["metric", "selector"]));
+        let current = |key: &str| s.at(&["current", key]);
+        match key {
+            "object" => object([
+                ("target", reference(s.get("describedObject"))),
+                ("metricName", name),
+                ("currentValue", always(current("value"), NOTHING)),
+                ("selector", by),
+                ("averageValue", given(current("averageValue"))),
+            ]),
+            "pods" => object([
+                ("metricName", name),
+                ("currentAverageValue", always(current("averageValue"), NOTHING)),
+                ("selector", by),
+            ]),
+            "external" => object([
+                ("metricName", name),
+                ("metricSelector", by),
+                ("currentValue", always(current("value"), NOTHING)),
+                ("currentAverageValue", given(current("averageValue"))),
+            ]),
+            _ => object([
+                ("name", always(s.get("name"), NO_TEXT)),
+                ("currentAverageUtilization", given(current("averageUtilization"))),
+                ("currentAverageValue", always(current("averageValue"), NOTHING)),
+                ("container", container(key, s)),
+            ]),
+        }
+    })
+}
+
+fn container(key: &str, source: &Value) -> Option<String> {
+    (key == "containerResource")
+        .then(|| always(source.get("container"), NO_TEXT))
+        .flatten()
+}
+
+/// A `v1.HorizontalPodAutoscalerCondition`.
+pub(super) fn condition(v: &Value) -> String {
+    object([
+        ("type", always(v.get("type"), NO_TEXT)),
+        ("status", always(v.get("status"), NO_TEXT)),
+        ("lastTransitionTime", always(v.get("lastTransitionTime"), "null")),
+        ("reason", given(v.get("reason"))),
+        ("message", given(v.get("message"))),
+    ])
+}
+
+/// The behavior, as the internal struct is encoded: every field, by its Go name.
+pub(super) fn behavior(v: &Value) -> String {
+    let policy = |p: &Value| {
+        object([
+            ("Type", always(p.get("type"), NO_TEXT)),
+            ("Value", always(p.get("value"), "0")),
+            ("PeriodSeconds", always(p.get("periodSeconds"), "0")),
+        ])
+    };
+    let rules = |key: &str| {
+        let rules = v.get(key);
+        if rules.is_null() {
+            return Some("null".to_owned());
+        }
+        let policies = match rules.get("policies") {
+            Value::Array(all) => list(all.iter().map(policy)),
+            _ => "null".to_owned(),
+        };
+        Some(object([
+            (
+                "StabilizationWindowSeconds",
+                always(rules.get("stabilizationWindowSeconds"), "null"),
+            ),
+            ("SelectPolicy", always(rules.get("selectPolicy"), "null")),
+            ("Policies", Some(policies)),
+            ("Tolerance", always(rules.get("tolerance"), "null")),
+        ]))
+    };
+    object([("ScaleUp", rules("scaleUp")), ("ScaleDown", rules("scaleDown"))])
+}

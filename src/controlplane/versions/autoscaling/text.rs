@@ -1,0 +1,56 @@
+//! JSON as Go's encoder writes a struct: members in the order of the declaration, not of the alphabet.
+
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+
+/// Members of an object; `None`: left out.
+pub(super) fn object<const N: usize>(members: [(&str, Option<String>); N]) -> String {
+    let members = members.into_iter().filter_map(|(k, v)| Some(format!("{k:?}:{}", v?)));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+pub(super) fn list(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(","))
+}
+
+/// A scalar that is always written; absent: as `zero`.
+pub(super) fn always(v: &Value, zero: &str) -> Option<String> {
+    Some(if v.is_null() {
+        zero.to_owned()
+    } else {
+        json::to_string(v)
+    })
+}
+
+/// A member that is written where it says something.
+pub(super) fn given(v: &Value) -> Option<String> {
+    (!v.is_null() && v.as_str() != Some("")).then(|| json::to_string(v))
+}
+
+/// A `metav1.LabelSelector`.
+pub(super) fn selector(v: &Value) -> Option<String> {
+    let labels = v.get("matchLabels");
+    let expressions = v.get("matchExpressions").items();
+    let expression = |e: &Value| {
+        object([
+            ("key", always(e.get("key"), "\"\"")),
+            ("operator", always(e.get("operator"), "\"\"")),
+            (
+                "values",
+                Some(e.get("values")).filter(|v| !v.items().is_empty()).and_then(given),
+            ),
+        ])
+    };
+    (!v.is_null()).then(|| {
+        object([
+            (
+                "matchLabels",
+                Some(labels).filter(|l| !l.is_empty_value()).and_then(given),
+            ),
+            (
+                "matchExpressions",
+                (!expressions.is_empty()).then(|| list(expressions.iter().map(expression))),
+            ),
+        ])
+    })
+}

@@ -1,0 +1,157 @@
+//! Options of connections (`PodExecOptions` and its like): a query read into an object, as admission and the connector
+//! see it. They are in no OpenAPI document, so their fields stand here.
+
+use super::Query;
+use crate::apimachinery::field::quote;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Flag,
+    Int,
+    Time,
+    Texts,
+    Ints,
+}
+
+use Kind::{Flag, Int, Ints, Text, Texts, Time};
+
+type Fields = &'static [(&'static str, Kind)];
+
+const EXEC: Fields = &[
+    ("stdin", Flag),
+    ("stdout", Flag),
+    ("stderr", Flag),
+    ("tty", Flag),
+    ("container", Text),
+    ("command", Texts),
+];
+const ATTACH: Fields = &[
+    ("stdin", Flag),
+    ("stdout", Flag),
+    ("stderr", Flag),
+    ("tty", Flag),
+    ("container", Text),
+];
+const LOG: Fields = &[
+    ("container", Text),
+    ("follow", Flag),
+    ("previous", Flag),
+    ("sinceSeconds", Int),
+    ("sinceTime", Time),
+    ("timestamps", Flag),
+    ("tailLines", Int),
+    ("limitBytes", Int),
+    ("insecureSkipTLSVerifyBackend", Flag),
+    ("stream", Text),
+];
+
+fn fields(kind: &str) -> Fields {
+    match kind {
+        "PodLogOptions" => LOG,
+        "PodExecOptions" => EXEC,
+        "PodAttachOptions" => ATTACH,
+        "PodPortForwardOptions" => &[("ports", Ints)],
+        "PodProxyOptions" | "ServiceProxyOptions" | "NodeProxyOptions" => &[("path", Text)],
+        _ => &[],
+    }
+}
+
+/// The options of a kind with the JSON types of their values, for OpenAPI.
+pub fn described(kind: &str) -> Vec<(&'static str, &'static str)> {
+    let named = |ty: Kind| match ty {
+        Flag => "boolean",
+        Int | Ints => "integer",
+        Text | Texts | Time => "string",
+    };
+    let mut all: Vec<_> = fields(kind).iter().map(|(name, ty)| (*name, named(*ty))).collect();
+    all.sort_unstable();
+    all
+}
+
+fn int(text: &str, bits: u32) -> Result<i64> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let bad = |why: &str| Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", quote(text)));
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad("invalid syntax"));
+    }
+    let n: i64 = text.parse().map_err(|_| bad("value out of range"))?;
+    let fits = bits == 64 || i32::try_from(n).is_ok();
+    fits.then_some(n).ok_or_else(|| bad("value out of range"))
+}
+
+/// The options object of `kind` (core/v1). `path` is what followed a proxy's own path; it wins over the query's.
+/// What is not set, or is its type's nothing, is left out, pointers apart.
+///
+/// # Errors
+/// 400 with Go's text about numbers and times.
+pub fn read(kind: &str, query: &Query, path: &str) -> Result<Value> {
+    let mut out = Value::object();
+    out.set(&["kind"], kind);
+    out.set(&["apiVersion"], "v1");
+    for (name, ty) in fields(kind) {
+        let Some(text) = query.get(name) else { continue };
+        match ty {
+            Text if !text.is_empty() => out.set(&[name], text),
+            Flag if query.flag(name) == Some(true) => out.set(&[name], true),
+            Int if !text.is_empty() => out.set(&[name], int(text, 64)?),
+            Time if !text.is_empty() => {
+                let read = time::parse(text).map_err(Status::bad_request)?;
+                out.set(&[name], time::format(read));
+            }
+            Texts => out.set(
+                &[name],
+                query.all(name).into_iter().map(Value::from).collect::<Vec<_>>(),
+            ),
+            Ints => {
+                let all = query.all(name);
+                let all = all.iter().flat_map(|v| v.split(',')).map(|v| int(v, 32));
+                let all: Vec<i64> = all.collect::<Result<_>>()?;
+                out.set(&[name], all.into_iter().map(Value::from).collect::<Vec<_>>());
+            }
+            _ => {}
+        }
+    }
+    if kind.ends_with("ProxyOptions") && !path.is_empty() {
+        out.set(&["path"], path);
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_query_becomes_an_options_object() {
+        let of = |kind, query| read(kind, &Query::parse(query), "");
+        assert_eq!(
+            of("PodExecOptions", "command=ls&command=-l&stdout=true&stdin=false&x=y").unwrap(),
+            json!({"kind": "PodExecOptions", "apiVersion": "v1", "command": ["ls", "-l"], "stdout": true})
+        );
+        assert_eq!(
+            of("PodPortForwardOptions", "ports=80&ports=81").unwrap(),
+            json!({"kind": "PodPortForwardOptions", "apiVersion": "v1", "ports": [80, 81]})
+        );
+        assert_eq!(
+            of("PodLogOptions", "tailLines=x").unwrap_err().message,
+            "strconv.ParseInt: parsing \"x\": invalid syntax"
+        );
+        assert!(
+            of("PodLogOptions", "sinceTime=x")
+                .unwrap_err()
+                .message
+                .starts_with("parsing time \"x\"")
+        );
+    }
+
+    #[test]
+    fn the_path_of_a_proxy_comes_from_the_url() {
+        let options = read("PodProxyOptions", &Query::parse("path=/other"), "/a/").unwrap();
+        assert_eq!(options.str_at(&["path"]), "/a/");
+    }
+}

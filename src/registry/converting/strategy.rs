@@ -1,0 +1,159 @@
+//! The strategy of a served version: its own defaults, and everything else as the stored version's strategy has it.
+
+use super::Conversion;
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::registry::strategy::{Context, GarbageCollection, NameRule, Strategy};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// The hub's behaviour for objects of the served version: they are converted, changed or judged, and converted back.
+pub struct ThroughHub {
+    hub: Arc<dyn Strategy>,
+    conversion: Arc<dyn Conversion>,
+    default: fn(&mut Value),
+}
+
+impl ThroughHub {
+    /// `default` are the served version's own defaults.
+    pub fn new(hub: Arc<dyn Strategy>, conversion: Arc<dyn Conversion>, default: fn(&mut Value)) -> Self {
+        Self {
+            hub,
+            conversion,
+            default,
+        }
+    }
+
+    fn hub(&self, served: &Value) -> Value {
+        self.conversion.store(served.clone())
+    }
+
+    /// Lets `change` see the object as the hub has it.
+    fn through<T>(&self, served: &mut Value, change: impl FnOnce(&mut Value) -> T) -> T {
+        let mut stored = self.conversion.store(std::mem::take(served));
+        let done = change(&mut stored);
+        *served = self.conversion.serve(stored);
+        done
+    }
+}
+
+#[async_trait]
+impl Strategy for ThroughHub {
+    fn name_rule(&self) -> NameRule {
+        self.hub.name_rule()
+    }
+
+    /// Afterwards the object is what it will be when it is read: what the hub cannot hold is gone.
+    fn default(&self, object: &mut Value) {
+        (self.default)(object);
+        self.through(object, |_| ());
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        self.through(object, |hub| self.hub.prepare_create(hub));
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
+        self.hub.validate_create(&self.hub(object))
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        let old = self.hub(old);
+        self.through(new, |hub| self.hub.prepare_update(hub, &old));
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        self.hub.validate_update(&self.hub(new), &self.hub(old))
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        let old = self.hub(old);
+        self.through(new, |hub| self.hub.prepare_status_update(hub, &old));
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value) -> ErrorList {
+        self.hub.validate_status_update(&self.hub(new), &self.hub(old))
+    }
+
+    fn deprecation(&self) -> Option<&'static str> {
+        self.hub.deprecation()
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let old = old.map(|o| self.hub(o));
+        self.hub.warnings(&self.hub(new), old.as_ref())
+    }
+
+    async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
+        let mut stored = self.hub(object);
+        self.hub.begin_create(cx, &mut stored).await?;
+        *object = self.conversion.serve(stored);
+        Ok(())
+    }
+
+    async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
+        let mut stored = self.hub(new);
+        self.hub.begin_update(cx, &mut stored, &self.hub(old)).await?;
+        *new = self.conversion.serve(stored);
+        Ok(())
+    }
+
+    async fn abandoned(&self, cx: &Context, object: &Value, old: Option<&Value>) {
+        let old = old.map(|o| self.hub(o));
+        self.hub.abandoned(cx, &self.hub(object), old.as_ref()).await;
+    }
+
+    async fn created(&self, cx: &Context, object: &Value) {
+        self.hub.created(cx, &self.hub(object)).await;
+    }
+
+    async fn updated(&self, cx: &Context, new: &Value, old: &Value) {
+        self.hub.updated(cx, &self.hub(new), &self.hub(old)).await;
+    }
+
+    async fn deleted(&self, cx: &Context, object: &Value) {
+        self.hub.deleted(cx, &self.hub(object)).await;
+    }
+
+    fn check_delete(&self, object: &Value) -> Result<()> {
+        self.hub.check_delete(&self.hub(object))
+    }
+
+    fn holds_deletion(&self, object: &Value) -> bool {
+        self.hub.holds_deletion(&self.hub(object))
+    }
+
+    fn unsaid_propagation(&self) -> Option<&'static str> {
+        self.hub.unsaid_propagation()
+    }
+
+    fn garbage_collection(&self) -> GarbageCollection {
+        self.hub.garbage_collection()
+    }
+
+    fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
+        self.hub.grace(&self.hub(object), requested)
+    }
+
+    fn mark_deleting(&self, object: &mut Value) {
+        self.through(object, |hub| self.hub.mark_deleting(hub));
+    }
+
+    fn may_vanish(&self, object: &Value) -> bool {
+        self.hub.may_vanish(&self.hub(object))
+    }
+
+    fn ttl_seconds(&self, object: &Value) -> Option<u64> {
+        self.hub.ttl_seconds(&self.hub(object))
+    }
+
+    fn wire_annotations(&self) -> &'static [&'static str] {
+        self.conversion.wire_annotations()
+    }
+
+    /// Paths of members that both versions have.
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        self.hub.reset_fields(subresource)
+    }
+}

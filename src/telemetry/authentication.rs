@@ -1,0 +1,97 @@
+//! Metrics of authentication beyond the filter's own: the token cache, and the configuration file.
+
+use super::{counters, gauges, histograms};
+use prometheus::{GaugeVec, Histogram, IntCounter, IntCounterVec, Registry};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Counts the token cache.
+#[derive(Clone)]
+pub struct TokenCacheMetrics {
+    hit: IntCounter,
+    miss: IntCounter,
+    ok: IntCounter,
+    error: IntCounter,
+    took: [Histogram; 2],
+}
+
+/// Counts reloads of `--authentication-config`.
+#[derive(Clone)]
+pub struct ReloadMetrics {
+    total: IntCounterVec,
+    last: GaugeVec,
+    server: String,
+}
+
+impl TokenCacheMetrics {
+    /// Registers them. To be made once per registry.
+    pub fn new(registry: &Registry) -> Self {
+        let requests = counters(
+            registry,
+            "authentication_token_cache_request_total",
+            "Tokens asked about, by whether the cache knew them.",
+            &["status"],
+        );
+        let fetches = counters(
+            registry,
+            "authentication_token_cache_fetch_total",
+            "Tokens looked up, by outcome.",
+            &["status"],
+        );
+        let took = histograms(
+            registry,
+            "authentication_token_cache_request_duration_seconds",
+            "Seconds from question to answer, by whether the cache knew the token.",
+            &["status"],
+            &[0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1.0, 10.0],
+        );
+        Self {
+            hit: requests.with_label_values(&["hit"]),
+            miss: requests.with_label_values(&["miss"]),
+            ok: fetches.with_label_values(&["ok"]),
+            error: fetches.with_label_values(&["error"]),
+            took: ["hit", "miss"].map(|s| took.with_label_values(&[s])),
+        }
+    }
+
+    /// A token was asked about.
+    pub fn asked(&self, hit: bool, took: Duration) {
+        if hit { &self.hit } else { &self.miss }.inc();
+        self.took[usize::from(!hit)].observe(took.as_secs_f64());
+    }
+
+    /// It was looked up: with an answer, or an error.
+    pub fn fetched(&self, ok: bool) {
+        if ok { &self.ok } else { &self.error }.inc();
+    }
+}
+
+impl ReloadMetrics {
+    /// Registers them; `server` tells one server from another. To be made once per registry.
+    pub fn new(registry: &Registry, server: String) -> Self {
+        let labels = ["apiserver_id_hash", "status"];
+        let last = gauges(
+            registry,
+            "apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds",
+            "When the authentication configuration was last reloaded, by outcome.",
+            &labels,
+        );
+        Self {
+            total: counters(
+                registry,
+                "apiserver_authentication_config_controller_automatic_reloads_total",
+                "Reloads of the authentication configuration, by outcome.",
+                &labels,
+            ),
+            last,
+            server,
+        }
+    }
+
+    /// The file was reloaded: it is in use now, or the former one stays.
+    pub fn reloaded(&self, ok: bool) {
+        let labels = [self.server.as_str(), if ok { "success" } else { "failure" }];
+        self.total.with_label_values(&labels).inc();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.last.with_label_values(&labels).set(now.as_secs_f64());
+    }
+}

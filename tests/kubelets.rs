@@ -1,0 +1,95 @@
+//! kubectl through the gateway to a kubelet: logs, exec both ways, the node's proxy, and what is said when it is gone.
+
+mod support;
+
+use support::Gateway;
+use support::kubelet::Kubelet;
+
+fn pod(name: &str, container: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  nodeName: worker\n  \
+         automountServiceAccountToken: false\n  containers: [{{name: {container}, image: a}}]\n"
+    )
+}
+
+fn with_node(g: &Gateway, port: u16) {
+    g.kubectl_in(
+        &["create", "-f", "-"],
+        Some("apiVersion: v1\nkind: Node\nmetadata: {name: worker}\n"),
+    );
+    let status = format!(
+        r#"{{"status":{{"addresses":[{{"type":"InternalIP","address":"127.0.0.1"}}],"daemonEndpoints":{{"kubeletEndpoint":{{"Port":{port}}}}}}}}}"#
+    );
+    g.kubectl(&[
+        "patch",
+        "node",
+        "worker",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &status,
+    ]);
+    // The account that a controller makes in a cluster.
+    g.kubectl(&["create", "serviceaccount", "default"]);
+    for (name, container) in [("p", "main"), ("q", "broken")] {
+        g.kubectl_in(&["create", "-f", "-"], Some(&pod(name, container)));
+    }
+}
+
+#[test]
+fn a_kubelet_is_reached_for_logs_commands_and_its_own_pages() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let kubelet = Kubelet::start(dir.path());
+    let file = |flag: &str, name: &str| format!("--kubelet-{flag}={}", dir.path().join(name).display());
+    let flags = [
+        file("certificate-authority", "ca.crt"),
+        file("client-certificate", "client.crt"),
+        file("client-key", "client.key"),
+    ];
+    let g = Gateway::start_with(dir.path(), &flags.each_ref().map(String::as_str));
+    with_node(&g, kubelet.port);
+
+    assert_eq!(
+        g.kubectl(&["logs", "p", "--tail=5", "--timestamps", "-f"]),
+        "asked /containerLogs/default/p/main?follow=true&tailLines=5&timestamps=true\n"
+    );
+    let refused = g.kubectl_fails(&["logs", "q"], None);
+    assert!(refused.contains("the runtime is down"), "{refused}");
+
+    assert_eq!(
+        g.kubectl(&["exec", "p", "--", "echo", "a b"]),
+        "asked /exec/default/p/main?command=echo&command=a+b&error=1&output=1\n"
+    );
+    assert_eq!(
+        g.kubectl_in(&["exec", "-i", "p", "--", "cat"], Some("through the tunnel\n")),
+        "asked /exec/default/p/main?command=cat&error=1&input=1&output=1\nthrough the tunnel\n"
+    );
+
+    assert_eq!(
+        g.kubectl(&["get", "--raw", "/api/v1/nodes/worker/proxy/pods/?a=b"]),
+        "asked /pods/?a=b\n"
+    );
+    let refused = g.kubectl_fails(&["get", "--raw", "/api/v1/nodes/worker:80/proxy/"], None);
+    assert!(refused.contains("address not allowed"), "{refused}");
+}
+
+#[test]
+fn a_kubelet_that_is_gone_is_named() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start(dir.path());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    drop(listener);
+    with_node(&g, port);
+    let why = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
+    let logs = g.kubectl_fails(&["logs", "p"], None);
+    let url = format!("https://127.0.0.1:{port}/containerLogs/default/p/main");
+    assert!(logs.contains(&format!("Get {url:?}: {why}")), "{logs}");
+    let exec = g.kubectl_fails(&["exec", "p", "--", "true"], None);
+    assert!(exec.contains(&format!("error dialing backend: {why}")), "{exec}");
+    let proxied = g.kubectl_fails(&["get", "--raw", "/api/v1/nodes/worker/proxy/healthz"], None);
+    assert!(
+        proxied.contains(&format!("error trying to reach service: {why}")),
+        "{proxied}"
+    );
+}

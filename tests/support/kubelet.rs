@@ -1,0 +1,188 @@
+//! A kubelet in the test's own process: TLS that asks for a client certificate, logs, an exec that echoes over WebSocket.
+
+use base64::Engine;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+
+type Tls = rustls::StreamOwned<rustls::ServerConnection, std::net::TcpStream>;
+
+/// What the kubelet is and what those who call it need.
+pub struct Kubelet {
+    /// Where it listens, on 127.0.0.1.
+    pub port: u16,
+}
+
+fn leaf(name: &str, issuer: &rcgen::Issuer<'_, rcgen::KeyPair>) -> (rcgen::Certificate, rcgen::KeyPair) {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).expect("a name");
+    params.extended_key_usages = vec![
+        rcgen::ExtendedKeyUsagePurpose::ServerAuth,
+        rcgen::ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    let cert = params.signed_by(&key, issuer).expect("a certificate");
+    (cert, key)
+}
+
+impl Kubelet {
+    /// Starts it, and writes `ca.crt`, `client.crt` and `client.key` into `dir`. Its threads end with the process.
+    pub fn start(dir: &Path) -> Self {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let ca = params.self_signed(&key).expect("a CA");
+        let issuer = rcgen::Issuer::new(params, key);
+        let (serving, serving_key) = leaf("127.0.0.1", &issuer);
+        let (client, client_key) = leaf("apiserver", &issuer);
+        for (file, text) in [
+            ("ca.crt", ca.pem()),
+            ("client.crt", client.pem()),
+            ("client.key", client_key.serialize_pem()),
+        ] {
+            std::fs::write(dir.join(file), text).expect("it can be written");
+        }
+        let config = config(ca.der(), serving.der(), &serving_key);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        std::thread::spawn(move || {
+            for tcp in listener.incoming().flatten() {
+                let config = config.clone();
+                std::thread::spawn(move || {
+                    let Ok(connection) = rustls::ServerConnection::new(config) else {
+                        return;
+                    };
+                    // A client that goes away ends its thread.
+                    let _ = serve(rustls::StreamOwned::new(connection, tcp));
+                });
+            }
+        });
+        Self { port }
+    }
+}
+
+fn config(
+    ca: &CertificateDer<'static>,
+    cert: &CertificateDer<'static>,
+    key: &rcgen::KeyPair,
+) -> Arc<rustls::ServerConfig> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(ca.clone()).expect("a CA");
+    let clients = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .expect("a verifier");
+    let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the defaults are safe")
+        .with_client_cert_verifier(clients)
+        .with_single_cert(vec![cert.clone()], key)
+        .expect("the key fits");
+    Arc::new(config)
+}
+
+fn serve(mut io: Tls) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        io.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let target = head.split_whitespace().nth(1).unwrap_or("").to_owned();
+    let header = |name: &str| {
+        head.lines()
+            .filter_map(|l| l.split_once(':'))
+            .find(|(k, _)| k.eq_ignore_ascii_case(name))
+            .map(|(_, v)| v.trim().to_owned())
+    };
+    if target.starts_with("/exec/") && header("Upgrade").is_some_and(|u| u.eq_ignore_ascii_case("websocket")) {
+        let protocols = header("Sec-WebSocket-Protocol").unwrap_or_default();
+        let protocol = protocols.split(',').next().unwrap_or("").trim().to_owned();
+        return exec(io, &target, &header("Sec-WebSocket-Key").unwrap_or_default(), &protocol);
+    }
+    if target.contains("/broken") {
+        return answer(&mut io, "500 Internal Server Error", "the runtime is down");
+    }
+    answer(&mut io, "200 OK", &format!("asked {target}\n"))
+}
+
+fn answer(io: &mut Tls, status: &str, text: &str) -> std::io::Result<()> {
+    write!(
+        io,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
+        text.len()
+    )?;
+    io.flush()?;
+    io.conn.send_close_notify();
+    io.flush()
+}
+
+fn frame(io: &mut Tls, opcode: u8, payload: &[u8]) -> std::io::Result<()> {
+    let length = u8::try_from(payload.len()).expect("small frames only");
+    assert!(length < 126, "small frames only");
+    io.write_all(&[0x80 | opcode, length])?;
+    io.write_all(payload)?;
+    io.flush()
+}
+
+/// The next frame of a client, unmasked.
+fn read_frame(io: &mut Tls) -> std::io::Result<(u8, Vec<u8>)> {
+    let mut head = [0; 2];
+    io.read_exact(&mut head)?;
+    let length = match head[1] & 0x7f {
+        126 => {
+            let mut more = [0; 2];
+            io.read_exact(&mut more)?;
+            usize::from(u16::from_be_bytes(more))
+        }
+        n => usize::from(n),
+    };
+    let mut mask = [0; 4];
+    io.read_exact(&mut mask)?;
+    let mut payload = vec![0; length];
+    io.read_exact(&mut payload)?;
+    for (i, byte) in payload.iter_mut().enumerate() {
+        *byte ^= mask[i % 4];
+    }
+    Ok((head[0] & 0x0f, payload))
+}
+
+/// Says what it was asked; echoes what comes in where there is an input, until that is closed.
+fn exec(mut io: Tls, target: &str, key: &str, protocol: &str) -> std::io::Result<()> {
+    let digest = aws_lc_rs::digest::digest(
+        &aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY,
+        format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11").as_bytes(),
+    );
+    let accept = base64::engine::general_purpose::STANDARD.encode(digest);
+    write!(
+        io,
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: {protocol}\r\n\r\n"
+    )?;
+    let mut said = vec![1];
+    said.extend_from_slice(format!("asked {target}\n").as_bytes());
+    frame(&mut io, 2, &said)?;
+    while target.contains("input=1") {
+        match read_frame(&mut io)? {
+            (8, _) => return Ok(()),
+            // The fifth version of the protocol closes a stream so.
+            (_, payload) if payload.first() == Some(&255) => break,
+            (_, payload) if payload.first() == Some(&0) && payload.len() > 1 => {
+                let mut echo = vec![1];
+                echo.extend_from_slice(&payload[1..]);
+                frame(&mut io, 2, &echo)?;
+            }
+            _ => {}
+        }
+    }
+    let mut end = vec![3];
+    end.extend_from_slice(br#"{"metadata":{},"status":"Success"}"#);
+    frame(&mut io, 2, &end)?;
+    frame(&mut io, 8, &1000u16.to_be_bytes())?;
+    // The client closes, too.
+    while !matches!(read_frame(&mut io), Ok((8, _)) | Err(_)) {}
+    Ok(())
+}
