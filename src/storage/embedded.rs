@@ -327,7 +327,7 @@ impl ResourceStore {
     fn check(&self) -> Result<(), Error> {
         match &self.broken {
             None => Ok(()),
-            Some(why) => Err(Error::Failed(why.clone())),
+            Some(why) => Err(Error::Unreadable(why.clone())),
         }
     }
 

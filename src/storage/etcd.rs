@@ -187,6 +187,7 @@ impl Cluster {
             stop: Signal::new("resource released"),
             waiting: AtomicUsize::new(0),
             bell: Notify::new(),
+            suspect: Notify::new(),
             shared: self.shared.clone(),
         });
         if self.closed.load(Ordering::Acquire) {
