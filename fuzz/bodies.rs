@@ -149,6 +149,30 @@ pub const ALL: &[Body] = &[
         &["token,user,uid,\"a,b\"\n\"x\"\"y\",u,1\n"],
     ),
     (
+        "jwt",
+        edge::jwt,
+        &[
+            "eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ.eyJpc3MiOiJ4IiwiYXVkIjpbImEiXSwiZXhwIjoxLjVlOX0.AAAA",
+            "eyJhbGciOiJub25lIn0.e30.",
+        ],
+    ),
+    (
+        "keys",
+        edge::keys,
+        &[
+            r#"{"kty":"EC","crv":"P-256","kid":"a","x":"1L5S9Za-6tfnuvJ42t85AHf3DRbqA_fFPLBcf514yl8","y":"1UiW4Xszzg16VK2hEDb9gR7-88pTmynL6zZOUQJFNZE"}"#,
+            r#"{"kty":"RSA","alg":"RS256","use":"sig","n":"AQAB","e":"AQAB"}"#,
+            "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n",
+        ],
+    ),
+    (
+        "authentication-config",
+        edge::authentication_config,
+        &[
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: https://a\n    audiences: [x]\n  claimMappings:\n    username: {claim: sub, prefix: ''}\nanonymous: {enabled: true, conditions: [{path: /livez}]}\n",
+        ],
+    ),
+    (
         "extra-key",
         edge::extra_key,
         &["authentication.kubernetes.io%2fcredential-Id", "%%41%4"],

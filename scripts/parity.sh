@@ -3,18 +3,28 @@
 #   scripts/parity.sh            every area; fails where an area falls below its promise
 #   scripts/parity.sh AREA…      these areas only, with all differences
 #   scripts/parity.sh --write    every area; rewrites docs/wire/parity.txt
+#   BACKEND=etcd                 with a throw-away etcd as the store
 set -euo pipefail
 cd "$(dirname "$0")/.."
-kit=../shared/parity
+kit=${PARITY_KIT:-../shared/parity}
 [ -x "$kit/parity" ] || { echo "no parity kit at $kit: nothing to compare with"; exit 0; }
 bin=${TORANA_BIN:-target/release/torana}
 [ -n "${TORANA_BIN:-}" ] || cargo build -q --release
 dir=$(mktemp -d)
+store=()
+if [ "${BACKEND:-embedded}" = etcd ]; then
+	free() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+	client=http://127.0.0.1:$(free) peer=http://127.0.0.1:$(free)
+	etcd --data-dir="$dir/etcd" --listen-client-urls="$client" --advertise-client-urls="$client" \
+		--listen-peer-urls="$peer" --initial-advertise-peer-urls="$peer" --initial-cluster="default=$peer" >"$dir/etcd.log" 2>&1 &
+	etcd=$!
+	store=(--etcd-servers="$client")
+fi
 "$bin" serve --secure-port=0 --bind-address=127.0.0.1 --data-dir="$dir/data" --token-auth-file="$kit/tokens.csv" \
 	--authorization-mode=Node,RBAC --allow-privileged=true --service-cluster-ip-range=10.0.0.0/24 \
-	--service-account-issuer=https://kubernetes.default.svc --etcd-compaction-interval=5s >"$dir/log" 2>&1 &
+	--service-account-issuer=https://kubernetes.default.svc --etcd-compaction-interval=5s "${store[@]}" >"$dir/log" 2>&1 &
 pid=$!
-trap 'kill $pid 2>/dev/null; wait $pid 2>/dev/null || true; cp "$dir/log" target/parity.log; rm -rf "$dir"' EXIT
+trap 'kill $pid ${etcd:-} 2>/dev/null; wait $pid ${etcd:-} 2>/dev/null || true; cp "$dir/log" target/parity.log; rm -rf "$dir"' EXIT
 for _ in $(seq 200); do
 	[ -f "$dir/data/admin.kubeconfig" ] && url=$(sed -n 's/.*server: *//p' "$dir/data/admin.kubeconfig" | tr -d '"') &&
 		curl -sk "$url/readyz" 2>/dev/null | grep -q '^ok' && break

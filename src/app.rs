@@ -5,6 +5,7 @@ mod access;
 mod admission;
 mod authentication;
 mod components;
+pub mod credentials;
 mod enablement;
 mod flows;
 mod hooks;
@@ -16,20 +17,21 @@ mod metrics;
 mod port;
 mod servers;
 mod service_accounts;
+mod store;
 mod trust;
 
 use crate::admission::Cluster;
 use crate::aggregator::{self, Aggregator};
 use crate::cli::CompletedOptions;
+use crate::cli::flags::FLAGS;
 use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
-use crate::server::health::{Endpoints, HealthCheck};
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
+use crate::server::zpages;
 use crate::serving::Drained;
-use crate::storage::embedded::{self, Engine};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use enablement::Enablement;
@@ -37,7 +39,8 @@ use port::{OpenPort, Port};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use store::Stores;
 use tokio::sync::mpsc;
 
 /// How long the gateway's own tasks get to end after the last connection is closed.
@@ -52,7 +55,7 @@ pub struct Gateway {
     hooks: Vec<PreShutdownHook>,
     times: ShutdownTimes,
     tasks: TaskGroup,
-    engine: Arc<Engine>,
+    stores: Arc<Stores>,
     port: OpenPort,
     fatal: mpsc::Receiver<String>,
 }
@@ -67,7 +70,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
     let data_dir = options.storage.data_dir.clone();
-    let engine = open_store(&options)?;
+    let stores = Stores::open(&options).await?;
     let port = Port::prepare(&options, &provider)?;
     let address = port.local_addr();
     let url = options.local_url(address.port());
@@ -89,7 +92,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     };
     let kubelets = kubelets::config(&options, &provider, &tasks)?;
     let issuing = authentication.service_accounts.requests.clone();
-    let made = servers::control_plane(&engine, &options, &cluster, judges, kubelets, issuing, &telemetry);
+    let made = servers::control_plane(&stores, &options, &cluster, judges, kubelets, issuing, &telemetry);
     let plane = Arc::new(made.await?);
     live.fill(plane.clone());
     let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
@@ -168,15 +171,15 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             .chain(access_synced)
             .collect(),
     );
-    // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
-    for (name, at) in [
-        ("etcd", Endpoints::HEALTHZ_LIVEZ),
-        ("etcd-readiness", Endpoints::READYZ),
-    ] {
-        let store = engine.clone();
-        head.add_health_check(HealthCheck::new(name, at, move || store.health()));
-    }
-    metrics::publish(&telemetry, &engine, &plane);
+    stores.add_checks(&mut head);
+    metrics::publish(&telemetry, &stores, &plane);
+    let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
+    head.mux().handle("/flagz", zpages::flagz(flags.collect()));
+    let listed = {
+        let (mux, started) = (head.mux().clone(), crate::apimachinery::time::now());
+        zpages::statusz(started, Instant::now(), move || mux.listed_paths())
+    };
+    head.mux().handle("/statusz", listed);
     let config = ChainConfig {
         identity_headers: authentication.identity_headers,
         request_timeout: options.generic.request_timeout,
@@ -212,24 +215,10 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         hooks,
         times,
         tasks,
-        engine,
+        stores,
         port,
         fatal,
     })
-}
-
-fn open_store(options: &CompletedOptions) -> Result<Arc<Engine>, String> {
-    let dir = &options.storage.data_dir;
-    std::fs::create_dir_all(dir).map_err(|e| format!("--data-dir: cannot make {}: {e}", dir.display()))?;
-    let settings = embedded::Options {
-        // 0: never, as upstream's.
-        history: match options.storage.compaction_interval {
-            Duration::ZERO => Duration::MAX,
-            interval => interval,
-        },
-        ..embedded::Options::default()
-    };
-    Engine::open(dir, settings).map_err(|e| format!("--data-dir: {e}"))
 }
 
 impl Gateway {
@@ -270,7 +259,7 @@ impl Gateway {
             hooks,
             times,
             tasks,
-            engine,
+            stores,
             port,
             ..
         } = self;
@@ -282,7 +271,7 @@ impl Gateway {
         if let Err(late) = tasks.shutdown(tokio::time::Instant::now() + TASKS_GRACE).await {
             tracing::warn!(tasks = ?late.0, "tasks did not end in time");
         }
-        let flushed = tokio::task::spawn_blocking(move || engine.shutdown()).await;
+        let flushed = tokio::task::spawn_blocking(move || stores.shutdown()).await;
         if let Err(e) = flushed {
             tracing::error!("closing the store failed: {e}");
         }

@@ -1,4 +1,5 @@
-//! The command line: `torana serve`, `torana explain-access`, `torana version`, `torana --help`.
+//! The command line: `torana serve`, `torana explain-access`, `torana token`, `torana kubeconfig`, `torana store`,
+//! `torana version`, `torana --help`.
 //!
 //! [`parse`] turns arguments into a [`Command`];
 //! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
@@ -6,6 +7,7 @@
 //! nothing but that step binds, writes or spawns.
 
 pub mod complete;
+pub mod credentials;
 mod explain;
 pub mod flags;
 pub mod options;
@@ -13,6 +15,7 @@ pub mod value;
 mod version;
 
 pub use complete::CompletedOptions;
+pub use credentials::{KubeconfigCommand, TokenCommand};
 pub use explain::ExplainAccess;
 pub use options::Options;
 pub use value::{UsageError, Values};
@@ -31,6 +34,10 @@ pub enum Command {
     ExplainAccess(ExplainAccess),
     /// Print this and end well.
     Print(String),
+    /// Ask the running server for a token of a service account, and print it.
+    Token(TokenCommand),
+    /// Make a kubeconfig with credentials of its own, and print it.
+    Kubeconfig(KubeconfigCommand),
 }
 
 const ABOUT: &str = "An aggregating API gateway, wire-compatible with the Kubernetes API server v1.36";
@@ -62,6 +69,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             Ok(Command::Print(version::render(format)))
         }
         Some(("explain-access", matches)) => Ok(Command::ExplainAccess(ExplainAccess::read(matches))),
+        Some(("token", matches)) => Ok(Command::Token(TokenCommand::read(matches)?)),
+        Some(("kubeconfig", matches)) => Ok(Command::Kubeconfig(KubeconfigCommand::read(matches)?)),
         Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
         _ => Ok(Command::Print(version::render("text"))),
     }
@@ -145,6 +154,8 @@ fn command() -> clap::Command {
             ),
         )
         .subcommand(explain::command())
+        .subcommand(credentials::token())
+        .subcommand(credentials::kubeconfig())
         .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
 }
 

@@ -16,6 +16,7 @@ pub mod loopback;
 pub mod mux;
 pub mod respond;
 pub mod routes;
+pub mod zpages;
 
 pub use chain::{Chain, ChainConfig};
 pub use container::{Container, WebService};

@@ -14,7 +14,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("telemetry", &[]),
     ("api", &[]),
     ("request", &[]),
-    ("storage", &[]),
+    // Values on etcd are protobuf, over the schema table.
+    ("storage", &["api"]),
     ("pki", &[]),
     ("client", &["api", "request", "storage"]),
     ("authn", &["api", "client", "request", "serving"]),
@@ -82,7 +83,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "cli",
-        &["serving", "pki", "authn", "authz", "app", "client", "controlplane"],
+        &[
+            "serving",
+            "pki",
+            "authn",
+            "authz",
+            "storage",
+            "app",
+            "client",
+            "controlplane",
+        ],
     ),
 ];
 
@@ -93,6 +103,8 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("hyper_util", &["serving", "aggregator/proxy", "client"]),
     ("tokio_rustls", &["serving", "aggregator/proxy", "client"]),
     ("rusqlite", &["storage/embedded"]),
+    ("etcd_client", &["storage/etcd"]),
+    ("crypto_secretbox", &["storage/encryption"]),
     ("rcgen", &["pki"]),
     ("clap", &["cli", "main.rs"]),
     ("saphyr_parser", &["apimachinery/codec"]),

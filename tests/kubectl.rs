@@ -331,3 +331,29 @@ fn a_backend_sees_whom_the_gateway_let_in() {
     let e = g.kubectl_fails(&["delete", "gadget", "one", "--as=jane"], None);
     assert!(e.contains("User \"jane\" cannot delete resource \"gadgets\""), "{e}");
 }
+
+#[test]
+fn tokens_of_service_accounts_are_created_and_say_who_they_are() {
+    let (_dir, g) = gateway();
+    g.kubectl(&["create", "serviceaccount", "robot"]);
+    let token = g.kubectl(&["create", "token", "robot", "--duration=20m"]);
+    let token = token.trim();
+    assert_eq!(token.split('.').count(), 3, "{token}");
+    let review =
+        format!(r#"{{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{{"token":"{token}"}}}}"#);
+    let said = g.kubectl_in(
+        &["create", "-o", "jsonpath={.status.user.username}", "-f", "-"],
+        Some(&review),
+    );
+    assert_eq!(said, "system:serviceaccount:default:robot");
+    let bound = g.kubectl(&["create", "secret", "generic", "s"]);
+    assert!(bound.contains("created"), "{bound}");
+    let token = g.kubectl(&[
+        "create",
+        "token",
+        "robot",
+        "--bound-object-kind=Secret",
+        "--bound-object-name=s",
+    ]);
+    assert_eq!(token.trim().split('.').count(), 3, "{token}");
+}

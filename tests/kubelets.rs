@@ -29,6 +29,8 @@ fn with_node(g: &Gateway, port: u16) {
         "-p",
         &status,
     ]);
+    // The account that a controller makes in a cluster.
+    g.kubectl(&["create", "serviceaccount", "default"]);
     for (name, container) in [("p", "main"), ("q", "broken")] {
         g.kubectl_in(&["create", "-f", "-"], Some(&pod(name, container)));
     }

@@ -20,6 +20,8 @@ pub struct Needs<'a> {
     pub telemetry: &'a Telemetry,
     /// What plugins are told.
     pub configuration: Configuration,
+    /// How long pods stay on a node that is not ready, or that nobody can reach.
+    pub toleration_seconds: [i64; 2],
 }
 
 const POD_SECURITY: Shape = Shape {
@@ -137,7 +139,10 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Result<Option<Arc<dyn Admiss
         "NodeRestriction" => make.mutating(NodeRestriction::new(cluster(), authorizer())),
         "TaintNodesByCondition" => make.mutating(TaintNodesByCondition),
         "Priority" => make.both(Priority::new(cluster())),
-        "DefaultTolerationSeconds" => make.mutating(DefaultTolerationSeconds::new(300, 300)),
+        "DefaultTolerationSeconds" => {
+            let [not_ready, unreachable] = needs.toleration_seconds;
+            make.mutating(DefaultTolerationSeconds::new(not_ready, unreachable))
+        }
         "RuntimeClass" => make.both(RuntimeClass::new(cluster())),
         "LimitRanger" => make.both(LimitRanger::new(cluster())),
         "PodSecurity" => {

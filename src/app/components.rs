@@ -1,8 +1,8 @@
 //! The components whose statuses are told: the store, and what a control plane runs beside the API server on one machine.
 
+use super::store::Stores;
 use crate::client::probe;
 use crate::controlplane::Probe;
-use crate::storage::embedded::Engine;
 use async_trait::async_trait;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};
@@ -10,8 +10,8 @@ use std::sync::{Arc, Weak};
 /// A component on this machine, by its port.
 struct Local(&'static str, u16);
 
-/// The store, by the name it has in other clusters.
-struct Store(Weak<Engine>);
+/// A store, by its place: other clusters know it as `etcd-0`.
+struct Store(String, Weak<Stores>, usize);
 
 #[async_trait]
 impl Probe for Local {
@@ -27,22 +27,25 @@ impl Probe for Local {
 #[async_trait]
 impl Probe for Store {
     fn name(&self) -> &str {
-        "etcd-0"
+        &self.0
     }
 
     async fn ask(&self) -> Result<String, String> {
-        match self.0.upgrade() {
-            Some(engine) => engine.health().map(|()| "ok".to_owned()),
+        match self.1.upgrade() {
+            Some(stores) => stores.health(self.2).map(|()| "ok".to_owned()),
             None => Err("the store is closed".to_owned()),
         }
     }
 }
 
 /// All of them, with upstream's names and ports.
-pub fn all(engine: &Arc<Engine>) -> Vec<Arc<dyn Probe>> {
-    vec![
+pub fn all(stores: &Arc<Stores>) -> Vec<Arc<dyn Probe>> {
+    let mut all: Vec<Arc<dyn Probe>> = vec![
         Arc::new(Local("controller-manager", 10257)),
         Arc::new(Local("scheduler", 10259)),
-        Arc::new(Store(Arc::downgrade(engine))),
-    ]
+    ];
+    for i in 0..stores.count() {
+        all.push(Arc::new(Store(format!("etcd-{i}"), Arc::downgrade(stores), i)));
+    }
+    all
 }

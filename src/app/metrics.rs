@@ -1,14 +1,14 @@
 //! The store's figures under upstream's names, read when the metrics are scraped.
 
+use super::store::Stores;
 use crate::controlplane::ControlPlane;
 use crate::registry::resource::Backing;
-use crate::storage::embedded::Engine;
 use crate::telemetry::Telemetry;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Publishes object counts and the size of the store.
-pub fn publish(telemetry: &Telemetry, engine: &Arc<Engine>, plane: &ControlPlane) {
+pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane) {
     let groups = plane.groups.iter().chain([&plane.apiregistration]);
     let names: HashMap<String, String> = groups
         .flat_map(|g| &g.resources)
@@ -18,14 +18,16 @@ pub fn publish(telemetry: &Telemetry, engine: &Arc<Engine>, plane: &ControlPlane
         })
         .collect();
     let (objects, size) = (telemetry.storage_objects.clone(), telemetry.storage_size_bytes.clone());
-    let engine = Arc::downgrade(engine);
+    let stores = Arc::downgrade(stores);
     telemetry.before_scrape(move || {
-        let Some(engine) = engine.upgrade() else { return };
-        let stats = engine.stats();
-        for (prefix, count) in &stats.objects {
+        let Some(stores) = stores.upgrade() else { return };
+        let figures = stores.figures();
+        for (prefix, count) in &figures.objects {
             let name = names.get(prefix).unwrap_or(prefix);
             objects.with_label_values(&[name]).set(*count as i64);
         }
-        size.with_label_values(&["embedded"]).set(stats.db_bytes as i64);
+        for (place, bytes) in &figures.bytes {
+            size.with_label_values(&[place.as_str()]).set(*bytes as i64);
+        }
     });
 }

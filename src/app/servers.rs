@@ -2,6 +2,7 @@
 
 use super::enablement::Enablement;
 use super::measured::Measured;
+use super::store::Stores;
 use crate::admission::Cluster;
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
@@ -21,8 +22,7 @@ use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
 use crate::server::generic::GenericServer;
 use crate::server::respond::Answer;
-use crate::storage::Storage;
-use crate::storage::embedded::{Engine, ResourceConfig};
+use crate::storage::{ResourceConfig, Storage};
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use std::time::Duration;
 /// # Errors
 /// One line: options or the store refuse.
 pub async fn control_plane(
-    engine: &Arc<Engine>,
+    stores: &Arc<Stores>,
     options: &CompletedOptions,
     cluster: &Cluster,
     judges: Judges,
@@ -45,17 +45,22 @@ pub async fn control_plane(
         authorizer: judges.authorizer.clone(),
         telemetry,
         configuration: super::admission::configuration(&options.admission)?,
+        toleration_seconds: [
+            options.admission.not_ready_seconds,
+            options.admission.unreachable_seconds,
+        ],
     };
     let admission = super::admission::chain(&options.admission, &needs)?;
-    let (store, metrics) = (engine.clone(), telemetry.clone());
+    let (store, metrics) = (stores.clone(), telemetry.clone());
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let Backing::Stored { prefix } = &row.backing else {
             unreachable!("rows without a store of their own are not asked for one")
         };
-        let stored = store.resource(ResourceConfig {
+        let config = ResourceConfig {
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
-        });
+        };
+        let stored = store.resource(&row.group_resource(), config);
         Arc::new(Measured::new(
             stored,
             metrics.storage(&row.gvr.group, &row.gvr.resource),
@@ -67,15 +72,16 @@ pub async fn control_plane(
         node_ports: (*network.node_ports.start(), *network.node_ports.end()),
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
         judges,
-        components: super::components::all(engine),
+        components: super::components::all(stores),
         kubelets,
         tokens: Some(tokens),
     };
     let plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
+    stores.loaded(options.generic.storage_initialization_timeout).await;
     plane
         .adopt()
         .await
-        .map_err(|e| format!("--data-dir: reading the stored services: {e}"))?;
+        .map_err(|e| format!("reading the stored services: {e}"))?;
     cluster.fill(plane.storages());
     cluster.fill_kinds(plane.kinds(), plane.store("", "namespaces").clone());
     Ok(plane)

@@ -26,7 +26,7 @@ pub use logging::LoggingOptions;
 pub use network::{Cidr, NetworkOptions};
 pub use runtime::{RuntimeConfig, WIDE};
 pub use serving::{ServingOptions, SniFiles};
-pub use storage::StorageOptions;
+pub use storage::{EtcdOptions, StorageOptions};
 
 use super::flags::{self, Fate};
 use super::value::{UsageError, Values};

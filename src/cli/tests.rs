@@ -241,3 +241,80 @@ fn help_and_version_are_printed() {
     assert!(printed(&["version", "-o", "json"]).contains("\"kubernetesVersion\":\"v1.36.2\""));
     assert!(printed(&["version"]).starts_with("Torana v"));
 }
+
+#[test]
+fn credentials_are_for_an_hour_unless_asked_otherwise() {
+    let of = |args: &[&str]| parse(["torana"].iter().chain(args).map(OsString::from));
+    let Ok(Command::Token(token)) = of(&["token", "ci", "-n", "build", "--audience", "vault", "--duration=30m"]) else {
+        panic!("a token command");
+    };
+    assert_eq!((token.namespace.as_str(), token.name.as_str()), ("build", "ci"));
+    assert_eq!(
+        (token.audiences, token.duration),
+        (vec!["vault".to_owned()], Duration::from_secs(1800))
+    );
+    assert_eq!(token.kubeconfig.to_str(), Some("./torana-data/admin.kubeconfig"));
+    let Ok(Command::Kubeconfig(config)) = of(&["kubeconfig", "jane", "--group=dev", "--data-dir=/d"]) else {
+        panic!("a kubeconfig command");
+    };
+    assert_eq!(config.duration, Duration::from_secs(3600));
+    assert_eq!(
+        config.subject,
+        credentials::Subject::User("jane".into(), vec!["dev".into()])
+    );
+    for wrong in [
+        &["token"][..],
+        &["token", "A/b"],
+        &["token", "x", "--duration=0s"],
+        &["kubeconfig"],
+        &["kubeconfig", "--group=x", "--serviceaccount=y"],
+        &["kubeconfig", "x", "--serviceaccount=y"],
+        &["kubeconfig", "x", "--server=http://y"],
+    ] {
+        assert!(of(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn identity_providers_come_from_flags_or_a_file_and_not_from_both() {
+    let options = serve(&[
+        "--oidc-issuer-url=https://idp",
+        "--oidc-client-id=me",
+        "--oidc-required-claim=a=b",
+    ]);
+    let issuer = options.authentication.oidc.unwrap().issuer;
+    assert_eq!(issuer.username.prefix, "https://idp#");
+    assert_eq!(issuer.required, [("a".to_owned(), "b".to_owned())]);
+    assert_eq!(issuer.algorithms.len(), 1);
+    for (flags, part) in [
+        (&["--oidc-issuer-url=https://idp"][..], "must be specified together"),
+        (
+            &[
+                "--oidc-client-id=x",
+                "--oidc-issuer-url=https://i",
+                "--authentication-config=f",
+            ],
+            "mutually exclusive",
+        ),
+        (&["--oidc-client-id=x", "--oidc-issuer-url=http://i"], "https"),
+        (
+            &[
+                "--oidc-client-id=x",
+                "--oidc-issuer-url=https://i",
+                "--oidc-signing-algs=none",
+            ],
+            "unsupported",
+        ),
+        (
+            &[
+                "--authentication-token-webhook-config-file=f",
+                "--authentication-token-webhook-version=v2",
+            ],
+            "v1beta1",
+        ),
+    ] {
+        let args = ["torana", "serve"].iter().chain(flags).map(OsString::from);
+        let error = parse(args).err().unwrap().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}

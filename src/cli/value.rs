@@ -71,6 +71,14 @@ impl Values {
         Some(self.last(name)).filter(|text| !text.is_empty())
     }
 
+    /// The value as `/flagz` shows it: the default where not given, a list with its items behind one another.
+    pub fn shown(&self, name: &str) -> String {
+        match flags::find(name).map(|f| f.kind) {
+            Some(Kind::List | Kind::Array) => format!("[{}]", self.list(name).join(",")),
+            _ => self.last(name).to_owned(),
+        }
+    }
+
     /// A boolean.
     ///
     /// # Errors

@@ -49,6 +49,7 @@ async fn status(probe: &dyn Probe) -> Arc<Entry> {
         version_span: (draft.version_at, 0),
         labels: draft.labels,
         fields: draft.fields,
+        stale: false,
     })
 }
 

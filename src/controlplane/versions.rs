@@ -26,6 +26,8 @@ pub struct Pair {
     to_spoke: fn(&mut Value),
     /// Defaults of the hub.
     complete: fn(&mut Value),
+    /// Annotations of the spoke that are fields of the hub.
+    annotations: &'static [&'static str],
     /// The spoke's name of a selectable field of the hub.
     field: fn(&str) -> Option<&str>,
 }
@@ -38,6 +40,7 @@ pub static AUTOSCALERS: Pair = Pair {
     to_hub: autoscaling::to_v2,
     to_spoke: autoscaling::to_v1,
     complete: super::defaults::autoscaling::v2,
+    annotations: &autoscaling::ANNOTATIONS,
     field: |name| Some(name),
 };
 
@@ -49,6 +52,7 @@ pub static EVENTS: Pair = Pair {
     to_hub: events::to_core,
     to_spoke: events::to_new,
     complete: |_| (),
+    annotations: &[],
     field: events::field,
 };
 
@@ -94,6 +98,10 @@ impl Conversion for &'static Pair {
 
     fn complete(&self, stored: &mut Value) {
         (self.complete)(stored);
+    }
+
+    fn wire_annotations(&self) -> &'static [&'static str] {
+        self.annotations
     }
 
     fn served_field<'a>(&self, stored: &'a str) -> Option<&'a str> {

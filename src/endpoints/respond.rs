@@ -112,7 +112,7 @@ pub fn object(
             Body::full(encode(&table, negotiated.media, negotiated.pretty)?)
         }
         Transform::Partial(version) => {
-            let partial = partial::of(&written.to_value(), version);
+            let partial = partial::of(resource, &written.to_value(), version);
             Body::full(encode(&partial, negotiated.media, negotiated.pretty)?)
         }
         Transform::PartialList(_) => {

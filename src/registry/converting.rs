@@ -27,6 +27,10 @@ pub trait Conversion: Send + Sync + 'static {
     fn store(&self, served: Value) -> Value;
     /// The defaults an object has once it is read from the store again.
     fn complete(&self, _stored: &mut Value) {}
+    /// Annotations of the served version that are fields of the stored one.
+    fn wire_annotations(&self) -> &'static [&'static str] {
+        &[]
+    }
     /// The served name of a selectable field of the stored version; `None`: the served version does not select by it.
     fn served_field<'a>(&self, stored: &'a str) -> Option<&'a str> {
         Some(stored)

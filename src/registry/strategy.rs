@@ -200,6 +200,11 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
+    /// Annotations that stand for fields of upstream's internal object: what shows metadata alone leaves them out.
+    fn wire_annotations(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Paths that writers of the main resource never own (`status`); with `subresource` "status", those of that one.
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {

@@ -187,7 +187,7 @@ async fn checked(
     let key = resource.key(&cx.namespace, name);
     let draft = meta::draft(resource, new);
     let dies = goes_with(resource, new, old);
-    if draft.json == live.unversioned() && !dies {
+    if draft.json == live.unversioned() && !dies && !live.stale {
         return Ok(Written::Stored(live.clone()));
     }
     new.set_meta("resourceVersion", live.revision.0.to_string());

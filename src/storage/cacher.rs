@@ -274,14 +274,42 @@ impl Cacher {
     /// As there.
     pub async fn watch(self: &Arc<Self>, options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
         self.fresh(options.initial.unwrap_or(MinRevision::Any)).await?;
-        Ok(Box::new(self.subscribe(options)?))
+        let watch = self.subscribe(options, None)?;
+        Ok(Box::new(watch.ok_or(Error::NotReady(1))?))
     }
 
-    fn subscribe(self: &Arc<Self>, options: WatchOptions) -> Result<CacheWatch, Error> {
+    /// A watch that begins with the present state, which the caller knows, by other ways than progress, to be also that
+    /// of the later revision `also`. `None`: the state is no longer that of `seen`.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`].
+    pub fn watch_known(
+        self: &Arc<Self>,
+        options: WatchOptions,
+        seen: Revision,
+        also: Revision,
+    ) -> Result<Option<Box<dyn Watch>>, Error> {
+        self.check_serving()?;
+        let watch = self.subscribe(options, Some((seen, also)))?;
+        Ok(watch.map(|w| Box::new(w) as Box<dyn Watch>))
+    }
+
+    fn subscribe(
+        self: &Arc<Self>,
+        options: WatchOptions,
+        known: Option<(Revision, Revision)>,
+    ) -> Result<Option<CacheWatch>, Error> {
         // With the history held nothing is applied, so the snapshot, the replay and the first live event fit together.
         let history = lock(&self.history);
-        let (state, revision) = self.present();
-        let seen = state.revision;
+        let (state, mut revision) = self.present();
+        let mut seen = state.revision;
+        if let Some((was, also)) = known {
+            if was != seen {
+                return Ok(None);
+            }
+            // What comes between the two, if anything, makes up for itself.
+            (seen, revision) = (seen.max(also), revision.max(also));
+        }
         let (stage, after, start) = match (options.initial, options.since) {
             (Some(_), _) => {
                 let state = Snapshot::clone(&state);
@@ -299,7 +327,7 @@ impl Cacher {
         };
         drop(history);
         let (bookmarks, until) = (options.bookmarks, options.until);
-        Ok(CacheWatch::new(
+        Ok(Some(CacheWatch::new(
             self.clone(),
             subscriber,
             id,
@@ -307,7 +335,7 @@ impl Cacher {
             start,
             bookmarks,
             until,
-        ))
+        )))
     }
 
     fn unsubscribe(&self, id: u64, subscriber: &Subscriber) {

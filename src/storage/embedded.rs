@@ -17,10 +17,12 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+use super::backend::{Backend, Figures};
 use super::cacher::history::Bounds;
 use super::cacher::{Cacher, FRESHNESS_WAIT, Progress};
+use super::transform::Transform;
 use super::{Entry, Error, Revision, Storage};
-use crate::apimachinery::value::{Str, Value};
+use bytes::Bytes;
 use catalog::Catalog;
 use committer::{Action, Command, Committer, Found, Write};
 use disk::Disk;
@@ -33,14 +35,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
+pub use super::backend::{ResourceConfig, SelectableFields};
 pub use error::OpenError;
 pub use stats::{COMMIT_BUCKETS, Stats};
 
 /// The bound of the write queue: one for each write and one for each 4 KiB of it.
 const QUEUE_PERMITS: usize = 16_384;
-
-/// The selectable fields of an object beside its name and namespace.
-pub type SelectableFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
 
 /// How an engine keeps its history.
 #[derive(Clone, Debug)]
@@ -72,15 +72,6 @@ impl Default for Options {
     }
 }
 
-/// One resource of the store.
-#[derive(Clone)]
-pub struct ResourceConfig {
-    /// The whole key prefix with its last slash: `/registry/configmaps/`. No prefix may begin with another.
-    pub prefix: String,
-    /// Its selectable fields; `None` where there are none, which makes starting faster.
-    pub fields: Option<SelectableFields>,
-}
-
 /// A running store. Closed by [`shutdown`](Engine::shutdown), or when dropped.
 pub struct Engine {
     shared: Arc<Shared>,
@@ -105,6 +96,10 @@ pub(crate) struct ResourceStore {
     prefix: String,
     cacher: Arc<Cacher>,
     released: AtomicBool,
+    /// How its bytes are kept; `None`: as they are.
+    transform: Option<Arc<dyn Transform>>,
+    /// Why its bytes could not be read, where that is so: nothing of it is served.
+    broken: Option<String>,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -159,7 +154,11 @@ impl Engine {
     /// The store of a resource; the same one for the same prefix. May be called at any time; the objects the store
     /// holds under the prefix are parsed by the caller's thread.
     pub fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
-        let resource = lock(&self.shared.catalog).serve(&self.shared, &config);
+        self.serve(&config, None)
+    }
+
+    fn serve(&self, config: &ResourceConfig, transform: Option<Arc<dyn Transform>>) -> Arc<dyn Storage> {
+        let resource = lock(&self.shared.catalog).serve(&self.shared, config, transform);
         Arc::new(Handle {
             resource,
             shared: self.shared.clone(),
@@ -244,6 +243,42 @@ impl Drop for Engine {
     }
 }
 
+impl Backend for Engine {
+    fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
+        Engine::resource(self, config)
+    }
+
+    fn resource_with(&self, config: ResourceConfig, transform: Arc<dyn Transform>) -> Arc<dyn Storage> {
+        self.serve(&config, Some(transform))
+    }
+
+    fn release(&self, prefix: &str) {
+        Engine::release(self, prefix);
+    }
+
+    fn health(&self) -> Result<(), String> {
+        Engine::health(self)
+    }
+
+    fn figures(&self) -> Figures {
+        let stats = self.stats();
+        Figures {
+            revision: stats.revision,
+            objects: stats.objects,
+            terminated_watchers: stats.terminated_watchers,
+            bytes: vec![("embedded".to_owned(), stats.db_bytes)],
+        }
+    }
+
+    fn revision(&self) -> Revision {
+        Engine::revision(self)
+    }
+
+    fn shutdown(&self) {
+        Engine::shutdown(self);
+    }
+}
+
 // === impl Shared ===
 
 impl Shared {
@@ -254,11 +289,12 @@ impl Shared {
     }
 
     async fn write(&self, resource: &Arc<ResourceStore>, key: &str, action: Action) -> Result<Arc<Entry>, Error> {
+        resource.check()?;
         if let Some(why) = self.failed.get() {
             return Err(Error::Failed(why.clone()));
         }
         let bytes = match &action {
-            Action::Put { draft, .. } => draft.json.len(),
+            Action::Put { stored, .. } => stored.len(),
             Action::Delete { .. } => 0,
         };
         let permits = (1 + bytes / 4096).min(QUEUE_PERMITS / 4) as u32;
@@ -285,5 +321,20 @@ impl Shared {
 impl ResourceStore {
     fn is_released(&self) -> bool {
         self.released.load(Ordering::Acquire)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        match &self.broken {
+            None => Ok(()),
+            Some(why) => Err(Error::Failed(why.clone())),
+        }
+    }
+
+    /// What is written for an object's bytes.
+    fn seal(&self, key: &str, object: Bytes) -> Result<Bytes, String> {
+        match &self.transform {
+            None => Ok(object),
+            Some(transform) => transform.seal(&format!("{}{key}", self.prefix), object),
+        }
     }
 }

@@ -20,6 +20,8 @@ pub struct Entry {
     pub labels: Box<[(Str, Str)]>,
     /// Selectable fields beside `metadata.name` and `metadata.namespace`, sorted by name.
     pub fields: Box<[(Str, Str)]>,
+    /// It would be stored in other bytes today (another encryption key): an update that changes nothing is written.
+    pub stale: bool,
 }
 
 /// An object about to be stored: encoded without a resourceVersion, which the commit decides.
@@ -154,6 +156,7 @@ impl Draft {
             version_span: (self.version_at, member.len() as u32),
             labels: self.labels,
             fields: self.fields,
+            stale: false,
         }
     }
 }

@@ -6,18 +6,22 @@
 mod cost;
 mod crash;
 mod damage;
+#[path = "../support/etcd.rs"]
+mod etcd_process;
 mod lists;
+mod shared;
 mod support;
 mod watches;
 mod writes;
-
-use support::Backend;
 
 /// Runs each behaviour over a fresh store of each backend.
 macro_rules! suite {
     ($($module:ident :: $claim:ident),* $(,)?) => {
         mod embedded {
-            $(#[test] fn $claim() { super::support::run(super::Backend::embedded(), super::$module::$claim); })*
+            $(#[test] fn $claim() { super::support::run(super::support::Kind::Embedded, super::$module::$claim); })*
+        }
+        mod etcd {
+            $(#[test] fn $claim() { super::support::run(super::support::Kind::Etcd, super::$module::$claim); })*
         }
     };
 }

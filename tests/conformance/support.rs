@@ -1,31 +1,68 @@
 //! A fresh store per test, and short forms of what the claims say.
 
+use crate::etcd_process::Etcd;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use torana::json;
 use torana::storage::embedded::{Engine, Options, ResourceConfig};
+use torana::storage::etcd::{self, Access, Cluster};
 use torana::storage::{
     Draft, Entry, Error, EventType, ListOptions, MinRevision, Precondition, Predicate, Revision, Storage, VersionMatch,
     Watch, WatchItem, WatchOptions,
 };
 
+/// Which engine.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    Embedded,
+    Etcd,
+}
+
 /// A backend with an empty store; more resources can be asked for.
 pub struct Backend {
-    pub engine: Arc<Engine>,
-    _dir: tempfile::TempDir,
+    pub engine: Arc<dyn torana::storage::Backend>,
+    _dir: Option<tempfile::TempDir>,
+    _etcd: Option<Etcd>,
 }
 
 impl Backend {
     pub fn embedded() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::open(dir.path(), options()).unwrap();
-        Self { engine, _dir: dir }
+        Self {
+            engine,
+            _dir: Some(dir),
+            _etcd: None,
+        }
+    }
+
+    pub async fn etcd() -> Self {
+        let etcd = Etcd::start(1);
+        let engine = cluster(&etcd).await;
+        Self {
+            engine,
+            _dir: None,
+            _etcd: Some(etcd),
+        }
     }
 
     pub fn resource(&self, name: &str) -> Arc<dyn Storage> {
         self.engine.resource(config(name))
     }
+}
+
+/// A gateway's view of a cluster.
+pub async fn cluster(etcd: &Etcd) -> Arc<Cluster> {
+    let access = Access {
+        servers: etcd.servers(),
+        ..Access::default()
+    };
+    let options = etcd::Options {
+        freshness_wait: Duration::from_millis(500),
+        ..etcd::Options::default()
+    };
+    Cluster::connect(&access, options).await.unwrap()
 }
 
 /// As in production, but a read of the future doesn't wait long.
@@ -44,12 +81,25 @@ pub fn config(name: &str) -> ResourceConfig {
 }
 
 /// Runs a claim on a current-thread runtime.
-pub fn run<F: Future<Output = ()>>(backend: Backend, claim: fn(Backend) -> F) {
+pub fn run<F: Future<Output = ()>>(kind: Kind, claim: fn(Backend) -> F) {
+    if matches!(kind, Kind::Etcd) && !crate::etcd_process::is_there() {
+        return;
+    }
+    block_on(async {
+        let backend = match kind {
+            Kind::Embedded => Backend::embedded(),
+            Kind::Etcd => Backend::etcd().await,
+        };
+        claim(backend).await;
+    });
+}
+
+pub fn block_on<F: Future>(f: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .build()
         .unwrap()
-        .block_on(claim(backend));
+        .block_on(f)
 }
 
 /// A ConfigMap with one datum and one label of the same value.

@@ -101,26 +101,20 @@ pub fn judge(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -
     verdict
 }
 
-/// True where an update of a pod may change what it is allowed to do: another image, other containers, or another of
-/// the seccomp annotations of old.
+/// True where an update of a pod may change what it is allowed to do: another image, or other containers. The rest of
+/// what the checks look at cannot be changed.
 fn is_significant(new: &Value, old: &Value) -> bool {
-    const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
-    let differs = |key: &str| new.annotation(key) != old.annotation(key);
-    let container = |a: &Value, b: &Value| {
-        let name = a.str_at(&["name"]);
-        a.get("image") != b.get("image") || differs(&format!("{SECCOMP}{name}"))
-    };
+    let other_image = |a: &Value, b: &Value| a.get("image") != b.get("image");
     let changed = |field: &str| {
         let (a, b) = (new.at(&["spec", field]).items(), old.at(&["spec", field]).items());
-        a.len() != b.len() || a.iter().zip(b).any(|(a, b)| container(a, b))
+        a.len() != b.len() || a.iter().zip(b).any(|(a, b)| other_image(a, b))
     };
-    differs("seccomp.security.alpha.kubernetes.io/pod")
-        || changed("containers")
+    changed("containers")
         || changed("initContainers")
         || new.at(&["spec", "ephemeralContainers"]).items().iter().any(|c| {
             let mut before = old.at(&["spec", "ephemeralContainers"]).items().iter();
             let before = before.find(|b| b.get("name") == c.get("name"));
-            before.is_none_or(|b| container(c, b))
+            before.is_none_or(|b| other_image(c, b))
         })
 }
 
@@ -198,7 +192,8 @@ impl PodSecurity {
         }
         let namespace = &attributes.namespace;
         let Some((policy, errors)) = self.of_namespace(namespace).await else {
-            return Err(Status::internal(format!("failed to lookup namespace {namespace}")));
+            let why = format!("failed to lookup namespace {}", quote(namespace));
+            return Err(Status::internal(why));
         };
         if errors.is_empty() && policy.is_privileged() {
             return Ok(());

@@ -20,7 +20,7 @@ macro_rules! flags {
     (@ refused $reason:expr) => { Fate::Refused($reason) };
 }
 
-const ETCD: &str = "objects are kept in the embedded store under --data-dir; etcd is not in this release";
+const COUNTED: &str = "counted and measured as metrics are read";
 const CACHE: &str = "every kind is served from memory";
 const AUDIT: &str = "this release writes no audit events";
 const LEADER: &str = "coordinated leader election is not in this release";
@@ -32,6 +32,7 @@ const BUFFERS: &str = "logs are written at once, to standard error";
 flags! {
     Torana {
         "data-dir" Text "./torana-data" honoured "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig";
+        "etcd-user-file" Text "" honoured "File whose first line is name:password, for etcd with authentication by name; tokens are renewed";
     }
     Generic {
         "advertise-address" Text "" honoured "IP address under which others reach this server; empty: --bind-address, or that of the default interface";
@@ -58,22 +59,22 @@ flags! {
         "default-watch-cache-size" Int "100" ignored(CACHE) "Deprecated: events kept per kind";
         "delete-collection-workers" Int "1" ignored("one worker deletes a collection") "Workers of a collection delete";
         "enable-garbage-collector" Bool "true" ignored("the flag only tells an external controller") "Generic garbage collection";
-        "encryption-provider-config" Text "" refused("encryption at rest is not in this release; objects would be written in clear") "Encryption configuration";
-        "encryption-provider-config-automatic-reload" Bool "false" ignored("encryption at rest is not in this release") "Reload it when changed";
-        "etcd-cafile" Text "" ignored(ETCD) "CA of etcd";
-        "etcd-certfile" Text "" ignored(ETCD) "Client certificate for etcd";
+        "encryption-provider-config" Text "" honoured "Encryption at rest: an EncryptionConfiguration (identity, aescbc, aesgcm, secretbox, KMS v2)";
+        "encryption-provider-config-automatic-reload" Bool "false" honoured "Read the file again when it has changed";
+        "etcd-cafile" Text "" honoured "CA of etcd (PEM); empty: the system's roots";
+        "etcd-certfile" Text "" honoured "Client certificate for etcd (PEM); needs --etcd-keyfile";
         "etcd-compaction-interval" Duration "5m0s" honoured "Time between compactions; 0: never";
-        "etcd-count-metric-poll-period" Duration "1m0s" ignored(ETCD) "Period of counting objects";
-        "etcd-db-metric-poll-interval" Duration "30s" ignored(ETCD) "Period of measuring the database";
-        "etcd-healthcheck-timeout" Duration "2s" ignored(ETCD) "Time for the health check";
-        "etcd-keyfile" Text "" ignored(ETCD) "Client key for etcd";
-        "etcd-prefix" Text "/registry" ignored(ETCD) "Prefix of keys";
-        "etcd-readycheck-timeout" Duration "2s" ignored(ETCD) "Time for the readiness check";
-        "etcd-servers" List "" refused(ETCD) "URLs of etcd";
-        "etcd-servers-overrides" List "" refused(ETCD) "URLs of etcd by resource";
-        "lease-reuse-duration-seconds" Int "60" ignored(ETCD) "Time a lease is shared";
-        "storage-backend" Text "" refused("the embedded store is the only one in this release; leave the flag out") "Kind of store";
-        "storage-media-type" Text "application/vnd.kubernetes.protobuf" ignored("the embedded store keeps JSON") "Encoding in the store";
+        "etcd-count-metric-poll-period" Duration "1m0s" ignored(COUNTED) "Period of counting objects";
+        "etcd-db-metric-poll-interval" Duration "30s" ignored(COUNTED) "Period of measuring the database";
+        "etcd-healthcheck-timeout" Duration "2s" honoured "Time for a probe of etcd; probes come at half of it";
+        "etcd-keyfile" Text "" honoured "Key of --etcd-certfile (PEM)";
+        "etcd-prefix" Text "/registry" honoured "Prefix of keys in etcd";
+        "etcd-readycheck-timeout" Duration "2s" ignored("readiness looks at the same probe as health") "Time for the readiness check";
+        "etcd-servers" List "" honoured "URLs of the members of an etcd v3 cluster; empty: the embedded store";
+        "etcd-servers-overrides" List "" honoured "group/resource#url;url: resources kept on other clusters";
+        "lease-reuse-duration-seconds" Int "60" honoured "Longest time a lease of etcd is shared";
+        "storage-backend" Text "" honoured "etcd3, with --etcd-servers; empty: etcd where --etcd-servers is given, else the embedded store";
+        "storage-media-type" Text "application/vnd.kubernetes.protobuf" honoured "Encoding of built-in kinds in etcd; the embedded store keeps JSON";
         "watch-cache" Bool "true" ignored(CACHE) "Serve from the watch cache";
         "watch-cache-sizes" List "" ignored(CACHE) "Cache sizes by resource";
     }
@@ -182,6 +183,8 @@ flags! {
     Admission {
         "admission-control" List "" honoured "Deprecated: exactly these plugins";
         "admission-control-config-file" Text "" honoured "AdmissionConfiguration: what plugins are told at start; strict";
+        "default-not-ready-toleration-seconds" Int "300" honoured "Seconds pods stay on a node that is not ready, unless they say";
+        "default-unreachable-toleration-seconds" Int "300" honoured "Seconds pods stay on a node nobody can reach, unless they say";
         "disable-admission-plugins" List "" honoured "Plugins to leave out";
         "enable-admission-plugins" List "" honoured "Plugins to add";
     }

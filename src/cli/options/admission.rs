@@ -58,6 +58,10 @@ pub struct AdmissionOptions {
     on: Vec<&'static str>,
     /// What plugins are told at start.
     pub config_file: Option<PathBuf>,
+    /// Seconds pods stay on a node that is not ready.
+    pub not_ready_seconds: i64,
+    /// Seconds pods stay on a node that cannot be reached.
+    pub unreachable_seconds: i64,
 }
 
 fn known(flag: &str, names: &[String]) -> Result<(), UsageError> {
@@ -80,7 +84,8 @@ impl AdmissionOptions {
             "admission-control",
         ]
         .map(|flag| values.list(flag));
-        if !control.is_empty() && !(enabled.is_empty() && disabled.is_empty()) {
+        let changed = !enabled.is_empty() || !disabled.is_empty();
+        if !control.is_empty() && changed {
             return Err(UsageError::new(
                 "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive",
             ));
@@ -107,8 +112,16 @@ impl AdmissionOptions {
                  would get in"
             )));
         }
-        let config_file = Some(values.text("admission-control-config-file"));
-        let config_file = config_file.filter(|f| !f.is_empty()).map(PathBuf::from);
-        Ok(Self { on, config_file })
+        let config_file = values.some_text("admission-control-config-file").map(PathBuf::from);
+        let (not_ready, unreachable) = (
+            "default-not-ready-toleration-seconds",
+            "default-unreachable-toleration-seconds",
+        );
+        Ok(Self {
+            on,
+            config_file,
+            not_ready_seconds: values.int(not_ready)?,
+            unreachable_seconds: values.int(unreachable)?,
+        })
     }
 }

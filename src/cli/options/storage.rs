@@ -1,6 +1,8 @@
 //! Objects.
 
-use super::{UsageError, Values};
+use super::{UsageError, Values, file, pair};
+use crate::apimachinery::gvk::GroupResource;
+use crate::storage::etcd::MediaType;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +15,37 @@ pub struct StorageOptions {
     pub compaction_interval: Duration,
     /// `--event-ttl`.
     pub event_ttl: Duration,
+    /// `--etcd-servers` and what belongs to it; absent: the embedded store.
+    pub etcd: Option<EtcdOptions>,
+    /// `--encryption-provider-config`.
+    pub encryption: Option<PathBuf>,
+    /// `--encryption-provider-config-automatic-reload`.
+    pub encryption_reload: bool,
+}
+
+/// `--etcd-*`.
+#[derive(Clone, Debug)]
+pub struct EtcdOptions {
+    /// `--etcd-servers`; never empty.
+    pub servers: Vec<String>,
+    /// `--etcd-servers-overrides`: resources that are on other servers.
+    pub overrides: Vec<(GroupResource, Vec<String>)>,
+    /// `--etcd-prefix`.
+    pub prefix: String,
+    /// `--etcd-cafile`.
+    pub ca: Option<PathBuf>,
+    /// `--etcd-certfile`, `--etcd-keyfile`.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// `--etcd-user-file`.
+    pub user_file: Option<PathBuf>,
+    /// `--etcd-compaction-interval`; zero: never.
+    pub compaction_interval: Duration,
+    /// `--lease-reuse-duration-seconds`.
+    pub lease_reuse: Duration,
+    /// `--etcd-healthcheck-timeout`.
+    pub health_timeout: Duration,
+    /// `--storage-media-type`.
+    pub media: MediaType,
 }
 
 impl StorageOptions {
@@ -20,10 +53,110 @@ impl StorageOptions {
         let data_dir = values
             .some_text("data-dir")
             .ok_or_else(|| UsageError::new("--data-dir can not be empty"))?;
+        let encryption = file(values, "encryption-provider-config");
+        let encryption_reload = values.bool("encryption-provider-config-automatic-reload")?;
+        if encryption_reload && encryption.is_none() {
+            return Err(UsageError::new(
+                "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config",
+            ));
+        }
         Ok(Self {
+            encryption,
+            encryption_reload,
             data_dir: data_dir.into(),
             compaction_interval: values.duration("etcd-compaction-interval")?,
             event_ttl: values.duration("event-ttl")?,
+            etcd: EtcdOptions::read(values)?,
         })
+    }
+}
+
+impl EtcdOptions {
+    fn read(values: &Values) -> Result<Option<Self>, UsageError> {
+        let servers = values.list("etcd-servers");
+        let overrides = overrides(&values.list("etcd-servers-overrides"))?;
+        let media = match values.text("storage-media-type") {
+            "application/vnd.kubernetes.protobuf" => MediaType::Protobuf,
+            "application/json" => MediaType::Json,
+            "application/yaml" => MediaType::Yaml,
+            other => {
+                return Err(UsageError::new(format!(
+                    "--storage-media-type {other:?} invalid, allowed values: application/json, \
+                     application/vnd.kubernetes.protobuf, application/yaml"
+                )));
+            }
+        };
+        match values.text("storage-backend") {
+            "" => {}
+            "etcd3" if servers.is_empty() => return Err(UsageError::new("--etcd-servers must be specified")),
+            "etcd3" => {}
+            _ => {
+                return Err(UsageError::new(
+                    "--storage-backend invalid, allowed values: etcd3. If not specified, it will default to 'etcd3' \
+                     where --etcd-servers is given, and to the embedded store where it is not",
+                ));
+            }
+        }
+        if servers.is_empty() {
+            if !overrides.is_empty() {
+                return Err(UsageError::new("--etcd-servers must be specified"));
+            }
+            return Ok(None);
+        }
+        for server in servers.iter().chain(overrides.iter().flat_map(|(_, s)| s)) {
+            if !server.starts_with("http://") && !server.starts_with("https://") {
+                return Err(UsageError::invalid(
+                    "etcd-servers",
+                    server,
+                    "is no http:// or https:// URL",
+                ));
+            }
+        }
+        let reuse = values.int("lease-reuse-duration-seconds")?;
+        Ok(Some(Self {
+            servers,
+            overrides,
+            prefix: values.text("etcd-prefix").to_owned(),
+            ca: file(values, "etcd-cafile"),
+            identity: pair(values, "etcd-certfile", "etcd-keyfile")?,
+            user_file: file(values, "etcd-user-file"),
+            compaction_interval: values.duration("etcd-compaction-interval")?,
+            lease_reuse: Duration::from_secs(u64::try_from(reuse).unwrap_or(0)),
+            health_timeout: values.duration("etcd-healthcheck-timeout")?,
+            media,
+        }))
+    }
+}
+
+fn overrides(given: &[String]) -> Result<Vec<(GroupResource, Vec<String>)>, UsageError> {
+    let one = |text: &String| {
+        let (resource, servers) = text.split_once('#')?;
+        let (group, resource) = resource.split_once('/')?;
+        let servers: Vec<String> = servers.split(';').map(str::to_owned).collect();
+        let fine = !resource.is_empty() && !resource.contains('/') && servers.iter().all(|s| s.contains("://"));
+        fine.then(|| (GroupResource::new(group, resource), servers))
+    };
+    let all: Option<Vec<_>> = given.iter().map(one).collect();
+    all.ok_or_else(|| {
+        UsageError::new(
+            "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, \
+             semicolon separated",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overrides_name_a_resource_and_its_servers() {
+        let read = |text: &str| overrides(&[text.to_owned()]);
+        let found = read("/events#http://a:1;http://b:2").expect("it reads");
+        assert_eq!(found[0].0, GroupResource::new("", "events"));
+        assert_eq!(found[0].1, ["http://a:1", "http://b:2"]);
+        for odd in ["events#http://a", "/events", "/events#a:1", "/#http://a"] {
+            assert!(read(odd).is_err(), "{odd}");
+        }
     }
 }

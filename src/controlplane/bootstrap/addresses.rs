@@ -244,10 +244,10 @@ pub(super) fn keep(group: &TaskGroup, plane: Arc<ControlPlane>) {
             }
         }
     });
-    group.spawn("service-cidrs-informer", feed_cidrs.run());
-    group.spawn("ip-addresses-informer", feed_addresses.run());
+    group.spawn_until_stopped("service ranges", feed_cidrs.run());
+    group.spawn_until_stopped("IP addresses", feed_addresses.run());
     let stop = group.stop_signal().clone();
-    group.spawn("ip-address-repair", async move {
+    group.spawn("IP address repair", async move {
         loop {
             // Order: an end comes first; new ranges are used at once, repairs can wait for what comes with them.
             tokio::select! {

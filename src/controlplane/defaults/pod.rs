@@ -1,6 +1,7 @@
 //! Defaults of pods and pod templates (`pkg/apis/core/v1/defaults.go`).
 
 mod container;
+mod gates;
 mod volume;
 
 use crate::apimachinery::quantity::Quantity;
@@ -10,6 +11,12 @@ pub(super) use volume::source_fields;
 
 /// Fills in what is not said of a Pod.
 pub(crate) fn pod(v: &mut Value) {
+    for stage in ["alpha", "beta"] {
+        for what in ["init-containers", "init-container-statuses"] {
+            // Long gone, and removed wherever they come from.
+            v.unset(&["metadata", "annotations", &format!("pod.{stage}.kubernetes.io/{what}")]);
+        }
+    }
     template(v);
     addresses(v);
     let Some(spec) = v.at_mut(&["spec"]) else { return };
@@ -64,6 +71,7 @@ pub(crate) fn template(v: &mut Value) {
             }
         }
     };
+    gates::drop_disabled(spec);
     let account = spec.str_at(&["serviceAccountName"]).to_owned();
     match (account.is_empty(), spec.str_at(&["serviceAccount"]).to_owned()) {
         (true, old) if !old.is_empty() => spec.set(&["serviceAccountName"], old),

@@ -37,6 +37,8 @@ pub struct Described {
     pub names: NameRule,
     /// What happens to dependents of a deleted object.
     pub dependents: GarbageCollection,
+    /// Annotations that stand for fields of upstream's internal object.
+    pub wire_annotations: &'static [&'static str],
     /// What a delete that does not say what becomes of dependents is told.
     pub unsaid_propagation: Option<&'static str>,
 }
@@ -66,6 +68,7 @@ pub const PLAIN: Described = Described {
     names: NameRule::Subdomain,
     dependents: GarbageCollection::Background,
     unsaid_propagation: None,
+    wire_annotations: &[],
 };
 
 /// A kind with a spec, a generation and a status.
@@ -137,6 +140,10 @@ impl Strategy for Described {
 
     fn unsaid_propagation(&self) -> Option<&'static str> {
         self.unsaid_propagation
+    }
+
+    fn wire_annotations(&self) -> &'static [&'static str] {
+        self.wire_annotations
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {

@@ -16,7 +16,11 @@ pub const INGRESS: Described = Described {
         let key = "kubernetes.io/ingress.class";
         let odd = old.is_none() && new.annotation(key).is_some() && new.at(&["spec", "ingressClassName"]).is_null();
         let text = format!("annotation {key:?} is deprecated, please use 'spec.ingressClassName' instead");
-        odd.then_some(text).into_iter().collect()
+        let mut out: Vec<String> = odd.then_some(text).into_iter().collect();
+        if old.is_some_and(|o| o.get("status") != new.get("status")) {
+            out.extend(ingress::address_warnings(new));
+        }
+        out
     },
     status: Some(|| json!({"loadBalancer": {}})),
     ..WORKLOAD
@@ -36,6 +40,7 @@ pub const NETWORK_POLICY: Described = Described {
     default: defaults::network_policy,
     validate: |v| check::network_policy(v, None),
     validate_update: Some(|new, old| check::network_policy(new, Some(old))),
+    warn: |new, _| check::network_policy_warnings(new),
     generation: &["spec"],
     ..PLAIN
 };

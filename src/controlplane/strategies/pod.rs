@@ -1,5 +1,6 @@
 //! Pods: stored and described; running them is a kubelet's work.
 
+mod app_armor;
 mod parts;
 
 use super::common::{bump_generation, first_generation, keep_all_but_status};
@@ -119,6 +120,7 @@ impl Strategy for Pod {
         }
         object.set(&["status"], status);
         merge_label_keys(object);
+        app_armor::copy(object);
     }
 
     fn validate_create(&self, object: &Value) -> ErrorList {
@@ -181,7 +183,7 @@ impl Strategy for Pod {
             return Vec::new();
         }
         let messages = crate::apimachinery::validation::dns1123_label(new.name());
-        let mut out = Vec::new();
+        let mut out = app_armor::warnings(new);
         if !messages.is_empty() {
             out.push(format!(
                 "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",

@@ -61,6 +61,7 @@ pub const REPLICATION_CONTROLLER: Described = Described {
 
 /// Deployments.
 pub const DEPLOYMENT: Described = Described {
+    wire_annotations: &["deprecated.deployment.rollback.to"],
     default: defaults::deployment,
     update: |new, old| {
         let annotations = |v: &Value| v.at(&["metadata", "annotations"]).clone();
@@ -128,6 +129,7 @@ const MAX_UNAVAILABLE: &[&str] = &["spec", "updateStrategy", "rollingUpdate", "m
 
 /// DaemonSets. Their template has a generation of its own, kept in an annotation.
 pub const DAEMON_SET: Described = Described {
+    wire_annotations: &[TEMPLATE_GENERATION],
     default: defaults::daemon_set,
     create: |v| {
         let said = template_generation(v).max(1);

@@ -1,6 +1,7 @@
 //! NetworkPolicies, IPAddresses, ServiceCIDRs.
 
 use super::common::{internal, required_segment};
+use super::service::warnings::cidr_warning;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_subdomain, net, path_segment_name};
@@ -117,6 +118,24 @@ fn peer(out: &mut ErrorList, v: &Value, known: &[&str], at: &FieldPath) {
             "may not specify both ipBlock and another peer",
         ));
     }
+}
+
+/// Ranges that are not written as they should be.
+pub(crate) fn network_policy_warnings(v: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    for (side, peers) in [("ingress", "from"), ("egress", "to")] {
+        for (i, rule) in v.at(&["spec", side]).items().iter().enumerate() {
+            for (j, peer) in rule.get(peers).items().iter().enumerate() {
+                let at = format!("spec.{side}[{i}].{peers}[{j}].ipBlock");
+                let block = peer.get("ipBlock");
+                out.extend(cidr_warning(&format!("{at}.cidr"), block.str_at(&["cidr"])));
+                for (k, text) in strings(block.get("except")).into_iter().enumerate() {
+                    out.extend(cidr_warning(&format!("{at}.except[{k}]"), text));
+                }
+            }
+        }
+    }
+    out
 }
 
 fn ip_block(out: &mut ErrorList, v: &Value, known: &[&str], at: &FieldPath) {
@@ -307,6 +326,17 @@ mod tests {
         assert_eq!(said("10.1.0.0/16"), "[]");
         assert!(said("11.0.0.0/16").ends_with("must be a strict subset of `cidr`"));
         assert!(said("10.0.0.0/8").ends_with("must be a strict subset of `cidr`"));
+    }
+
+    #[test]
+    fn an_odd_range_is_warned_about() {
+        let v = json!({"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "FD00::/64"}}]}]}});
+        assert_eq!(
+            network_policy_warnings(&v),
+            [
+                "spec.egress[0].to[0].ipBlock.cidr: IPv6 CIDR value \"FD00::/64\" should be in RFC 5952 canonical format (\"fd00::/64\")"
+            ]
+        );
     }
 
     #[test]

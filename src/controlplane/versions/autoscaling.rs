@@ -17,19 +17,18 @@ mod text;
 use crate::apimachinery::value::Value;
 use crate::json;
 
-const PREFIX: &str = "autoscaling.alpha.kubernetes.io/";
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 /// What v1 may have in annotations and v2 never has.
-const ALL: [&str; 6] = [
-    "metrics",
-    "current-metrics",
-    "conditions",
-    "behavior",
-    "scale-up-tolerance",
-    "scale-down-tolerance",
+pub(super) const ANNOTATIONS: [&str; 6] = [
+    METRICS,
+    CURRENT,
+    CONDITIONS,
+    BEHAVIOR,
+    "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
+    "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
 ];
 
 /// A cpu metric with a utilization: what v1 has a field for.
@@ -124,7 +123,7 @@ pub(super) fn to_v2(hpa: &mut Value) {
         hpa.set(&["spec", "behavior"], behavior);
     }
     if let Some(all) = hpa.at_mut(&["metadata", "annotations"]).and_then(Value::as_object_mut) {
-        all.retain(|key, _| key.strip_prefix(PREFIX).is_none_or(|rest| !ALL.contains(&rest)));
+        all.retain(|key, _| !ANNOTATIONS.contains(&key));
         if all.is_empty() {
             hpa.unset(&["metadata", "annotations"]);
         }

@@ -88,7 +88,7 @@ pub fn list(
             let items: Vec<Value> = listing
                 .entries
                 .iter()
-                .map(|e| partial::of(&e.decode(), version))
+                .map(|e| partial::of(resource, &e.decode(), version))
                 .collect();
             let mut m = Map::new();
             m.insert("kind", "PartialObjectMetadataList");

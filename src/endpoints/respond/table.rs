@@ -95,7 +95,7 @@ pub fn row(resource: &Resource, object: &Value, version: &str, include: Include)
         "object",
         match include {
             Include::None => Value::Null,
-            Include::Metadata => partial::of(object, version),
+            Include::Metadata => partial::of(resource, object, version),
             Include::Object => object.clone(),
         },
     );

@@ -148,6 +148,10 @@ impl Strategy for ThroughHub {
         self.hub.ttl_seconds(&self.hub(object))
     }
 
+    fn wire_annotations(&self) -> &'static [&'static str] {
+        self.conversion.wire_annotations()
+    }
+
     /// Paths of members that both versions have.
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         self.hub.reset_fields(subresource)

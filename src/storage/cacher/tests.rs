@@ -62,7 +62,8 @@ impl Feed {
     }
 
     fn watch(&self, options: WatchOptions) -> CacheWatch {
-        self.cacher.subscribe(options).expect("watched")
+        let watch = self.cacher.subscribe(options, None).expect("serving");
+        watch.expect("watched")
     }
 }
 

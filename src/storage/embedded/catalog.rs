@@ -3,8 +3,9 @@
 
 use super::committer::Command;
 use super::disk::{Contents, Raw, RawEvent};
-use super::{ResourceConfig, ResourceStore, Shared, load};
+use super::{ResourceConfig, ResourceStore, SelectableFields, Shared, load};
 use crate::storage::cacher::{Cacher, Initial, Snapshot};
+use crate::storage::transform::{ENCRYPTED, Plain, Transform};
 use crate::storage::{Entry, Event, Revision};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -30,6 +31,42 @@ fn take_prefix<V>(map: &mut BTreeMap<String, V>, prefix: &str) -> BTreeMap<Strin
     map.extract_if(prefix.to_owned()..end, |_, _| true).collect()
 }
 
+/// Makes entries of stored bytes, and remembers the first that would not be read.
+struct Reader<'a> {
+    prefix: &'a str,
+    fields: Option<&'a SelectableFields>,
+    transform: Option<&'a dyn Transform>,
+    broken: Option<String>,
+}
+
+impl Reader<'_> {
+    fn entry(&mut self, own: &str, revision: u64, value: &Bytes) -> Option<Arc<Entry>> {
+        let key = || format!("{}{own}", self.prefix);
+        let opened = match self.transform {
+            None if !value.starts_with(ENCRYPTED) => Ok(None),
+            None => Plain.open("", value.clone()).map(Some),
+            Some(transform) => transform.open(&key(), value.clone()).map(Some),
+        };
+        let entry = match opened {
+            Ok(None) => load::entry(own, revision, value, self.fields),
+            Ok(Some(opened)) => {
+                let mut entry = load::entry(own, revision, &opened.bytes, self.fields);
+                entry.stale = opened.stale;
+                entry
+            }
+            Err(why) => {
+                let why = format!("unable to transform key {:?}: {why}", key());
+                if self.broken.is_none() {
+                    tracing::error!(prefix = self.prefix, error = %why, "a resource cannot be read and is not served");
+                    self.broken = Some(why);
+                }
+                return None;
+            }
+        };
+        Some(Arc::new(entry))
+    }
+}
+
 impl Catalog {
     /// Of what was found when the store was opened: nothing is served yet. The rest of the contents is the caller's.
     pub fn new(contents: &mut Contents) -> Self {
@@ -47,25 +84,43 @@ impl Catalog {
     }
 
     /// The store of a resource, made of what is there where it is not served yet.
-    pub fn serve(&mut self, shared: &Shared, config: &ResourceConfig) -> Arc<ResourceStore> {
+    pub fn serve(
+        &mut self,
+        shared: &Shared,
+        config: &ResourceConfig,
+        transform: Option<Arc<dyn Transform>>,
+    ) -> Arc<ResourceStore> {
         if let Some(served) = self.resources.get(&config.prefix) {
             return served.clone();
         }
-        let resource = self.load(shared, config);
+        let resource = self.load(shared, config, transform);
         self.resources.insert(config.prefix.clone(), resource.clone());
         resource
     }
 
-    fn load(&mut self, shared: &Shared, config: &ResourceConfig) -> Arc<ResourceStore> {
+    fn load(
+        &mut self,
+        shared: &Shared,
+        config: &ResourceConfig,
+        transform: Option<Arc<dyn Transform>>,
+    ) -> Arc<ResourceStore> {
         let prefix = &config.prefix;
-        let fields = config.fields.as_ref();
+        let mut reader = Reader {
+            prefix,
+            fields: config.fields.as_ref(),
+            transform: transform.as_deref(),
+            broken: None,
+        };
         let mut entries: HashMap<(String, u64), Arc<Entry>> = HashMap::new();
         let mut expiring = Vec::new();
         let mut objects = Vec::new();
         let history = take_prefix(&mut self.history, prefix);
         for (key, raw) in take_prefix(&mut self.unserved, prefix) {
             let own = &key[prefix.len()..];
-            let entry = Arc::new(load::entry(own, raw.revision, &raw.value, fields));
+            let Some(entry) = reader.entry(own, raw.revision, &raw.value) else {
+                self.unserved.insert(key, raw);
+                continue;
+            };
             expiring.extend(raw.expires.map(|at| (at, entry.key.clone(), entry.revision)));
             objects.push(entry.clone());
             if history.contains_key(&key) {
@@ -75,15 +130,25 @@ impl Catalog {
         let mut events = Vec::new();
         for (key, writes) in history {
             let own = key[prefix.len()..].to_owned();
-            let mut entry = |revision: u64, value: &Bytes| -> Arc<Entry> {
-                let made = entries.entry((key.clone(), revision));
-                made.or_insert_with(|| Arc::new(load::entry(&own, revision, value, fields)))
-                    .clone()
+            let mut entry = |revision: u64, value: &Bytes| -> Option<Arc<Entry>> {
+                let id = (key.clone(), revision);
+                if let Some(known) = entries.get(&id) {
+                    return Some(known.clone());
+                }
+                let made = reader.entry(&own, revision, value)?;
+                entries.insert(id, made.clone());
+                Some(made)
             };
             for write in writes {
-                let previous = write.previous.as_ref().map(|(revision, value)| entry(*revision, value));
+                let previous = write
+                    .previous
+                    .as_ref()
+                    .and_then(|(revision, value)| entry(*revision, value));
                 let after = match (&write.value, &previous) {
-                    (Some(value), _) => entry(write.revision, value),
+                    (Some(value), _) => match entry(write.revision, value) {
+                        Some(entry) => entry,
+                        None => continue,
+                    },
                     (None, Some(previous)) => Arc::new(previous.at_revision(Revision(write.revision))),
                     // A deletion always has a state before it.
                     (None, None) => continue,
@@ -115,6 +180,8 @@ impl Catalog {
             prefix: prefix.clone(),
             cacher: Arc::new(Cacher::new(shared.progress.clone(), initial, shared.ring)),
             released: AtomicBool::new(false),
+            broken: reader.broken,
+            transform,
         });
         if !expiring.is_empty() {
             // It fails after a shutdown, when nothing expires any more.
@@ -126,9 +193,17 @@ impl Catalog {
     /// Puts the objects of a released resource back among those nobody serves. Its history goes.
     pub fn give_back(&mut self, now: Revision, resource: &Arc<ResourceStore>, expires: &HashMap<Box<str>, i64>) {
         for e in resource.cacher.snapshot().scan("", Bound::Unbounded) {
+            let value = match resource.seal(&e.key, e.unversioned().into()) {
+                Ok(value) => value,
+                // The disk has it; it is read again at the next start.
+                Err(error) => {
+                    tracing::error!(prefix = %resource.prefix, key = %e.key, error, "an object cannot be encrypted");
+                    continue;
+                }
+            };
             let raw = Raw {
                 revision: e.revision.0,
-                value: e.unversioned().into(),
+                value,
                 expires: expires.get(&e.key).copied(),
             };
             self.unserved.insert(format!("{}{}", resource.prefix, e.key), raw);

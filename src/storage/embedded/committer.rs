@@ -4,6 +4,7 @@
 use super::disk::{Disk, Row};
 use super::{Options, ResourceStore, Shared, lock};
 use crate::storage::{Draft, Entry, Error, Event, Precondition, Revision};
+use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, OnceLock};
@@ -27,6 +28,8 @@ pub(super) enum Action {
     Put {
         when: Precondition,
         draft: Draft,
+        /// What goes to the disk.
+        stored: Bytes,
         ttl: Option<u64>,
     },
     Delete {
@@ -138,10 +141,9 @@ impl Batch {
         let full_key = format!("{}{key}", resource.prefix);
         let prev = current.as_ref().map_or(0, |e| e.revision.0);
         let (entry, value, expires, deleted) = match (action, &current) {
-            (Action::Put { draft, ttl, .. }, _) => {
+            (Action::Put { draft, stored, ttl, .. }, _) => {
                 let expires = ttl.map(|s| now().saturating_add_unsigned(s.saturating_mul(1000)));
-                let value = draft.json.clone();
-                (draft.into_entry(&key, Revision(revision)), Some(value), expires, false)
+                (draft.into_entry(&key, Revision(revision)), Some(stored), expires, false)
             }
             (Action::Delete { .. }, Some(current)) => (current.at_revision(Revision(revision)), None, None, true),
             // `holds` has seen to it.
@@ -235,8 +237,8 @@ impl Committer {
         match command {
             Command::Write(write) => {
                 self.shared.permits.add_permits(write.permits as usize);
-                if let Action::Put { draft, .. } = &write.action {
-                    *bytes += draft.json.len();
+                if let Action::Put { stored, .. } = &write.action {
+                    *bytes += stored.len();
                 }
                 writes.push(write);
             }

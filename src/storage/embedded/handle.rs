@@ -19,14 +19,17 @@ pub(super) struct Handle {
 #[async_trait]
 impl Storage for Handle {
     async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        self.resource.check()?;
         self.resource.cacher.get(key, min).await
     }
 
     async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
+        self.resource.check()?;
         self.resource.cacher.list(options).await
     }
 
     async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        self.resource.check()?;
         self.resource.cacher.watch(options).await
     }
 
@@ -37,9 +40,11 @@ impl Storage for Handle {
         draft: Draft,
         ttl_seconds: Option<u64>,
     ) -> Result<Arc<Entry>, Error> {
+        let stored = self.resource.seal(key, draft.json.clone()).map_err(Error::Failed)?;
         let action = Action::Put {
             when,
             draft,
+            stored,
             ttl: ttl_seconds,
         };
         self.shared.write(&self.resource, key, action).await

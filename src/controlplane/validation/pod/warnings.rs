@@ -1,8 +1,13 @@
 //! What is accepted, and better left alone.
 
+mod paths;
+mod ports;
+
 use super::super::common::{is_whole, quantity};
+use super::super::service::warnings::ip_warning;
 use crate::apimachinery::field::show;
 use crate::apimachinery::value::Value;
+use crate::controlplane::fields::strings;
 
 /// What a label of nodes that has a successor is told.
 pub(crate) fn deprecated_label(key: &str) -> Option<String> {
@@ -30,10 +35,6 @@ const ANNOTATIONS: &[(&str, &str)] = &[
     (
         "security.alpha.kubernetes.io/unsafe-sysctls",
         "non-functional in v1.11+; use the \"sysctls\" field instead",
-    ),
-    (
-        "seccomp.security.alpha.kubernetes.io/pod",
-        "non-functional in v1.27+; use the \"seccompProfile\" field instead",
     ),
 ];
 
@@ -66,87 +67,172 @@ const VOLUMES: &[(&str, &str, &str)] = &[
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
+/// All containers with their paths, in the order upstream visits them.
+fn containers<'a>(spec: &'a Value, path: &str) -> Vec<(&'a Value, String)> {
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let each = |list: &'static str| {
+        let all = spec.get(list).items().iter().enumerate();
+        all.map(move |(i, c)| (c, format!("{path}.{list}[{i}]")))
+    };
+    lists.into_iter().flat_map(each).collect()
+}
+
 /// All of a pod (`at` empty) or of a template at this path.
 pub(crate) fn template(v: &Value, at: &str) -> Vec<String> {
     let mut out = Vec::new();
     let base = if at.is_empty() { String::new() } else { format!("{at}.") };
     let (spec, path) = (v.get("spec"), format!("{base}spec"));
+    let said = format!("{base}metadata.annotations");
+    places(&mut out, spec, &path);
     for (key, text) in ANNOTATIONS {
         if !v.at(&["metadata", "annotations", key]).is_null() {
-            out.push(format!("{base}metadata.annotations[{key}]: {text}"));
+            out.push(format!("{said}[{key}]: {text}"));
         }
     }
+    for (i, v) in spec.get("volumes").items().iter().enumerate() {
+        for (_, shown, text) in VOLUMES.iter().filter(|(k, ..)| !v.get(k).is_null()) {
+            out.push(format!("{path}.volumes[{i}].{shown}: {text}"));
+        }
+    }
+    paths::overlaps(&mut out, spec);
+    aliases_and_secrets(&mut out, spec, &path);
+    for key in FRACTIONS {
+        fraction(
+            &mut out,
+            spec.at(&["overhead", key]),
+            &format!("{path}.overhead[{key}]"),
+        );
+    }
+    let seccomp = |out: &mut Vec<String>, key: &str, holder: &Value| {
+        let unsaid = holder.at(&["securityContext", "seccompProfile"]).is_null();
+        if unsaid && !v.at(&["metadata", "annotations", key]).is_null() {
+            out.push(format!("{said}[{key}]: {SECCOMP_TEXT}"));
+        }
+    };
+    seccomp(&mut out, SECCOMP_POD, spec);
+    for (c, at) in containers(spec, &path) {
+        seccomp(&mut out, &format!("{SECCOMP}{}", c.str_at(&["name"])), c);
+        container(&mut out, c, &at);
+    }
+    ports::ports(&mut out, &containers(spec, &path));
+    if spec
+        .get("terminationGracePeriodSeconds")
+        .as_i64()
+        .is_some_and(|n| n < 0)
+    {
+        out.push(format!(
+            "{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+        ));
+    }
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let terms = spec.at(&["affinity", kind]);
+        for (list, below, shown) in [(REQUIRED, "", ""), (PREFERRED, "podAffinityTerm", ".podAffinityTerm")] {
+            for (i, t) in terms.get(list).items().iter().enumerate() {
+                let t = if below.is_empty() { t } else { t.get(below) };
+                if t.get("labelSelector").is_null() {
+                    let at = format!("{path}.affinity.{kind}.{list}[{i}]{shown}.labelSelector");
+                    out.push(format!("{at}: {MATCHES_NOTHING}"));
+                }
+            }
+        }
+    }
+    for (i, a) in spec.get("hostAliases").items().iter().enumerate() {
+        out.extend(ip_warning(&format!("{path}.hostAliases[{i}].ip"), a.str_at(&["ip"])));
+    }
+    for (i, ip) in strings(spec.at(&["dnsConfig", "nameservers"])).into_iter().enumerate() {
+        out.extend(ip_warning(&format!("{path}.dnsConfig.nameservers[{i}]"), ip));
+    }
+    out
+}
+
+const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
+const SECCOMP_TEXT: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+const MATCHES_NOTHING: &str = "a null labelSelector results in matching no pod";
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const FRACTIONS: [&str; 2] = ["memory", "ephemeral-storage"];
+
+/// Labels of nodes that have successors, wherever they are asked for.
+fn places(out: &mut Vec<String>, spec: &Value, path: &str) {
     let selector = spec.get("nodeSelector").as_object();
     for key in selector.into_iter().flat_map(|m| m.keys()) {
         if let Some(text) = deprecated_label(key) {
             out.push(format!("{path}.nodeSelector[{key}]: {text}"));
         }
     }
+    let at = format!("{path}.affinity.nodeAffinity");
+    let node = spec.at(&["affinity", "nodeAffinity"]);
+    let required = node.at(&[REQUIRED, "nodeSelectorTerms"]).items().iter().enumerate();
+    let required = required.map(|(i, t)| (t, format!("{at}.{REQUIRED}.nodeSelectorTerms[{i}]")));
+    let preferred = node.get(PREFERRED).items().iter().enumerate();
+    let preferred = preferred.map(|(i, p)| (p.get("preference"), format!("{at}.{PREFERRED}[{i}].preference")));
+    for (term, at) in required.chain(preferred) {
+        for (i, e) in term.get("matchExpressions").items().iter().enumerate() {
+            let key = e.str_at(&["key"]);
+            if let Some(text) = deprecated_label(key) {
+                out.push(format!("{at}.matchExpressions[{i}].key: {key} is {text}"));
+            }
+        }
+    }
     for (i, c) in spec.get("topologySpreadConstraints").items().iter().enumerate() {
         let at = format!("{path}.topologySpreadConstraints[{i}]");
-        if let Some(text) = deprecated_label(c.str_at(&["topologyKey"])) {
-            out.push(format!("{at}.topologyKey: {text}"));
+        let key = c.str_at(&["topologyKey"]);
+        if let Some(text) = deprecated_label(key) {
+            out.push(format!("{at}.topologyKey: {key} is {text}"));
         }
         if c.get("labelSelector").is_null() {
-            out.push(format!(
-                "{at}.labelSelector: a null labelSelector results in matching no pod"
-            ));
+            out.push(format!("{at}.labelSelector: {MATCHES_NOTHING}"));
         }
     }
-    secrets(&mut out, spec, &path);
-    for (i, v) in spec.get("volumes").items().iter().enumerate() {
-        for (_, shown, text) in VOLUMES.iter().filter(|(k, ..)| !v.get(k).is_null()) {
-            out.push(format!("{path}.volumes[{i}].{shown}: {text}"));
-        }
-    }
-    for list in ["initContainers", "containers"] {
-        for (i, c) in spec.get(list).items().iter().enumerate() {
-            container(&mut out, c, &format!("{path}.{list}[{i}]"));
-        }
-    }
-    out
 }
 
-fn secrets(out: &mut Vec<String>, spec: &Value, path: &str) {
-    let mut seen: Vec<&str> = Vec::new();
-    for (i, s) in spec.get("imagePullSecrets").items().iter().enumerate() {
-        let name = s.str_at(&["name"]);
-        if name.is_empty() {
-            out.push(format!("{path}.imagePullSecrets[{i}].name: invalid empty name \"\""));
-        } else if seen.contains(&name) {
-            out.push(format!("{path}.imagePullSecrets[{i}].name: duplicate name {name:?}"));
+fn aliases_and_secrets(out: &mut Vec<String>, spec: &Value, path: &str) {
+    for (list, key, word) in [("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")] {
+        let mut seen: Vec<&str> = Vec::new();
+        for (i, item) in spec.get(list).items().iter().enumerate() {
+            let text = item.str_at(&[key]);
+            if seen.contains(&text) {
+                out.push(format!("{path}.{list}[{i}].{key}: duplicate {word} {text:?}"));
+            }
+            seen.push(text);
         }
-        seen.push(name);
     }
-    let mut seen: Vec<&str> = Vec::new();
-    for (i, a) in spec.get("hostAliases").items().iter().enumerate() {
-        let ip = a.str_at(&["ip"]);
-        if seen.contains(&ip) {
-            out.push(format!("{path}.hostAliases[{i}].ip: duplicate ip {ip:?}"));
+    for (i, s) in spec.get("imagePullSecrets").items().iter().enumerate() {
+        if s.str_at(&["name"]).is_empty() {
+            out.push(format!("{path}.imagePullSecrets[{i}].name: invalid empty name \"\""));
         }
-        seen.push(ip);
+    }
+}
+
+fn fraction(out: &mut Vec<String>, q: &Value, at: &str) {
+    if quantity(q).is_some_and(|q| !is_whole(q)) {
+        let shown = show(q);
+        out.push(format!(
+            "{at}: fractional byte value {shown} is invalid, must be an integer"
+        ));
     }
 }
 
 fn container(out: &mut Vec<String>, c: &Value, at: &str) {
-    for side in ["limits", "requests"] {
-        for key in ["memory", "ephemeral-storage"] {
+    for key in FRACTIONS {
+        for side in ["limits", "requests"] {
             let q = c.at(&["resources", side, key]);
-            if quantity(q).is_some_and(|q| !is_whole(q)) {
-                let shown = show(q);
-                out.push(format!(
-                    "{at}.resources.{side}[{key}]: fractional byte value {shown} is invalid, must be an integer"
-                ));
-            }
+            fraction(out, q, &format!("{at}.resources.{side}[{key}]"));
         }
     }
     let mut seen: Vec<&str> = Vec::new();
     for (i, e) in c.get("env").items().iter().enumerate() {
         let name = e.str_at(&["name"]);
         if seen.contains(&name) {
-            out.push(format!(
-                "{at}.env[{i}]: hides previous definition of {name:?}, which may be dropped when using apply"
-            ));
+            // A value that grows from the one before is fine.
+            let (value, reference) = (e.str_at(&["value"]), format!("$({name})"));
+            let grows = e.get("valueFrom").is_null() && value != reference && value.contains(&reference);
+            if !grows {
+                out.push(format!(
+                    "{at}.env[{i}]: hides previous definition of {name:?}, which may be dropped when using apply"
+                ));
+            }
         }
         seen.push(name);
     }
@@ -166,8 +252,8 @@ mod tests {
             template(&v, ""),
             [
                 "spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
-                "spec.imagePullSecrets[0].name: invalid empty name \"\"",
                 "spec.volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+",
+                "spec.imagePullSecrets[0].name: invalid empty name \"\"",
                 "spec.containers[0].env[1]: hides previous definition of \"A\", which may be dropped when using apply",
             ]
         );

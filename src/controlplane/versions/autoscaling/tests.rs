@@ -14,7 +14,11 @@ fn v2(metrics: Value, status: Value) -> Value {
 }
 
 fn annotation<'a>(v: &'a Value, key: &str) -> &'a str {
-    v.str_at(&["metadata", "annotations", &format!("{PREFIX}{key}")])
+    v.str_at(&[
+        "metadata",
+        "annotations",
+        &format!("autoscaling.alpha.kubernetes.io/{key}"),
+    ])
 }
 
 #[test]

@@ -140,7 +140,7 @@ impl Frames {
     fn formed_as(&mut self, kind: &str, object: Value, form: Form) -> Bytes {
         let value = match form {
             Form::Object => object,
-            Form::Partial(version) => partial::of(&object, version),
+            Form::Partial(version) => partial::of(&self.resource, &object, version),
             Form::Table(version, include) => {
                 let columns = if std::mem::replace(&mut self.columns_sent, true) {
                     Value::Null

@@ -1,0 +1,255 @@
+//! Where objects are: the embedded engine or etcd, as the flags say, and which resources are elsewhere.
+
+use crate::apimachinery::gvk::GroupResource;
+use crate::cli::CompletedOptions;
+use crate::cli::options::{EtcdOptions, StorageOptions};
+use crate::server::generic::GenericServer;
+use crate::server::health::{Endpoints, HealthCheck};
+use crate::storage::backend::{Backend, Figures};
+use crate::storage::embedded::{self, Engine};
+use crate::storage::encryption::Encryption;
+use crate::storage::etcd::{self, Access, Cluster};
+use crate::storage::{ResourceConfig, Storage};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Time between looks at whether everything is read.
+const POLL: Duration = Duration::from_millis(20);
+/// Time between looks at the encryption configuration; upstream's.
+const RELOAD: Duration = Duration::from_secs(60);
+
+/// The stores of a gateway.
+pub struct Stores {
+    main: Arc<dyn Backend>,
+    /// `--etcd-servers-overrides`: by distinct set of servers, with the resources that are there.
+    elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)>,
+    encryption: Option<Arc<Encryption>>,
+    reload: bool,
+}
+
+impl Stores {
+    /// Opens what the flags name.
+    ///
+    /// # Errors
+    /// One line that names the flag.
+    pub async fn open(options: &CompletedOptions) -> Result<Arc<Self>, String> {
+        let storage = &options.storage;
+        let dir = &storage.data_dir;
+        std::fs::create_dir_all(dir).map_err(|e| format!("--data-dir: cannot make {}: {e}", dir.display()))?;
+        let encryption = match storage.encryption.clone() {
+            None => None,
+            Some(path) => {
+                let loaded = tokio::task::spawn_blocking(move || Encryption::load(&path)).await;
+                let loaded = loaded.map_err(|e| e.to_string()).and_then(|l| l);
+                Some(Arc::new(
+                    loaded.map_err(|e| format!("--encryption-provider-config: {e}"))?,
+                ))
+            }
+        };
+        let reload = storage.encryption_reload;
+        let Some(etcd) = &storage.etcd else {
+            return Ok(Arc::new(Self {
+                main: embedded(storage)?,
+                elsewhere: Vec::new(),
+                encryption,
+                reload,
+            }));
+        };
+        let main = connect(etcd, &etcd.servers, "etcd-servers").await?;
+        let mut elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)> = Vec::new();
+        let mut sets: Vec<&[String]> = Vec::new();
+        for (resource, servers) in &etcd.overrides {
+            match sets.iter().position(|known| *known == servers.as_slice()) {
+                Some(at) => elsewhere[at].0.push(resource.clone()),
+                None => {
+                    let other = connect(etcd, servers, "etcd-servers-overrides").await?;
+                    elsewhere.push((vec![resource.clone()], other));
+                    sets.push(servers);
+                }
+            }
+        }
+        Ok(Arc::new(Self {
+            main,
+            elsewhere,
+            encryption,
+            reload,
+        }))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
+        [&self.main].into_iter().chain(self.elsewhere.iter().map(|(_, b)| b))
+    }
+
+    /// The store of a resource.
+    pub fn resource(&self, resource: &GroupResource, config: ResourceConfig) -> Arc<dyn Storage> {
+        let other = self.elsewhere.iter().find(|(here, _)| here.contains(resource));
+        let backend = other.map_or(&self.main, |(_, b)| b);
+        match &self.encryption {
+            None => backend.resource(config),
+            Some(e) => backend.resource_with(config, e.transform(&resource.group, &resource.resource)),
+        }
+    }
+
+    /// Waits until everything asked for so far is in memory, or the time is over, which is only logged: upstream's
+    /// `storage-readiness`.
+    pub async fn loaded(&self, within: Duration) {
+        let until = Instant::now() + within;
+        for backend in self.all() {
+            while let Err(what) = backend.loaded() {
+                if Instant::now() >= until {
+                    tracing::error!(%what, "some resources could not be read in time; requests for them wait or fail");
+                    break;
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        }
+    }
+
+    /// How many stores there are: the main one and those of overrides.
+    pub fn count(&self) -> usize {
+        self.all().count()
+    }
+
+    /// Whether the store at this place answers.
+    ///
+    /// # Errors
+    /// One line: what is wrong.
+    pub fn health(&self, place: usize) -> Result<(), String> {
+        self.all().nth(place).map_or(Ok(()), |store| store.health())
+    }
+
+    /// The checks of health and readiness, under upstream's names.
+    pub fn add_checks(&self, server: &mut GenericServer) {
+        for (i, store) in self.all().enumerate() {
+            let (health, readiness) = match i {
+                0 => ("etcd".to_owned(), "etcd-readiness".to_owned()),
+                n => (
+                    format!("etcd-override-{}", n - 1),
+                    format!("etcd-override-readiness-{}", n - 1),
+                ),
+            };
+            let backend = store.clone();
+            let check = move || backend.health();
+            // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
+            server.add_health_check(HealthCheck::new(health, Endpoints::HEALTHZ_LIVEZ, check));
+            let backend = store.clone();
+            let check = move || backend.readiness();
+            server.add_health_check(HealthCheck::new(readiness, Endpoints::READYZ, check));
+        }
+        let Some(encryption) = &self.encryption else { return };
+        if encryption.has_plugins() {
+            let plugins = encryption.clone();
+            let check = move || plugins.health();
+            server.add_health_check(HealthCheck::new("kms-providers", Endpoints::HEALTHZ_READYZ, check));
+        }
+        if self.reload {
+            let encryption = encryption.clone();
+            let hook = "start-encryption-provider-config-automatic-reload";
+            server.add_post_start_hook(hook, move |cx| async move {
+                let stop = cx.tasks.stop_signal().clone();
+                cx.tasks.spawn("encryption configuration", async move {
+                    // Stopping first: following a file has no end of its own.
+                    tokio::select! {
+                        biased;
+                        () = stop.wait() => {}
+                        () = follow(encryption) => {}
+                    }
+                });
+                Ok(())
+            });
+        }
+    }
+
+    /// The figures of all of them.
+    pub fn figures(&self) -> Figures {
+        let mut sum = Figures::default();
+        for figures in self.all().map(|b| b.figures()) {
+            sum.revision = sum.revision.max(figures.revision);
+            sum.objects.extend(figures.objects);
+            sum.terminated_watchers += figures.terminated_watchers;
+            sum.bytes.extend(figures.bytes);
+        }
+        sum
+    }
+
+    /// Ends watches and closes everything. Blocks.
+    pub fn shutdown(&self) {
+        self.all().for_each(|b| b.shutdown());
+    }
+}
+
+/// Reads the file again every so often.
+async fn follow(encryption: Arc<Encryption>) {
+    loop {
+        tokio::time::sleep(RELOAD).await;
+        let again = encryption.clone();
+        match tokio::task::spawn_blocking(move || again.reload()).await {
+            Ok(Ok(false)) => {}
+            Ok(Ok(true)) => tracing::info!("the encryption configuration has changed and is in use"),
+            Ok(Err(error)) => tracing::error!(error, "the changed encryption configuration is not used"),
+            Err(e) => tracing::error!("reading the encryption configuration: {e}"),
+        }
+    }
+}
+
+fn embedded(storage: &StorageOptions) -> Result<Arc<dyn Backend>, String> {
+    let settings = embedded::Options {
+        // 0: never, as upstream's.
+        history: match storage.compaction_interval {
+            Duration::ZERO => Duration::MAX,
+            interval => interval,
+        },
+        ..embedded::Options::default()
+    };
+    Ok(Engine::open(&storage.data_dir, settings).map_err(|e| format!("--data-dir: {e}"))?)
+}
+
+/// How the flags say that a cluster is reached.
+///
+/// # Errors
+/// One line that names the flag.
+pub fn access(etcd: &EtcdOptions, servers: &[String]) -> Result<Access, String> {
+    let read = |flag: &str, path: &Path| {
+        std::fs::read(path).map_err(|e| format!("--{flag}: cannot read {}: {e}", path.display()))
+    };
+    let identity = match &etcd.identity {
+        None => None,
+        Some((certificate, key)) => Some((read("etcd-certfile", certificate)?, read("etcd-keyfile", key)?)),
+    };
+    let user = match &etcd.user_file {
+        None => None,
+        Some(path) => {
+            let text = String::from_utf8_lossy(&read("etcd-user-file", path)?).into_owned();
+            let line = text.lines().next().unwrap_or_default();
+            let (name, password) = line.split_once(':').ok_or_else(|| {
+                format!(
+                    "--etcd-user-file: {}: the first line is not name:password",
+                    path.display()
+                )
+            })?;
+            Some((name.to_owned(), password.to_owned()))
+        }
+    };
+    Ok(Access {
+        servers: servers.to_vec(),
+        ca: etcd.ca.as_deref().map(|p| read("etcd-cafile", p)).transpose()?,
+        identity,
+        user,
+    })
+}
+
+async fn connect(options: &EtcdOptions, servers: &[String], flag: &str) -> Result<Arc<dyn Backend>, String> {
+    let access = access(options, servers)?;
+    let settings = etcd::Options {
+        prefix: options.prefix.clone(),
+        media: options.media,
+        compaction_interval: options.compaction_interval,
+        lease_reuse: options.lease_reuse,
+        health_timeout: options.health_timeout,
+        ..etcd::Options::default()
+    };
+    let cluster = Cluster::connect(&access, settings).await;
+    Ok(cluster.map_err(|e| format!("--{flag}: {e}"))?)
+}

@@ -1,0 +1,91 @@
+//! Files of one volume that lie upon one another.
+
+use crate::apimachinery::value::Value;
+
+/// A file and what it comes from.
+type File<'a> = (&'a str, String);
+
+fn files<'a>(source: &'a Value, of: &str) -> Vec<File<'a>> {
+    let items = source.get("items").items().iter();
+    items.map(|i| (i.str_at(&["path"]), of.to_owned())).collect()
+}
+
+/// All volumes that are made of files.
+pub(super) fn overlaps(out: &mut Vec<String>, spec: &Value) {
+    for v in spec.get("volumes").items() {
+        let name = v.str_at(&["name"]);
+        for (key, name_key, word) in [
+            ("configMap", "name", "ConfigMap"),
+            ("secret", "secretName", "Secret"),
+            ("downwardAPI", "", "DownwardAPI"),
+        ] {
+            let source = v.get(key);
+            let of = match name_key {
+                "" => word.to_owned(),
+                _ => format!("{word} {:?}", source.str_at(&[name_key])),
+            };
+            told(out, &files(source, ""), &format!("volume {name:?} ({of})"));
+        }
+        let mut all: Vec<File<'_>> = Vec::new();
+        for source in v.at(&["projected", "sources"]).items() {
+            if source.is_empty_value() {
+                out.push(format!("volume {name:?} (Projected) has no sources provided"));
+            }
+            for (key, word) in [("configMap", "ConfigMap"), ("secret", "Secret")] {
+                let of = format!("{word} {:?}", source.str_at(&[key, "name"]));
+                all.extend(files(source.get(key), &of));
+            }
+            all.extend(files(source.get("downwardAPI"), "DownwardAPI"));
+            let token = source.get("serviceAccountToken");
+            if !token.is_null() {
+                all.push((token.str_at(&["path"]), "ServiceAccountToken".to_owned()));
+            }
+        }
+        told(out, &all, &format!("volume {name:?} (Projected)"));
+    }
+}
+
+fn told(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
+    let plain = |p: &str| p.trim_end_matches('/').to_owned();
+    let shown = |(path, of): &File<'_>| match of.as_str() {
+        "" => format!("{:?}", plain(path)),
+        of => format!("{:?} ({of})", plain(path)),
+    };
+    for (i, file) in files.iter().enumerate() {
+        let path = plain(file.0);
+        let lies_upon = |other: &&File<'_>| {
+            let other = plain(other.0);
+            let below = |a: &str, b: &str| format!("{a}/").starts_with(&format!("{b}/"));
+            !path.is_empty() && !other.is_empty() && (below(&path, &other) || below(&other, &path))
+        };
+        if let Some(other) = files[..i].iter().find(lies_upon) {
+            out.push(format!(
+                "{what}: overlapping paths: {} with {}",
+                shown(file),
+                shown(other)
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_file_below_a_file_is_told() {
+        let spec = json!({"volumes": [{"name": "v", "configMap": {"name": "c", "items": [{"path": "a"}, {"path": "a/b"}, {"path": "ab"}]}},
+            {"name": "p", "projected": {"sources": [{}, {"secret": {"name": "s", "items": [{"path": "x"}]}}, {"serviceAccountToken": {"path": "x"}}]}}]});
+        let mut out = Vec::new();
+        overlaps(&mut out, &spec);
+        assert_eq!(
+            out,
+            [
+                "volume \"v\" (ConfigMap \"c\"): overlapping paths: \"a/b\" with \"a\"",
+                "volume \"p\" (Projected) has no sources provided",
+                "volume \"p\" (Projected): overlapping paths: \"x\" (ServiceAccountToken) with \"x\" (Secret \"s\")",
+            ]
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! `/flagz` and `/statusz`: what this process was started with and what it is (`k8s.io/apiserver/pkg/server/{flagz,statusz}`).
+//! Text for people, and a structured form for who names its kind and version; nothing in between.
+
+use super::mux::DynHandler;
+use super::respond::{self, Answer, JSON};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+use crate::json;
+use crate::request::{Request, Response};
+use crate::telemetry::process::{GIT_VERSION, GO_VERSION};
+use http::header::{ACCEPT, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const NAME: &str = "kube-apiserver";
+const GROUP: &str = "config.k8s.io";
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain;charset=utf-8");
+
+/// What a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Text,
+    Structured(&'static str),
+}
+
+/// The first clause that can be served.
+fn form(accept: &str, kind: &str) -> Option<Form> {
+    if accept.trim().is_empty() {
+        return Some(Form::Text);
+    }
+    accept.split(',').find_map(|clause| {
+        let mut parts = clause.split(';').map(str::trim);
+        let media = parts.next().unwrap_or("");
+        let parameters: Vec<(&str, &str)> = parts.filter_map(|p| p.split_once('=')).collect();
+        let says = |key: &str| parameters.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
+        match media {
+            "text/plain" | "*/*" | "text/*" => Some(Form::Text),
+            "application/json" if says("as") == Some(kind) && says("g") == Some(GROUP) => match says("v") {
+                Some("v1beta1") => Some(Form::Structured("v1beta1")),
+                Some("v1alpha1") => Some(Form::Structured("v1alpha1")),
+                _ => None,
+            },
+            _ => None,
+        }
+    })
+}
+
+/// One page: its kind, its text, its structured members.
+fn page(
+    kind: &'static str,
+    text: impl Fn() -> String + Send + Sync + 'static,
+    members: impl Fn() -> Value + Send + Sync + 'static,
+) -> DynHandler {
+    let endpoint = kind.to_ascii_lowercase();
+    Arc::new(Answer(move |req: &Request| -> Response {
+        if req.method() != Method::GET && req.method() != Method::HEAD {
+            return respond::method_not_allowed(req.headers());
+        }
+        let accept = req.headers().get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
+        match form(accept, kind) {
+            None => respond::not_acceptable("text/plain", req.headers()),
+            Some(Form::Text) => respond::bytes(StatusCode::OK, TEXT, text().into_bytes()),
+            Some(Form::Structured(version)) => {
+                let mut v = members();
+                v.set(&["kind"], kind);
+                v.set(&["apiVersion"], format!("{GROUP}/{version}"));
+                v.set(&["metadata", "name"], NAME);
+                let mut response = respond::bytes(StatusCode::OK, JSON, json::to_vec(&v));
+                if version == "v1alpha1" {
+                    let warning = format!(
+                        "299 - \"This version of the {endpoint} endpoint is deprecated. Please use a newer version.\""
+                    );
+                    if let Ok(warning) = HeaderValue::from_str(&warning) {
+                        response
+                            .headers_mut()
+                            .insert(HeaderName::from_static("warning"), warning);
+                    }
+                }
+                response
+            }
+        }
+    }))
+}
+
+fn header(endpoint: &str) -> String {
+    format!(
+        "\n{NAME} {endpoint}\nWarning: This endpoint is not meant to be machine parseable, has no formatting \
+         compatibility guarantees and is for debugging purposes only.\n\n"
+    )
+}
+
+/// `/flagz`: every flag and its value.
+pub fn flagz(mut flags: Vec<(String, String)>) -> DynHandler {
+    flags.sort();
+    let flags = Arc::new(flags);
+    let shown = flags.clone();
+    let text = move || {
+        let lines = shown.iter().map(|(k, v)| format!("{k}={v}\n"));
+        header("flagz") + &lines.collect::<String>()
+    };
+    page("Flagz", text, move || {
+        let mut v = json!({"flags": {}});
+        for (name, value) in flags.iter() {
+            v.set(&["flags", name], value.as_str());
+        }
+        v
+    })
+}
+
+/// `/statusz`: since when, which version, which paths.
+pub fn statusz(started: String, since: Instant, paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHandler {
+    let paths = Arc::new(move || {
+        let mut all = paths();
+        all.retain(|p| p.matches('/').count() == 1 && p.len() > 1 && !matches!(p.as_str(), "/api" | "/apis"));
+        all
+    });
+    let (shown, began) = (paths.clone(), started.clone());
+    let text = move || {
+        format!(
+            "{}Started: {began}\nUp: {}\nGo version: {GO_VERSION}\nBinary version: {GIT_VERSION}\nEmulation version: 1.36\n\
+             Paths: {}\n",
+            header("statusz"),
+            up(since.elapsed()),
+            shown().join(" ")
+        )
+    };
+    page("Statusz", text, move || {
+        let mut v = json!({"startTime": started, "goVersion": GO_VERSION, "binaryVersion": GIT_VERSION,
+            "emulationVersion": "1.36"});
+        v.set(&["uptimeSeconds"], since.elapsed().as_secs() as i64);
+        v.set(&["paths"], paths());
+        v
+    })
+}
+
+fn up(for_long: Duration) -> String {
+    let s = for_long.as_secs();
+    format!("{} hr {:02} min {:02} sec", s / 3600, s / 60 % 60, s % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_for_people_and_json_for_who_names_it() {
+        assert_eq!(form("", "Flagz"), Some(Form::Text));
+        assert_eq!(form("application/json, */*", "Flagz"), Some(Form::Text));
+        assert_eq!(form("application/json", "Flagz"), None);
+        assert_eq!(
+            form("application/json;as=Flagz;v=v1beta1;g=config.k8s.io", "Flagz"),
+            Some(Form::Structured("v1beta1"))
+        );
+        assert_eq!(
+            form("application/json;as=Flagz;v=v1beta1;g=config.k8s.io", "Statusz"),
+            None
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! A store as the composition root sees it, whichever engine it is: the embedded one or etcd.
+
+use super::transform::{Plain, Transform};
+use super::{Revision, Storage};
+use crate::apimachinery::value::{Str, Value};
+use std::sync::Arc;
+
+/// The selectable fields of an object beside its name and namespace.
+pub type SelectableFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
+
+/// One resource of the store.
+#[derive(Clone)]
+pub struct ResourceConfig {
+    /// The whole key prefix with its last slash: `/registry/configmaps/`. No prefix may begin with another.
+    pub prefix: String,
+    /// Its selectable fields; `None` where there are none, which makes starting faster.
+    pub fields: Option<SelectableFields>,
+}
+
+/// What a backend says about itself to metrics.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// The newest known revision.
+    pub revision: u64,
+    /// Objects per resource, by key prefix.
+    pub objects: Vec<(String, usize)>,
+    /// Watches ended because their reader was too slow.
+    pub terminated_watchers: u64,
+    /// Bytes of the database, by the name of its place: `embedded`, or an etcd cluster.
+    pub bytes: Vec<(String, u64)>,
+}
+
+/// A running store.
+pub trait Backend: Send + Sync + 'static {
+    /// The store of a resource; the same one for the same prefix. May be called at any time.
+    fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
+        self.resource_with(config, Plain::shared())
+    }
+
+    /// The same, its objects stored as `transform` makes them.
+    fn resource_with(&self, config: ResourceConfig, transform: Arc<dyn Transform>) -> Arc<dyn Storage>;
+
+    /// Stops serving a resource: its watches end, its reads and writes are refused. Its objects stay. May block for the
+    /// writes that are under way.
+    fn release(&self, prefix: &str);
+
+    /// Whether the store works.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn health(&self) -> Result<(), String>;
+
+    /// Whether it takes reads and writes.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn readiness(&self) -> Result<(), String> {
+        self.health()
+    }
+
+    /// Whether every resource asked for so far has been read into memory.
+    ///
+    /// # Errors
+    /// Which are not, and why.
+    fn loaded(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Counters for metrics.
+    fn figures(&self) -> Figures;
+
+    /// The newest known revision.
+    fn revision(&self) -> Revision;
+
+    /// Ends all watches and closes the store; writes are refused from now on. Blocks; may be called more than once.
+    fn shutdown(&self);
+}

@@ -1,0 +1,223 @@
+//! Encryption at rest, by `--encryption-provider-config`: the file, formats and prefixes of kube-apiserver v1.36, so that
+//! either can read what the other has written. A [`Transform`] on whichever backend.
+//!
+//! The first provider of a resource writes; reads try every provider whose prefix stands before the value, in order.
+//! What another key than the first has written is stale, and is written anew by the next update, even by one that changes
+//! nothing. Entry points: [`Encryption::load`], [`Encryption::transform`], [`Encryption::reload`].
+
+mod aes;
+mod config;
+mod grpc;
+mod kms;
+mod kms_plugin;
+mod secretbox;
+#[cfg(test)]
+mod tests;
+
+use super::transform::{ENCRYPTED, Opened, Plain, Transform};
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use config::Rule;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kms_plugin::Plugin;
+
+/// One way of encrypting, with one or more keys.
+trait Provider: Send + Sync + 'static {
+    /// What stands before its values; empty: nothing, they are not encrypted.
+    fn prefix(&self) -> &str;
+    /// Reads what stands behind the prefix; true: not with the key it would write with.
+    fn open(&self, key: &str, value: &[u8]) -> Result<(Bytes, bool), String>;
+    /// Makes what stands behind the prefix.
+    fn seal(&self, key: &str, object: &[u8]) -> Result<Vec<u8>, String>;
+}
+
+/// The providers of some resources; the first writes.
+type Chain = Vec<Arc<dyn Provider>>;
+
+/// What a file has said.
+struct Loaded {
+    rules: Vec<Rule>,
+    plugins: Vec<Arc<Plugin>>,
+    /// Digest of the file.
+    digest: Vec<u8>,
+}
+
+/// The encryption of a gateway. Its file may change while it runs.
+pub struct Encryption {
+    path: PathBuf,
+    current: Arc<ArcSwap<Loaded>>,
+}
+
+impl Encryption {
+    /// Reads the file. Blocks, for as long as KMS plugins take to answer at most; a plugin that does not answer is no
+    /// error yet.
+    ///
+    /// # Errors
+    /// One line that names the file, and the line in it where there is one.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let loaded = config::load(path)?;
+        for plugin in &loaded.plugins {
+            if let Err(why) = plugin.health() {
+                tracing::warn!(plugin = plugin.name(), why, "a KMS plugin is not healthy");
+            }
+        }
+        Ok(Self {
+            path: path.to_path_buf(),
+            current: Arc::new(ArcSwap::from_pointee(loaded)),
+        })
+    }
+
+    /// How objects of a resource are stored; follows the file.
+    pub fn transform(&self, group: &str, resource: &str) -> Arc<dyn Transform> {
+        Arc::new(Followed {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            current: self.current.clone(),
+        })
+    }
+
+    /// Takes the file as it is now, if it has changed, is without fault and its plugins are healthy. Blocks. True: it
+    /// was taken.
+    ///
+    /// # Errors
+    /// Why it was not; the encryption stays as it was.
+    pub fn reload(&self) -> Result<bool, String> {
+        if config::digest(&self.path)? == self.current.load().digest {
+            return Ok(false);
+        }
+        let loaded = config::load(&self.path)?;
+        for plugin in &loaded.plugins {
+            plugin.health()?;
+        }
+        self.current.store(Arc::new(loaded));
+        Ok(true)
+    }
+
+    /// True where a plugin has the keys.
+    pub fn has_plugins(&self) -> bool {
+        !self.current.load().plugins.is_empty()
+    }
+
+    /// Whether all plugins work. Does not wait for them.
+    ///
+    /// # Errors
+    /// The first that does not, and why.
+    pub fn health(&self) -> Result<(), String> {
+        self.current.load().plugins.iter().try_for_each(|p| p.health())
+    }
+}
+
+/// The transform of one resource, by the file as it is.
+struct Followed {
+    group: String,
+    resource: String,
+    current: Arc<ArcSwap<Loaded>>,
+}
+
+impl Loaded {
+    /// The providers of a resource: its own, else its group's, else everybody's.
+    fn chain(&self, group: &str, resource: &str) -> Option<&Chain> {
+        let by = |pattern: &dyn Fn(&(String, String)) -> bool| {
+            let rule = self.rules.iter().find(|r| r.resources.iter().any(pattern));
+            rule.map(|r| &r.providers)
+        };
+        by(&|(g, r)| g == group && r == resource)
+            .or_else(|| by(&|(g, r)| g == group && r == "*"))
+            .or_else(|| by(&|(g, r)| g == "*" && r == "*"))
+    }
+}
+
+impl Transform for Followed {
+    fn open(&self, key: &str, stored: Bytes) -> Result<Opened, String> {
+        let loaded = self.current.load();
+        match loaded.chain(&self.group, &self.resource) {
+            Some(chain) => open(chain, key, stored),
+            None => Plain.open(key, stored),
+        }
+    }
+
+    fn seal(&self, key: &str, object: Bytes) -> Result<Bytes, String> {
+        let loaded = self.current.load();
+        let first = loaded
+            .chain(&self.group, &self.resource)
+            .and_then(|chain| chain.first());
+        match first {
+            Some(provider) if !provider.prefix().is_empty() => {
+                let mut out = provider.prefix().as_bytes().to_vec();
+                out.extend(provider.seal(key, &object)?);
+                Ok(out.into())
+            }
+            _ => Ok(object),
+        }
+    }
+}
+
+fn open(chain: &Chain, key: &str, stored: Bytes) -> Result<Opened, String> {
+    let mut failed = None;
+    for (i, provider) in chain.iter().enumerate() {
+        let prefix = provider.prefix();
+        if prefix.is_empty() {
+            if !stored.starts_with(ENCRYPTED) {
+                return Ok(Opened {
+                    bytes: stored,
+                    stale: i > 0,
+                });
+            }
+            continue;
+        }
+        let Some(value) = stored.strip_prefix(prefix.as_bytes()) else {
+            continue;
+        };
+        match provider.open(key, value) {
+            Ok((bytes, old)) => {
+                return Ok(Opened {
+                    bytes,
+                    stale: old || i > 0,
+                });
+            }
+            Err(why) => _ = failed.get_or_insert(why),
+        }
+    }
+    Err(failed.unwrap_or_else(|| "no matching prefix found".to_owned()))
+}
+
+/// Random bytes.
+fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut out = [0; N];
+    aws_lc_rs::rand::fill(&mut out).map_err(|_| "the system has no random numbers".to_owned())?;
+    Ok(out)
+}
+
+/// Keys by name: the first writes, each value says whose it is.
+struct Keys<K>(Vec<(String, K)>);
+
+impl<K> Keys<K> {
+    /// Tries every key the value names.
+    pub fn open(
+        &self,
+        value: &[u8],
+        whose: &str,
+        read: impl Fn(&K, &[u8]) -> Result<Bytes, String>,
+    ) -> Result<(Bytes, bool), String> {
+        let mut failed = None;
+        for (i, (name, key)) in self.0.iter().enumerate() {
+            let rest = value.strip_prefix(name.as_bytes()).and_then(|v| v.strip_prefix(b":"));
+            let Some(rest) = rest else { continue };
+            match read(key, rest) {
+                Ok(bytes) => return Ok((bytes, i > 0)),
+                Err(why) => _ = failed.get_or_insert(why),
+            }
+        }
+        Err(failed.unwrap_or_else(|| format!("no matching key was found for the provided {whose} transformer")))
+    }
+
+    /// With the first key.
+    pub fn seal(&self, write: impl Fn(&K) -> Result<Vec<u8>, String>) -> Result<Vec<u8>, String> {
+        let (name, key) = self.0.first().ok_or("there is no key")?;
+        let mut out = format!("{name}:").into_bytes();
+        out.extend(write(key)?);
+        Ok(out)
+    }
+}

@@ -1,0 +1,419 @@
+//! The file: `apiserver.config.k8s.io/v1`, kind EncryptionConfiguration. Read strictly; every complaint names the line.
+
+use super::aes::{Cbc, Gcm};
+use super::kms::Kms;
+use super::kms_plugin::Plugin;
+use super::secretbox::Secretbox;
+use super::{Chain, Keys, Loaded, Provider};
+use crate::apimachinery::codec::yaml;
+use crate::apimachinery::value::Value;
+use aws_lc_rs::digest::{SHA256, digest as sha};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const KINDS: [&str; 5] = ["aescbc", "aesgcm", "identity", "kms", "secretbox"];
+/// Resources without an API of their own.
+const INTERNAL: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
+
+/// Which resources, and by which providers. A pattern is a group and a resource, either may be `*`.
+pub(super) struct Rule {
+    pub resources: Vec<(String, String)>,
+    pub providers: Chain,
+}
+
+/// No encryption; the value is the object.
+struct Identity;
+
+impl Provider for Identity {
+    fn prefix(&self) -> &str {
+        ""
+    }
+
+    fn open(&self, _key: &str, value: &[u8]) -> Result<(Bytes, bool), String> {
+        Ok((Bytes::copy_from_slice(value), false))
+    }
+
+    fn seal(&self, _key: &str, object: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(object.to_vec())
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|e| {
+        let path = path.display();
+        format!("error reading encryption provider configuration file \"{path}\": {e}")
+    })
+}
+
+/// The digest of the file as it is now.
+pub(super) fn digest(path: &Path) -> Result<Vec<u8>, String> {
+    Ok(sha(&SHA256, &read(path)?).as_ref().to_vec())
+}
+
+/// Reads the file and starts its plugins.
+pub(super) fn load(path: &Path) -> Result<Loaded, String> {
+    let bytes = read(path)?;
+    let name = path.display();
+    if bytes.trim_ascii().is_empty() {
+        return Err(format!("encryption provider configuration file \"{name}\" is empty"));
+    }
+    let complain = |e| format!("error decoding encryption provider configuration file \"{name}\": {e}");
+    let (tree, twice) = yaml::decode_noting(&bytes).map_err(complain)?;
+    if let Some(twice) = twice.into_iter().next() {
+        return Err(complain(twice));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let mut reader = Reader {
+        lines: text.lines().collect(),
+        met: HashMap::new(),
+        plugins: HashMap::new(),
+    };
+    let rules = reader.file(&tree).map_err(complain)?;
+    Ok(Loaded {
+        rules,
+        plugins: reader.plugins.into_values().collect(),
+        digest: sha(&SHA256, &bytes).as_ref().to_vec(),
+    })
+}
+
+struct Reader<'a> {
+    lines: Vec<&'a str>,
+    /// How often each key was met so far: lists keep the file's order, so that says its line.
+    met: HashMap<String, usize>,
+    plugins: HashMap<String, Arc<Plugin>>,
+}
+
+impl Reader<'_> {
+    /// Notes that a key was met and says where.
+    fn meet(&mut self, key: &str) -> usize {
+        let nth = self.met.entry(key.to_owned()).or_default();
+        *nth += 1;
+        let nth = *nth;
+        let is_it = |line: &str| {
+            let line = line.trim_start_matches([' ', '-', '{', '\t']);
+            let line = line.strip_prefix('"').unwrap_or(line);
+            line.strip_prefix(key).is_some_and(|rest| rest.starts_with([':', '"']))
+        };
+        let at = self.lines.iter().enumerate().filter(|(_, l)| is_it(l)).nth(nth - 1);
+        at.map_or(0, |(i, _)| i + 1)
+    }
+
+    /// The line of a list's item, which has no key.
+    fn line_of(&self, item: &str) -> usize {
+        let at = self.lines.iter().position(|l| {
+            let l = l.trim().trim_start_matches("- ").trim_matches(['\'', '"']);
+            l == item
+        });
+        at.map_or(0, |i| i + 1)
+    }
+
+    /// Refuses members nobody knows.
+    fn known(&mut self, v: &Value, path: &str, names: &[&str]) -> Result<(), String> {
+        let members = v.as_object().into_iter().flat_map(|m| m.iter());
+        for (name, _) in members {
+            if !names.contains(&name) {
+                let at = self.line_of_key(name);
+                let dot = if path.is_empty() { "" } else { "." };
+                return Err(complaint(at, &format!("unknown field \"{path}{dot}{name}\"")));
+            }
+        }
+        Ok(())
+    }
+
+    fn line_of_key(&self, key: &str) -> usize {
+        let mut fresh = Reader {
+            lines: self.lines.clone(),
+            met: HashMap::new(),
+            plugins: HashMap::new(),
+        };
+        fresh.meet(key)
+    }
+
+    fn file(&mut self, tree: &Value) -> Result<Vec<Rule>, String> {
+        self.known(tree, "", &["apiVersion", "kind", "resources"])?;
+        let (version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
+        if version != "apiserver.config.k8s.io/v1" || kind != "EncryptionConfiguration" {
+            let why = format!("no kind \"{kind}\" is registered for version \"{version}\"");
+            return Err(complaint(self.line_of_key("kind"), &why));
+        }
+        let items = tree.get("resources").items();
+        if items.is_empty() {
+            return Err(complaint(
+                0,
+                "resources: Required value: at least one resources is required",
+            ));
+        }
+        let mut rules: Vec<Rule> = Vec::new();
+        for (i, item) in items.iter().enumerate() {
+            let rule = self.rule(item, &format!("resources[{i}]"), &rules)?;
+            rules.push(rule);
+        }
+        Ok(rules)
+    }
+
+    fn rule(&mut self, v: &Value, path: &str, before: &[Rule]) -> Result<Rule, String> {
+        self.known(v, path, &["resources", "providers"])?;
+        let mut resources: Vec<(String, String)> = Vec::new();
+        let names = v.get("resources").items();
+        if names.is_empty() {
+            let why = format!("{path}.resources: Required value: at least one resource must be provided");
+            return Err(complaint(self.line_of_key("resources"), &why));
+        }
+        for (i, name) in names.iter().enumerate() {
+            let name = name.as_str().unwrap_or_default();
+            let place = format!("{path}.resources[{i}]");
+            let pattern = pattern(name).and_then(|p| fits(name, &p, &resources, before).map(|()| p));
+            let pattern = pattern.map_err(|why| {
+                complaint(
+                    self.line_of(name),
+                    &format!("{place}: Invalid value: \"{name}\": {why}"),
+                )
+            })?;
+            resources.push(pattern);
+        }
+        let mut providers: Chain = Vec::new();
+        let list = v.get("providers").items();
+        if list.is_empty() {
+            let why = format!("{path}.providers: Required value: at least one provider must be provided");
+            return Err(complaint(self.line_of_key("providers"), &why));
+        }
+        for (i, item) in list.iter().enumerate() {
+            providers.push(self.provider(item, &format!("{path}.providers[{i}]"))?);
+        }
+        Ok(Rule { resources, providers })
+    }
+
+    fn provider(&mut self, v: &Value, path: &str) -> Result<Arc<dyn Provider>, String> {
+        self.known(v, path, &KINDS)?;
+        let given: Vec<&str> = KINDS.into_iter().filter(|k| !v.get(k).is_null()).collect();
+        let kind = match given.as_slice() {
+            [one] => *one,
+            [] => {
+                let why =
+                    "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity";
+                return Err(complaint(
+                    self.line_of_key("providers"),
+                    &format!("{path}: Required value: {why}"),
+                ));
+            }
+            [first, ..] => {
+                let why =
+                    "more than one provider specified in a single element, should split into different list elements";
+                let at = self.line_of_key(first);
+                return Err(complaint(at, &format!("{path}: Invalid value: {why}")));
+            }
+        };
+        let at = self.meet(kind);
+        let (path, v) = (format!("{path}.{kind}"), v.get(kind));
+        Ok(match kind {
+            "identity" => {
+                self.known(v, &path, &[])?;
+                Arc::new(Identity)
+            }
+            "kms" => Arc::new(Kms::new(self.kms(v, &path, at)?)),
+            "secretbox" => {
+                let keys = self.keys(v, &path, at, &[32])?;
+                let keys = keys.into_iter().filter_map(|(n, k)| Some((n, k.try_into().ok()?)));
+                Arc::new(Secretbox(Keys(keys.collect())))
+            }
+            "aescbc" => Arc::new(Cbc(Keys(self.keys(v, &path, at, &[16, 24, 32])?))),
+            _ => Arc::new(Gcm(Keys(self.keys(v, &path, at, &[16, 24, 32])?))),
+        })
+    }
+
+    fn keys(&mut self, v: &Value, path: &str, at: usize, lengths: &[usize]) -> Result<Vec<(String, Vec<u8>)>, String> {
+        self.known(v, path, &["keys"])?;
+        let mut out: Vec<(String, Vec<u8>)> = Vec::new();
+        for (i, item) in v.get("keys").items().iter().enumerate() {
+            let path = format!("{path}.keys[{i}]");
+            self.known(item, &path, &["name", "secret"])?;
+            let (name, secret) = (item.str_at(&["name"]), item.str_at(&["secret"]));
+            let line = if name.is_empty() { at } else { self.meet("name") };
+            if name.is_empty() {
+                return Err(complaint(
+                    line,
+                    &format!("{path}.name: Required value: name is a mandatory field for a key"),
+                ));
+            }
+            if name.contains(':') {
+                return Err(complaint(
+                    line,
+                    &format!("{path}.name: Invalid value: \"{name}\": must not contain ':'"),
+                ));
+            }
+            if secret.is_empty() {
+                let why = "secret is a mandatory field for a key";
+                return Err(complaint(line, &format!("{path}.secret: Required value: {why}")));
+            }
+            let line = self.meet("secret");
+            let invalid = |why: String| complaint(line, &format!("{path}.secret: Invalid value: \"REDACTED\": {why}"));
+            let key = STANDARD.decode(secret);
+            let key = key.map_err(|_| invalid("secrets must be base64 encoded".to_owned()))?;
+            if !lengths.contains(&key.len()) {
+                let expected = lengths.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+                return Err(invalid(format!(
+                    "secret is not of the expected length, got {}, expected one of [{expected}]",
+                    key.len()
+                )));
+            }
+            out.push((name.to_owned(), key));
+        }
+        if out.is_empty() {
+            return Err(complaint(
+                at,
+                &format!("{path}.keys: Required value: keys is a mandatory field"),
+            ));
+        }
+        Ok(out)
+    }
+
+    fn kms(&mut self, v: &Value, path: &str, at: usize) -> Result<Arc<Plugin>, String> {
+        self.known(v, path, &["apiVersion", "name", "endpoint", "timeout", "cachesize"])?;
+        let refuse = |field: &str, why: &str| Err(complaint(at, &format!("{path}.{field}: Invalid value: {why}")));
+        match v.str_at(&["apiVersion"]) {
+            "v2" => {}
+            "" | "v1" => {
+                return Err(complaint(
+                    at,
+                    "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead.  Set \
+                     --feature-gates=KMSv1=true to use the deprecated KMSv1 feature.",
+                ));
+            }
+            _ => {
+                let why = "unsupported apiVersion apiVersion for KMS provider, only v1 and v2 are supported";
+                return refuse("apiVersion", why);
+            }
+        }
+        if !v.get("cachesize").is_null() {
+            return refuse("cachesize", "cachesize is not supported in v2");
+        }
+        let name = v.str_at(&["name"]);
+        if name.is_empty() {
+            return Err(complaint(
+                at,
+                &format!("{path}.name: Required value: name is a mandatory field for a KMS provider"),
+            ));
+        }
+        if name.contains(':') {
+            return refuse(
+                "name",
+                &format!("invalid KMS provider name {name}, must not contain ':'"),
+            );
+        }
+        if self.plugins.contains_key(name) {
+            return refuse(
+                "name",
+                &format!("duplicate KMS provider name {name}, names must be unique"),
+            );
+        }
+        let endpoint = v.str_at(&["endpoint"]);
+        let (scheme, socket) = endpoint.split_once("://").unwrap_or(("", endpoint));
+        if endpoint.is_empty() {
+            return Err(complaint(
+                at,
+                &format!("{path}.endpoint: Required value: endpoint is a mandatory field for a KMS provider"),
+            ));
+        }
+        if scheme != "unix" {
+            let why = format!("unsupported scheme \"{scheme}\" for KMS provider, only unix is supported");
+            return refuse("endpoint", &why);
+        }
+        let timeout = match v.get("timeout") {
+            Value::Null => Duration::from_secs(3),
+            given => match given.as_str().and_then(parse_duration) {
+                Some(timeout) if !timeout.is_zero() => timeout,
+                _ => return refuse("timeout", "timeout should be a positive value"),
+            },
+        };
+        let plugin = Plugin::start(name, socket, timeout)?;
+        self.plugins.insert(name.to_owned(), plugin.clone());
+        Ok(plugin)
+    }
+}
+
+/// Go's durations: `3s`, `1m30s`, `250ms`.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut sum = 0.0;
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (value, tail) = rest.split_at(number);
+        let unit = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        sum += value.parse::<f64>().ok()? * seconds;
+        rest = tail;
+    }
+    (!text.is_empty()).then(|| Duration::try_from_secs_f64(sum).ok())?
+}
+
+fn complaint(line: usize, why: &str) -> String {
+    match line {
+        0 => why.to_owned(),
+        line => format!("line {line}: {why}"),
+    }
+}
+
+/// Group and resource of a name in the file.
+fn pattern(name: &str) -> Result<(String, String), String> {
+    if name.is_empty() {
+        return Err("resource name should not be empty".to_owned());
+    }
+    if name.chars().any(|c| c.is_ascii_uppercase()) {
+        return Err("resource name should not contain capital letters".to_owned());
+    }
+    if name == "*" {
+        let why = "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources";
+        return Err(why.to_owned());
+    }
+    let (resource, group) = name.split_once('.').unwrap_or((name, ""));
+    if group == "*" && resource != "*" {
+        return Err("encrypting the same resource across groups is not supported".to_owned());
+    }
+    if group == "extensions" || group == "events.k8s.io" {
+        let instead = if group == "extensions" {
+            "the group it has moved to"
+        } else {
+            "events"
+        };
+        return Err(format!(
+            "resources of group {group} are stored elsewhere: name {instead}"
+        ));
+    }
+    if INTERNAL.contains(&resource) && group.is_empty() {
+        return Err("resources which do not have REST API/s cannot be encrypted".to_owned());
+    }
+    Ok((group.to_owned(), resource.to_owned()))
+}
+
+/// Refuses what is said twice, or what an earlier rule has taken.
+fn fits(
+    name: &str,
+    (group, resource): &(String, String),
+    here: &[(String, String)],
+    before: &[Rule],
+) -> Result<(), String> {
+    let takes = |(g, r): &(String, String)| (g == "*" || g == group) && (r == "*" || r == resource);
+    let taken = |(g, r): &(String, String)| (group == "*" || g == group) && (resource == "*" || r == resource);
+    if here.iter().any(|p| takes(p) || taken(p)) {
+        return Err("overlaps with another resource of the same list".to_owned());
+    }
+    let mut earlier = before.iter().flat_map(|rule| &rule.resources);
+    match earlier.find(|p| takes(p)) {
+        None => Ok(()),
+        Some((g, r)) => Err(format!("resource \"{name}\" is masked by earlier rule \"{r}.{g}\"")),
+    }
+}

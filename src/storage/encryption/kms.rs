@@ -1,0 +1,184 @@
+//! `kms` v2: the plugin encrypts one seed per process and key; objects are encrypted here, each with a key derived from
+//! the seed. What is stored is a protobuf `EncryptedObject`, which holds the encrypted seed beside the object.
+
+use super::aes::{gcm_open, gcm_seal};
+use super::kms_plugin::{Plugin, Source};
+use super::{Provider, random};
+use crate::apimachinery::codec::protobuf::{Payload, Reader, put_bytes, put_message, put_number};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes that make each derived key another.
+const INFO: usize = 32;
+/// `encryptedDEKSourceType`: the key itself, or a seed for keys.
+const KEY: u64 = 0;
+const SEED: u64 = 1;
+/// Longest key id and encrypted seed.
+const LONGEST: usize = 1024;
+/// Longest annotations.
+const LONGEST_ANNOTATIONS: usize = 32 << 10;
+
+/// A value as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct EncryptedObject {
+    pub data: Vec<u8>,
+    pub source: Source,
+    pub kind: u64,
+}
+
+pub(super) struct Kms {
+    prefix: String,
+    plugin: Arc<Plugin>,
+}
+
+impl Kms {
+    pub fn new(plugin: Arc<Plugin>) -> Self {
+        Self {
+            prefix: format!("k8s:enc:kms:v2:{}:", plugin.name()),
+            plugin,
+        }
+    }
+}
+
+/// The key of one object.
+fn derive(seed: &[u8], info: &[u8]) -> Result<[u8; 32], String> {
+    let mut out = [0; 32];
+    let prk = Prk::new_less_safe(HKDF_SHA256, seed);
+    prk.expand(&[info], HKDF_SHA256)
+        .and_then(|okm| okm.fill(&mut out))
+        .map_err(|_| "the key cannot be derived".to_owned())?;
+    Ok(out)
+}
+
+impl Source {
+    /// # Errors
+    /// What makes it no source.
+    pub fn check(&self) -> Result<(), String> {
+        check_key_id(&self.key_id)?;
+        match self.ciphertext.len() {
+            0 => return Err("encryptedDEKSource is empty".to_owned()),
+            n if n > LONGEST => {
+                return Err(format!(
+                    "encryptedDEKSource is {n} bytes, which exceeds the max size of {LONGEST}"
+                ));
+            }
+            _ => {}
+        }
+        let size: usize = self.annotations.iter().map(|(k, v)| k.len() + v.len()).sum();
+        if size > LONGEST_ANNOTATIONS {
+            return Err(format!(
+                "total size of annotations is {size}, which exceeds the max size of {LONGEST_ANNOTATIONS}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// # Errors
+/// In upstream's words.
+pub(super) fn check_key_id(id: &str) -> Result<(), String> {
+    match id.len() {
+        0 => Err("keyID is empty".to_owned()),
+        n if n > LONGEST => Err(format!("keyID is {n} bytes, which exceeds the max size of {LONGEST}")),
+        _ => Ok(()),
+    }
+}
+
+/// Annotations on the wire: field 4 of stored objects and of decryption requests, 3 of encryption's answers.
+pub(super) fn put_annotations(out: &mut Vec<u8>, field: u8, annotations: &BTreeMap<String, Vec<u8>>) {
+    for (key, value) in annotations {
+        put_message(out, field, |out| {
+            put_bytes(out, 1, key.as_bytes());
+            put_bytes(out, 2, value);
+        });
+    }
+}
+
+/// One pair of them.
+pub(super) fn annotation(raw: &[u8]) -> Result<(String, Vec<u8>), String> {
+    let (mut key, mut value) = (String::new(), Vec::new());
+    let mut fields = Reader::new(raw);
+    while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
+        match (number, payload) {
+            (1, Payload::Bytes(b)) => key = String::from_utf8_lossy(b).into_owned(),
+            (2, Payload::Bytes(b)) => value = b.to_vec(),
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
+impl EncryptedObject {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.data.len() + 256);
+        put_bytes(&mut out, 1, &self.data);
+        put_bytes(&mut out, 2, self.source.key_id.as_bytes());
+        put_bytes(&mut out, 3, &self.source.ciphertext);
+        put_annotations(&mut out, 4, &self.source.annotations);
+        if self.kind != 0 {
+            put_number(&mut out, 5, self.kind);
+        }
+        out
+    }
+
+    pub fn decode(raw: &[u8]) -> Result<Self, String> {
+        let mut out = Self::default();
+        let mut fields = Reader::new(raw);
+        while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
+            match (number, payload) {
+                (1, Payload::Bytes(b)) => out.data = b.to_vec(),
+                (2, Payload::Bytes(b)) => out.source.key_id = String::from_utf8_lossy(b).into_owned(),
+                (3, Payload::Bytes(b)) => out.source.ciphertext = b.to_vec(),
+                (4, Payload::Bytes(b)) => out.source.annotations.extend([annotation(b)?]),
+                (5, Payload::Varint(n)) => out.kind = n,
+                _ => {}
+            }
+        }
+        if out.data.is_empty() {
+            return Err("encrypted data is nil or empty after unmarshal".to_owned());
+        }
+        out.source.check()?;
+        Ok(out)
+    }
+}
+
+impl Provider for Kms {
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn open(&self, key: &str, value: &[u8]) -> Result<(Bytes, bool), String> {
+        let object = EncryptedObject::decode(value)?;
+        let failed = |e| format!("failed to decrypt DEK, error: {e}");
+        let dek = self.plugin.decrypt(&object.source).map_err(failed)?;
+        let additional = key.as_bytes();
+        let plain = match object.kind {
+            KEY => gcm_open(&dek, &object.data, additional)?,
+            SEED => {
+                let (info, rest) = object
+                    .data
+                    .split_at_checked(INFO)
+                    .ok_or("the stored data was shorter than the required size")?;
+                gcm_open(&derive(&dek, info)?, rest, additional)?
+            }
+            other => return Err(format!("invalid encryptedDEKSourceType {other}")),
+        };
+        let stale = object.kind != SEED || self.plugin.is_stale(&object.source);
+        Ok((plain, stale))
+    }
+
+    fn seal(&self, key: &str, object: &[u8]) -> Result<Vec<u8>, String> {
+        let seed = self.plugin.seed()?;
+        let info: [u8; INFO] = random()?;
+        let mut data = info.to_vec();
+        data.extend(gcm_seal(&derive(&seed.plain, &info)?, object, key.as_bytes())?);
+        let object = EncryptedObject {
+            data,
+            source: seed.source.clone(),
+            kind: SEED,
+        };
+        Ok(object.encode())
+    }
+}

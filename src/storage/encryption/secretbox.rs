@@ -1,0 +1,41 @@
+//! `secretbox`: XSalsa20-Poly1305; 24 bytes of nonce, then the box. No additional data.
+
+use super::{Keys, Provider, random};
+use bytes::Bytes;
+use crypto_secretbox::XSalsa20Poly1305;
+use crypto_secretbox::aead::{Aead, KeyInit};
+
+const NONCE: usize = 24;
+
+pub(super) struct Secretbox(pub Keys<[u8; 32]>);
+
+impl Provider for Secretbox {
+    fn prefix(&self) -> &str {
+        "k8s:enc:secretbox:v1:"
+    }
+
+    fn open(&self, _key: &str, value: &[u8]) -> Result<(Bytes, bool), String> {
+        self.0.open(value, "Secretbox", |key, value| {
+            let (nonce, body) = value
+                .split_at_checked(NONCE)
+                .ok_or("the stored data was shorter than the required size")?;
+            let nonce: [u8; NONCE] = nonce
+                .try_into()
+                .map_err(|_| "the nonce has a wrong length".to_owned())?;
+            let plain = XSalsa20Poly1305::new(key.into()).decrypt(&nonce.into(), body);
+            plain
+                .map(Bytes::from)
+                .map_err(|_| "output array was not large enough for encryption".to_owned())
+        })
+    }
+
+    fn seal(&self, _key: &str, object: &[u8]) -> Result<Vec<u8>, String> {
+        self.0.seal(|key| {
+            let nonce: [u8; NONCE] = random()?;
+            let body = XSalsa20Poly1305::new(key.into()).encrypt(&nonce.into(), object);
+            let mut out = nonce.to_vec();
+            out.append(&mut body.map_err(|_| "the object cannot be encrypted".to_owned())?);
+            Ok(out)
+        })
+    }
+}

@@ -1,0 +1,273 @@
+//! The store on etcd v3, for more than one gateway: keys and values are those of kube-apiserver v1.36, so that either can
+//! serve what the other has written. Each resource has one watch, which feeds the same cache as the embedded engine's.
+//!
+//! ```text
+//! put/delete ─► transaction with a compare of the revision ─► durable ─► own cache has it ─► answer
+//! get/list/watch ─► handle: cache or etcd        feed: pages, then one watch ─► cacher of the resource
+//! ```
+//! Entry points: [`Cluster::connect`], [`Cluster::resource_with`]. Which reads go where: `handle.rs`.
+
+mod client;
+mod direct;
+mod error;
+mod feed;
+mod handle;
+mod lease;
+mod resource;
+mod upkeep;
+mod values;
+
+use super::backend::{Backend, Figures, ResourceConfig};
+use super::cacher::FRESHNESS_WAIT;
+use super::cacher::history::Bounds;
+use super::transform::Transform;
+use super::{Revision, Storage};
+use crate::tasks::{Signal, TaskGroup};
+use client::Members;
+use etcd_client::GetOptions;
+use handle::Handle;
+use lease::Leases;
+use resource::{Resource, Shared, State};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use upkeep::Probe;
+
+pub use client::Access;
+pub use error::ConnectError;
+pub use values::MediaType;
+
+/// What row prefixes begin with; [`Options::prefix`] stands in its place.
+const ROOT: &str = "/registry";
+
+/// How a cluster is used.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `--etcd-prefix`, without a slash at its end.
+    pub prefix: String,
+    /// `--storage-media-type`
+    pub media: MediaType,
+    /// `--etcd-compaction-interval`; zero: never.
+    pub compaction_interval: Duration,
+    /// `--lease-reuse-duration-seconds`
+    pub lease_reuse: Duration,
+    /// `--etcd-healthcheck-timeout`
+    pub health_timeout: Duration,
+    /// How long the first answer may take.
+    pub connect_timeout: Duration,
+    /// How long a read waits for a revision that is yet to come.
+    pub freshness_wait: Duration,
+    /// Bounds of the event ring of each resource.
+    pub ring: Bounds,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            prefix: ROOT.to_owned(),
+            media: MediaType::default(),
+            compaction_interval: Duration::from_secs(300),
+            lease_reuse: Duration::from_secs(60),
+            health_timeout: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(20),
+            freshness_wait: FRESHNESS_WAIT,
+            ring: Bounds::default(),
+        }
+    }
+}
+
+/// A store on one etcd cluster. Needs a tokio runtime while it lives.
+pub struct Cluster {
+    shared: Arc<Shared>,
+    prefix: String,
+    resources: Mutex<BTreeMap<String, Arc<Resource>>>,
+    probe: Arc<Probe>,
+    tasks: TaskGroup,
+    stop: Signal,
+    closed: AtomicBool,
+    name: String,
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cluster {
+    /// Connects, and begins to look after the cluster.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: an address is wrong, or nobody answers in time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing was begun.
+    pub async fn connect(access: &Access, options: Options) -> Result<Arc<Self>, ConnectError> {
+        let members = Members::new(access)?;
+        let prefix = format!("/{}", options.prefix.trim_matches('/'));
+        let give_up = Instant::now() + options.connect_timeout;
+        let health = format!("{prefix}/health");
+        loop {
+            let first = members.range(&health, GetOptions::new());
+            let why = match tokio::time::timeout_at(give_up, first).await {
+                Ok(Ok(_)) => break,
+                Ok(Err(e)) if !e.is_passing() || Instant::now() >= give_up => e.to_string(),
+                Ok(Err(_)) => continue,
+                Err(_) => "context deadline exceeded".to_owned(),
+            };
+            let servers = members.urls().collect::<Vec<_>>().join(", ");
+            return Err(ConnectError::Unreachable { servers, why });
+        }
+        let name = members.urls().next().unwrap_or_default().to_owned();
+        let shared = Arc::new(Shared {
+            members,
+            leases: Leases::new(options.lease_reuse),
+            media: options.media,
+            patience: options.freshness_wait,
+            ring: options.ring,
+            trusted: AtomicBool::new(false),
+            no_space: AtomicBool::new(false),
+        });
+        let probe = Arc::new(Probe::default());
+        probe.set(Ok(()));
+        upkeep::look_after(&shared, &probe).await;
+        let cluster = Self {
+            shared,
+            prefix,
+            resources: Mutex::default(),
+            probe,
+            tasks: TaskGroup::new("etcd"),
+            stop: Signal::new("etcd closed"),
+            closed: AtomicBool::new(false),
+            name,
+        };
+        let (shared, found) = (cluster.shared.clone(), cluster.probe.clone());
+        let (prefix, timeout) = (cluster.prefix.clone(), options.health_timeout);
+        cluster.spawn("etcd probe", upkeep::probe(shared, found, prefix, timeout));
+        if !options.compaction_interval.is_zero() {
+            let shared = cluster.shared.clone();
+            cluster.spawn("etcd compaction", upkeep::compact(shared, options.compaction_interval));
+        }
+        Ok(Arc::new(cluster))
+    }
+
+    fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(name, async move {
+            // Stopping first: upkeep has no end of its own.
+            tokio::select! {
+                biased;
+                () = stop.wait() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// The store of a resource; the same one for the same prefix. Its objects are read in the background.
+    pub fn resource_with(&self, config: ResourceConfig, transform: Arc<dyn Transform>) -> Arc<dyn Storage> {
+        let prefix = match config.prefix.strip_prefix(ROOT) {
+            Some(rest) => format!("{}{rest}", self.prefix),
+            None => config.prefix.clone(),
+        };
+        let mut resources = lock(&self.resources);
+        if let Some(served) = resources.get(&config.prefix) {
+            return Arc::new(Handle(served.clone()));
+        }
+        let resource = Arc::new(Resource {
+            prefix,
+            fields: config.fields,
+            transform,
+            state: watch::Sender::new(State::Loading(Instant::now(), None)),
+            stop: Signal::new("resource released"),
+            waiting: AtomicUsize::new(0),
+            bell: Notify::new(),
+            shared: self.shared.clone(),
+        });
+        if self.closed.load(Ordering::Acquire) {
+            resource.state.send_replace(State::Stopped);
+        } else {
+            self.tasks.spawn(config.prefix.clone(), feed::run(resource.clone()));
+        }
+        resources.insert(config.prefix, resource.clone());
+        Arc::new(Handle(resource))
+    }
+}
+
+impl Backend for Cluster {
+    fn resource_with(&self, config: ResourceConfig, transform: Arc<dyn Transform>) -> Arc<dyn Storage> {
+        Cluster::resource_with(self, config, transform)
+    }
+
+    fn release(&self, prefix: &str) {
+        if let Some(resource) = lock(&self.resources).remove(prefix) {
+            resource.stop.fire();
+        }
+    }
+
+    fn health(&self) -> Result<(), String> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err("server is shutting down".to_owned());
+        }
+        self.probe.health()
+    }
+
+    fn readiness(&self) -> Result<(), String> {
+        self.health()?;
+        if self.shared.no_space.load(Ordering::Acquire) {
+            return Err("etcd is out of space (alarm NOSPACE): writes are refused".to_owned());
+        }
+        Ok(())
+    }
+
+    fn loaded(&self) -> Result<(), String> {
+        let resources = lock(&self.resources);
+        let unread = resources.iter().filter_map(|(prefix, r)| match &*r.state.borrow() {
+            State::Loading(_, Some(why)) => Some(format!("{prefix}: {why}")),
+            State::Loading(_, None) => Some(prefix.clone()),
+            _ => None,
+        });
+        let unread: Vec<String> = unread.collect();
+        match unread.is_empty() {
+            true => Ok(()),
+            false => Err(unread.join(", ")),
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let mut figures = Figures {
+            revision: self.revision().0,
+            bytes: vec![(self.name.clone(), self.probe.size.load(Ordering::Acquire))],
+            ..Figures::default()
+        };
+        for (prefix, resource) in &*lock(&self.resources) {
+            let Some(serving) = resource.ready() else { continue };
+            figures.objects.push((prefix.clone(), serving.cacher.count()));
+            figures.terminated_watchers += serving.cacher.terminated();
+        }
+        figures
+    }
+
+    fn revision(&self) -> Revision {
+        self.shared.members.seen()
+    }
+
+    fn shutdown(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.stop.fire();
+        for resource in lock(&self.resources).values() {
+            resource.stop.fire();
+            if let State::Ready(serving) = &*resource.state.borrow() {
+                serving.cacher.close();
+            }
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}

@@ -1,0 +1,221 @@
+//! The members of one cluster. Calls go to one member until it fails to answer, then to the next; every call made here
+//! may be repeated without harm.
+
+use super::error::{ConnectError, Failure};
+use crate::storage::Revision;
+use etcd_client::{
+    Certificate, Client, ConnectOptions, GetOptions, GetResponse, Identity, KvClient, TlsOptions, WatchClient,
+};
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+/// Time a single attempt may take.
+const ATTEMPT: Duration = Duration::from_secs(5);
+/// Time for a call with all its attempts.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for a TCP connection and its handshake.
+const CONNECT: Duration = Duration::from_secs(3);
+/// HTTP/2 pings of idle connections: how often, and how long the answer may take. Upstream's.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+
+/// How the cluster is reached.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// `http://` or `https://` URLs of its members.
+    pub servers: Vec<String>,
+    /// PEM bundle of the CA; `None`: the system's roots.
+    pub ca: Option<Vec<u8>>,
+    /// PEM certificate and key shown to the cluster.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// User and password, where the cluster has authentication by name.
+    pub user: Option<(String, String)>,
+}
+
+struct Member {
+    url: String,
+    requests: OnceCell<Client>,
+    /// A connection of its own: a long answer doesn't hold up events.
+    watches: OnceCell<Client>,
+}
+
+pub(super) struct Members {
+    members: Vec<Member>,
+    options: ConnectOptions,
+    active: AtomicUsize,
+    /// The newest revision any answer has shown.
+    seen: AtomicU64,
+}
+
+impl Members {
+    /// Knows the members; connects to none.
+    pub fn new(access: &Access) -> Result<Self, ConnectError> {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(CONNECT)
+            .with_keep_alive(KEEP_ALIVE.0, KEEP_ALIVE.1)
+            .with_require_leader(true)
+            .with_auto_token_refresh(true);
+        if let Some((name, password)) = &access.user {
+            options = options.with_user(name, password);
+        }
+        if access.servers.is_empty() {
+            return Err(ConnectError::Address("no server is named".to_owned()));
+        }
+        let secure = access.servers.iter().filter(|s| s.starts_with("https://")).count();
+        if secure > 0 {
+            if secure < access.servers.len() {
+                return Err(ConnectError::Address(
+                    "either all members are reached by https or none".to_owned(),
+                ));
+            }
+            options = options.with_tls(tls(access));
+        }
+        let members = access.servers.iter().map(|url| Member {
+            url: url.trim_end_matches('/').to_owned(),
+            requests: OnceCell::new(),
+            watches: OnceCell::new(),
+        });
+        Ok(Self {
+            members: members.collect(),
+            options,
+            active: AtomicUsize::new(0),
+            seen: AtomicU64::new(0),
+        })
+    }
+
+    /// The newest revision any answer has shown.
+    pub fn seen(&self) -> Revision {
+        Revision(self.seen.load(Ordering::Acquire))
+    }
+
+    /// Notes the revision of an answer.
+    pub fn saw(&self, header: Option<&etcd_client::ResponseHeader>) -> Revision {
+        let revision = header.map_or(0, |h| h.revision().cast_unsigned());
+        self.seen.fetch_max(revision, Ordering::AcqRel);
+        Revision(revision)
+    }
+
+    pub fn urls(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(|m| &*m.url)
+    }
+
+    /// The client of one member, by its place in [`urls`](Self::urls).
+    pub async fn member(&self, index: usize) -> Result<Client, Failure> {
+        let member = &self.members[index];
+        let made = member.requests.get_or_try_init(|| self.connect(member)).await?;
+        Ok(made.clone())
+    }
+
+    async fn connect(&self, member: &Member) -> Result<Client, Failure> {
+        let connected = Client::connect([&member.url], Some(self.options.clone()));
+        let client = tokio::time::timeout(ATTEMPT, connected)
+            .await
+            .map_err(|_| Failure::TimedOut)??;
+        Ok(client)
+    }
+
+    /// The member calls go to, and its place.
+    async fn current(&self) -> (usize, Result<Client, Failure>) {
+        let index = self.active.load(Ordering::Acquire) % self.members.len();
+        (index, self.member(index).await)
+    }
+
+    /// Leaves a member for the next one, unless somebody else has done so.
+    pub fn leave(&self, index: usize) {
+        let next = (index + 1) % self.members.len();
+        let _ = self
+            .active
+            .compare_exchange(index, next, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// A client for one watch, and the place of its member.
+    pub async fn watch_client(&self) -> (usize, Result<WatchClient, Failure>) {
+        let index = self.active.load(Ordering::Acquire) % self.members.len();
+        let member = &self.members[index];
+        let made = member.watches.get_or_try_init(|| self.connect(member)).await;
+        let client = made.map(|c| c.watch_client().max_decoding_message_size(usize::MAX));
+        (index, client)
+    }
+
+    /// Asks until somebody answers; gives up after some seconds. `ask` may be called more than once.
+    ///
+    /// # Errors
+    /// What the last one asked has said.
+    pub async fn call<T, A>(&self, mut ask: impl FnMut(Client) -> A) -> Result<T, Failure>
+    where
+        A: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let give_up = Instant::now() + PATIENCE;
+        let mut tries = 0;
+        loop {
+            let (index, client) = self.current().await;
+            let outcome = match client {
+                Ok(client) => match tokio::time::timeout(ATTEMPT, ask(client)).await {
+                    Ok(answer) => answer.map_err(Failure::Refused),
+                    Err(_) => Err(Failure::TimedOut),
+                },
+                Err(e) => Err(e),
+            };
+            tries += 1;
+            match outcome {
+                Err(e) if e.is_passing() && Instant::now() < give_up => {
+                    tracing::debug!(member = %self.members[index].url, error = %e, "etcd did not answer, asking again");
+                    self.leave(index);
+                    if tries >= self.members.len() {
+                        let round = (tries / self.members.len()).min(10) as u32;
+                        tokio::time::sleep(Duration::from_millis(50) * round).await;
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Reads a range.
+    pub async fn range(&self, key: &str, options: GetOptions) -> Result<GetResponse, Failure> {
+        let answer = self
+            .call(|client| {
+                let (key, options) = (key.to_owned(), options.clone());
+                async move { kv(&client).get(key, Some(options)).await }
+            })
+            .await?;
+        self.saw(answer.header());
+        Ok(answer)
+    }
+
+    /// Asks every member for its version; `None` where one does not answer.
+    pub async fn versions(&self) -> Vec<Option<String>> {
+        let ask = |index| async move {
+            let mut client = self.member(index).await.ok()?;
+            let status = tokio::time::timeout(CONNECT, client.status()).await.ok()?.ok()?;
+            Some(status.version().to_owned())
+        };
+        futures_util::future::join_all((0..self.members.len()).map(ask)).await
+    }
+}
+
+/// The key-value client, for objects of any size the cluster takes.
+pub(super) fn kv(client: &Client) -> KvClient {
+    client.kv_client().max_decoding_message_size(usize::MAX)
+}
+
+fn tls(access: &Access) -> TlsOptions {
+    let mut tls = TlsOptions::new();
+    match &access.ca {
+        Some(bundle) => tls = tls.ca_certificate(Certificate::from_pem(bundle)),
+        None => {
+            use base64::Engine as _;
+            for der in rustls_native_certs::load_native_certs().certs {
+                let text = base64::engine::general_purpose::STANDARD.encode(&der);
+                let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+                tls = tls.ca_certificate(Certificate::from_pem(pem));
+            }
+        }
+    }
+    if let Some((certificate, key)) = &access.identity {
+        tls = tls.identity(Identity::from_pem(certificate, key));
+    }
+    tls
+}

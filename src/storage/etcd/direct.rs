@@ -1,0 +1,208 @@
+//! Lists that etcd itself answers. Only keys and revisions are asked for; objects come from the cache where it has that
+//! very state, and are fetched where it has not.
+
+use super::resource::{ReadError, Resource, end_of};
+use crate::storage::cacher::Snapshot;
+use crate::storage::{ContinueToken, Entry, Error, ListOptions, Listing, Revision};
+use etcd_client::{GetOptions, GetResponse};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Keys asked for at a time.
+const PAGE: i64 = 10_000;
+/// Objects fetched one by one before a whole page is fetched instead.
+const SINGLE: usize = 8;
+
+/// A page of keys, in order.
+struct Page {
+    found: Vec<(String, Revision)>,
+    /// Keys from the start of this page on, beyond it too.
+    count: usize,
+    more: bool,
+    revision: Revision,
+}
+
+async fn range(resource: &Resource, from: &str, prefix: &str, options: GetOptions) -> Result<GetResponse, ReadError> {
+    let options = options.with_range(end_of(&resource.key(prefix)));
+    Ok(resource.shared.members.range(&resource.key(from), options).await?)
+}
+
+async fn page(
+    resource: &Resource,
+    from: &str,
+    prefix: &str,
+    limit: i64,
+    at: Option<Revision>,
+) -> Result<Page, ReadError> {
+    let mut options = GetOptions::new().with_keys_only().with_limit(limit);
+    if let Some(at) = at {
+        options = options.with_revision(at.0.cast_signed());
+    }
+    let answer = range(resource, from, prefix, options).await?;
+    let revision = resource.shared.members.saw(answer.header());
+    let found = answer.kvs().iter().filter_map(|pair| {
+        let own = resource.own(pair.key())?;
+        Some((own.to_owned(), Revision(pair.mod_revision().cast_unsigned())))
+    });
+    Ok(Page {
+        found: found.collect(),
+        count: usize::try_from(answer.count()).unwrap_or(0),
+        more: answer.more(),
+        revision: at.unwrap_or(revision),
+    })
+}
+
+/// The objects of a page, at its revision.
+async fn objects(
+    resource: &Resource,
+    from: &str,
+    prefix: &str,
+    page: &Page,
+    limit: i64,
+) -> Result<Vec<Arc<Entry>>, ReadError> {
+    let state = resource.ready().map(|s| s.cacher.snapshot());
+    let known = |own: &str, revision| {
+        let entry = state.as_ref().and_then(|s| s.get(own));
+        entry.filter(|e| e.revision == revision).cloned()
+    };
+    let unknown = page.found.iter().filter(|(own, r)| known(own, *r).is_none()).count();
+    let mut out = Vec::with_capacity(page.found.len());
+    if unknown > SINGLE {
+        let options = GetOptions::new()
+            .with_limit(limit)
+            .with_revision(page.revision.0.cast_signed());
+        let answer = range(resource, from, prefix, options).await?;
+        for pair in answer.kvs() {
+            if let Some(own) = resource.own(pair.key()) {
+                out.push(resource.entry_of(own, pair).map_err(ReadError::Broken)?);
+            }
+        }
+        return Ok(out);
+    }
+    for (own, revision) in &page.found {
+        match known(own, *revision) {
+            Some(entry) => out.push(entry),
+            None => out.extend(resource.read(own, Some(page.revision)).await?.0),
+        }
+    }
+    Ok(out)
+}
+
+/// The list, in the state right after a revision, or in the latest.
+///
+/// # Errors
+/// [`Error::Compacted`], [`Error::TooNew`], [`Error::Failed`].
+pub(super) async fn list(resource: &Resource, options: &ListOptions, at: Option<Revision>) -> Result<Listing, Error> {
+    let answer = match options.single {
+        true => one(resource, options, at).await,
+        false => many(resource, options, at).await,
+    };
+    answer.map_err(|e| match e {
+        ReadError::Call(failure) if failure.is_compacted() => Error::Compacted(at.unwrap_or_default()),
+        ReadError::Call(failure) if failure.is_future() => Error::TooNew {
+            asked: at.unwrap_or_default(),
+            current: resource.shared.members.seen(),
+        },
+        other => other.into(),
+    })
+}
+
+async fn one(resource: &Resource, options: &ListOptions, at: Option<Revision>) -> Result<Listing, ReadError> {
+    let (entry, revision) = resource.read(&options.prefix, at).await?;
+    Ok(Listing {
+        entries: entry.into_iter().filter(|e| options.predicate.matches(e)).collect(),
+        revision: at.unwrap_or(revision),
+        next: None,
+        remaining: None,
+    })
+}
+
+async fn many(resource: &Resource, options: &ListOptions, at: Option<Revision>) -> Result<Listing, ReadError> {
+    let everything = options.predicate.is_everything();
+    let limit = match options.limit {
+        0 => usize::MAX,
+        limit => limit,
+    };
+    let mut from = match &options.token {
+        Some(token) if token.start > options.prefix => token.start.clone(),
+        _ => options.prefix.clone(),
+    };
+    let size = match everything {
+        true => i64::try_from(limit).map_or(PAGE, |l| l.min(PAGE)),
+        false => PAGE,
+    };
+    let mut listing = Listing {
+        entries: Vec::new(),
+        revision: at.unwrap_or_default(),
+        next: None,
+        remaining: None,
+    };
+    let mut pinned = at;
+    loop {
+        let page = page(resource, &from, &options.prefix, size, pinned).await?;
+        pinned = Some(page.revision);
+        listing.revision = page.revision;
+        let objects = objects(resource, &from, &options.prefix, &page, size).await?;
+        let total = objects.len();
+        for (i, entry) in objects.into_iter().enumerate() {
+            if !options.predicate.matches(&entry) {
+                continue;
+            }
+            let key = entry.key.clone();
+            listing.entries.push(entry);
+            if listing.entries.len() == limit {
+                if i + 1 < total || page.more {
+                    listing.next = Some(ContinueToken {
+                        revision: Some(page.revision),
+                        start: format!("{key}\0"),
+                    });
+                    listing.remaining = everything.then(|| page.count.saturating_sub(i + 1));
+                }
+                return Ok(listing);
+            }
+        }
+        match page.found.last() {
+            Some((last, _)) if page.more => from = format!("{last}\0"),
+            _ => return Ok(listing),
+        }
+    }
+}
+
+/// All keys of a scope with their revisions, now.
+///
+/// # Errors
+/// [`Error::Failed`].
+pub(super) async fn keys(
+    resource: &Resource,
+    prefix: &str,
+    single: bool,
+) -> Result<(Revision, Vec<(String, Revision)>), Error> {
+    if single {
+        let (entry, revision) = resource.read(prefix, None).await?;
+        let found = entry.map(|e| (e.key.to_string(), e.revision));
+        return Ok((revision, found.into_iter().collect()));
+    }
+    let (mut from, mut pinned, mut out) = (prefix.to_owned(), None, Vec::new());
+    loop {
+        let page = page(resource, &from, prefix, PAGE, pinned).await?;
+        pinned = Some(page.revision);
+        let last = page.found.last().map(|(last, _)| format!("{last}\0"));
+        out.extend(page.found);
+        match last {
+            Some(next) if page.more => from = next,
+            _ => return Ok((page.revision, out)),
+        }
+    }
+}
+
+/// True where a state has just these keys, at these revisions.
+pub(super) fn same(state: &Snapshot, prefix: &str, single: bool, pairs: &[(String, Revision)]) -> bool {
+    if single {
+        return state.get(prefix).map(|e| e.revision) == pairs.first().map(|(_, r)| *r);
+    }
+    let mut there = state.scan(prefix, Bound::Unbounded);
+    pairs
+        .iter()
+        .all(|(key, revision)| there.next().is_some_and(|e| *e.key == **key && e.revision == *revision))
+        && there.next().is_none()
+}

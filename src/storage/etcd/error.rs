@@ -1,0 +1,129 @@
+//! What can go wrong with a cluster.
+
+use crate::storage::Error;
+use std::fmt;
+
+/// Why a store on etcd cannot be used.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// The flags name no usable address.
+    Address(String),
+    /// Nobody has answered.
+    Unreachable {
+        /// Who was asked.
+        servers: String,
+        /// What the last one said.
+        why: String,
+    },
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(why) => f.write_str(why),
+            Self::Unreachable { servers, why } => write!(f, "no answer from etcd at {servers}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+/// Why a call has failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// A member has answered so, or the way to it has.
+    Refused(etcd_client::Error),
+    /// No answer in time.
+    TimedOut,
+}
+
+/// gRPC's numbers.
+const CANCELLED: i32 = 1;
+const UNKNOWN: i32 = 2;
+const DEADLINE_EXCEEDED: i32 = 4;
+const NOT_FOUND: i32 = 5;
+const OUT_OF_RANGE: i32 = 11;
+const INTERNAL: i32 = 13;
+const UNAVAILABLE: i32 = 14;
+
+impl From<etcd_client::Error> for Failure {
+    fn from(e: etcd_client::Error) -> Self {
+        Self::Refused(e)
+    }
+}
+
+impl Failure {
+    fn status(&self) -> Option<(i32, &str)> {
+        match self {
+            Self::Refused(etcd_client::Error::GRpcStatus(status)) => Some((status.code() as i32, status.message())),
+            _ => None,
+        }
+    }
+
+    /// Another member, or the same one a little later, may answer.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::TimedOut => true,
+            Self::Refused(etcd_client::Error::TransportError(_) | etcd_client::Error::IoError(_)) => true,
+            Self::Refused(_) => match self.status() {
+                Some((UNAVAILABLE | DEADLINE_EXCEEDED | CANCELLED, _)) => true,
+                // What breaks below gRPC.
+                Some((UNKNOWN | INTERNAL, text)) => !text.starts_with("etcdserver: "),
+                _ => false,
+            },
+        }
+    }
+
+    /// The revision asked for is no longer kept.
+    pub fn is_compacted(&self) -> bool {
+        matches!(self.status(), Some((OUT_OF_RANGE, text)) if text.contains("has been compacted"))
+    }
+
+    /// The revision asked for is yet to come.
+    pub fn is_future(&self) -> bool {
+        matches!(self.status(), Some((OUT_OF_RANGE, text)) if text.contains("future revision"))
+    }
+
+    /// The lease has ended.
+    pub fn is_lease_lost(&self) -> bool {
+        matches!(self.status(), Some((NOT_FOUND, text)) if text.contains("lease not found"))
+    }
+
+    /// The database has reached its quota.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self.status(), Some((_, text)) if text.contains("database space exceeded"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.status()) {
+            // etcd's own texts, as clients know them from upstream.
+            (_, Some((_, text))) if text.starts_with("etcdserver: ") => f.write_str(text),
+            (_, Some((code, text))) => {
+                let name = match code {
+                    CANCELLED => "Canceled",
+                    UNKNOWN => "Unknown",
+                    DEADLINE_EXCEEDED => "DeadlineExceeded",
+                    8 => "ResourceExhausted",
+                    INTERNAL => "Internal",
+                    UNAVAILABLE => "Unavailable",
+                    7 => "PermissionDenied",
+                    16 => "Unauthenticated",
+                    _ => "Unknown",
+                };
+                write!(f, "rpc error: code = {name} desc = {text}")
+            }
+            (Self::Refused(e), None) => write!(f, "{e}"),
+            (Self::TimedOut, None) => f.write_str("etcdserver: request timed out"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Failure> for Error {
+    fn from(e: Failure) -> Self {
+        Self::Failed(e.to_string())
+    }
+}

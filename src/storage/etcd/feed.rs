@@ -1,0 +1,256 @@
+//! Keeps the cache of one resource true: reads all of it in pages at one revision, then follows one watch. A watch that
+//! breaks goes on behind the last event; where etcd no longer knows that revision, everything is read anew and the
+//! watches of clients end, as upstream's do.
+//!
+//! ```text
+//! Loading ──read──► Ready ──watch broken──► Ready (opened again at the next revision)
+//!    ▲                └──compacted, value that cannot be read──┐
+//!    └─────────────────────────────────────────────────────────┘        stop ─► Stopped
+//! ```
+
+use super::resource::{Resource, Serving, State, end_of};
+use crate::storage::cacher::{Cacher, Initial, Progress, Snapshot};
+use crate::storage::{Entry, Error, Event, Revision};
+use etcd_client::{GetOptions, WatchOptions, WatchResponse, WatchStream};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Objects read at a time.
+const PAGE: i64 = 2_000;
+/// Time between requests for progress while somebody waits; upstream's.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Time a new watch may take to begin.
+const OPEN: Duration = Duration::from_secs(5);
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Why following has come to an end.
+enum End {
+    /// To be opened again where it was.
+    Broken(String),
+    /// Everything is to be read again.
+    Lost(String),
+}
+
+/// Runs until the resource is stopped.
+pub(super) async fn run(resource: Arc<Resource>) {
+    let stop = resource.stop.clone();
+    // Stopping first: the feed has no end of its own.
+    tokio::select! {
+        biased;
+        () = stop.wait() => {}
+        () = follow(&resource) => {}
+    }
+    let last = resource.state.send_replace(State::Stopped);
+    if let State::Ready(serving) = last {
+        serving.cacher.stop();
+    }
+}
+
+async fn follow(resource: &Resource) {
+    let mut pause = BACKOFF.0;
+    loop {
+        match load(resource).await {
+            Ok((serving, revision)) => {
+                pause = BACKOFF.0;
+                resource.state.send_replace(State::Ready(serving.clone()));
+                let why = keep(resource, &serving, revision).await;
+                tracing::warn!(prefix = %resource.prefix, why, "the watch cache is read again");
+                resource.state.send_replace(State::Loading(Instant::now(), None));
+                serving.cacher.close();
+            }
+            Err(e) => {
+                let why = e.to_string();
+                tracing::warn!(prefix = %resource.prefix, error = %why, "the resource cannot be read");
+                resource.state.send_if_modified(|state| {
+                    if let State::Loading(_, last) = state {
+                        *last = Some(why);
+                    }
+                    false
+                });
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(BACKOFF.1);
+            }
+        }
+    }
+}
+
+/// All objects at one revision.
+async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
+    let end = end_of(&resource.prefix);
+    let mut from = resource.prefix.clone();
+    let mut pinned: Option<Revision> = None;
+    let mut entries: Vec<Arc<Entry>> = Vec::new();
+    let revision = loop {
+        let mut options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
+        if let Some(at) = pinned {
+            options = options.with_revision(at.0.cast_signed());
+        }
+        let answer = resource.shared.members.range(&from, options).await?;
+        let revision = pinned.unwrap_or_else(|| resource.shared.members.saw(answer.header()));
+        pinned = Some(revision);
+        for pair in answer.kvs() {
+            if let Some(own) = resource.own(pair.key()) {
+                let at = Revision(pair.mod_revision().cast_unsigned());
+                entries.push(resource.entry(own, at, pair.value())?);
+            }
+        }
+        match answer.kvs().last() {
+            Some(last) if answer.more() => {
+                from = String::from_utf8_lossy(last.key()).into_owned() + "\0";
+            }
+            _ => break revision,
+        }
+    };
+    let progress = Arc::new(Progress::new(revision, resource.shared.patience));
+    let initial = Initial {
+        state: Snapshot::new(entries, revision),
+        base: revision,
+        events: Vec::new(),
+    };
+    let cacher = Arc::new(Cacher::new(progress.clone(), initial, resource.shared.ring));
+    Ok((Serving { cacher, progress }, revision))
+}
+
+/// Follows the watch for as long as it can be gone on with; says why it cannot.
+async fn keep(resource: &Resource, serving: &Serving, revision: Revision) -> String {
+    let mut at = revision;
+    let mut pause = BACKOFF.0;
+    loop {
+        let opened = Instant::now();
+        let (member, client) = resource.shared.members.watch_client().await;
+        let end = match client {
+            Err(e) => End::Broken(e.to_string()),
+            Ok(mut client) => {
+                let options = WatchOptions::new()
+                    .with_range(end_of(&resource.prefix))
+                    .with_start_revision((at.0 + 1).cast_signed())
+                    .with_progress_notify()
+                    .with_fragment();
+                let stream = client.watch(resource.prefix.as_str(), Some(options));
+                match tokio::time::timeout(OPEN, stream).await {
+                    Ok(Ok(stream)) => read(resource, serving, stream, &mut at).await,
+                    Ok(Err(e)) => End::Broken(e.to_string()),
+                    Err(_) => End::Broken("no answer".to_owned()),
+                }
+            }
+        };
+        match end {
+            End::Lost(why) => return why,
+            End::Broken(why) => {
+                tracing::debug!(prefix = %resource.prefix, why, "a watch on etcd broke and is opened again");
+                resource.shared.members.leave(member);
+                if opened.elapsed() > Duration::from_secs(10) {
+                    pause = BACKOFF.0;
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(BACKOFF.1);
+            }
+        }
+    }
+}
+
+async fn read(resource: &Resource, serving: &Serving, mut stream: WatchStream, at: &mut Revision) -> End {
+    let mut asked = Instant::now();
+    // Parts of one answer that was too long for one message.
+    let mut parts: Vec<WatchResponse> = Vec::new();
+    loop {
+        let wanted = resource.waiting.load(Ordering::Acquire) > 0 && resource.shared.trusted.load(Ordering::Acquire);
+        // Events before requests: what they bring may be all that is waited for.
+        let answer = tokio::select! {
+            biased;
+            answer = stream.message() => answer,
+            () = tokio::time::sleep_until(asked + PROGRESS_EVERY), if wanted => {
+                asked = Instant::now();
+                if let Err(e) = stream.request_progress().await {
+                    return End::Broken(e.to_string());
+                }
+                continue;
+            }
+            () = resource.bell.notified(), if !wanted => continue,
+        };
+        let answer = match answer {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return End::Broken("the stream has ended".to_owned()),
+            Err(e) => return End::Broken(e.to_string()),
+        };
+        if answer.compact_revision() > 0 {
+            return End::Lost(format!("revision {} has been compacted", at.0 + 1));
+        }
+        if answer.canceled() {
+            return End::Broken(answer.cancel_reason().to_owned());
+        }
+        let reached = resource.shared.members.saw(answer.header());
+        if answer.created() {
+            continue;
+        }
+        if answer.events().is_empty() {
+            // Told of one watch, it comes in order with its events; asked for, it doesn't with every version.
+            let true_one = answer.watch_id() >= 0 || resource.shared.trusted.load(Ordering::Acquire);
+            if true_one && parts.is_empty() && reached > *at {
+                *at = reached;
+                serving.progress.set_applied(reached);
+                serving.progress.set_dispatched(reached);
+            }
+            continue;
+        }
+        let unfinished = answer.0.fragment;
+        parts.push(answer);
+        if unfinished {
+            continue;
+        }
+        match events(resource, serving, &parts, *at) {
+            Ok(events) => {
+                parts.clear();
+                let Some(last) = events.last() else { continue };
+                *at = last.entry.revision;
+                serving.cacher.apply(&events);
+                serving.progress.set_applied(*at);
+                serving.cacher.dispatch(&events);
+                serving.progress.set_dispatched(*at);
+            }
+            Err(e) => return End::Lost(e.to_string()),
+        }
+    }
+}
+
+/// The changes of one answer. The state before each is the cache's, or what the answer itself said before.
+fn events(
+    resource: &Resource,
+    serving: &Serving,
+    parts: &[WatchResponse],
+    at: Revision,
+) -> Result<Vec<Arc<Event>>, Error> {
+    let mut out: Vec<Arc<Event>> = Vec::new();
+    let mut overlay: HashMap<String, Option<Arc<Entry>>> = HashMap::new();
+    for change in parts.iter().flat_map(WatchResponse::events) {
+        let Some((pair, own)) = change.kv().and_then(|pair| Some((pair, resource.own(pair.key())?))) else {
+            continue;
+        };
+        let revision = Revision(pair.mod_revision().cast_unsigned());
+        if revision <= at {
+            continue;
+        }
+        let previous = match overlay.get(own) {
+            Some(previous) => previous.clone(),
+            None => serving.cacher.peek(own),
+        };
+        let deleted = change.event_type() == etcd_client::EventType::Delete;
+        let entry = match (deleted, &previous) {
+            (false, _) => resource.entry(own, revision, pair.value())?,
+            (true, Some(previous)) => Arc::new(previous.at_revision(revision)),
+            (true, None) => continue,
+        };
+        overlay.insert(own.to_owned(), (!deleted).then(|| entry.clone()));
+        out.push(Arc::new(Event {
+            entry,
+            previous,
+            deleted,
+            frames: [const { OnceLock::new() }; 3],
+            binary_frames: OnceLock::new(),
+        }));
+    }
+    Ok(out)
+}

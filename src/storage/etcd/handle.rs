@@ -1,0 +1,223 @@
+//! A resource as the registry sees it. Which reads the cache answers, as upstream decides (`cacher/delegator`):
+//!
+//! | asked for | members answer progress truly | some do not |
+//! |---|---|---|
+//! | any | cache | cache |
+//! | at least N | cache, once it is there | cache if it is there, else etcd |
+//! | the latest | cache, once it is where etcd was when asked; etcd if that takes too long | etcd |
+//! | exactly N | cache, if it is there and still knows; else etcd | as beside |
+//!
+//! A get of the latest always asks etcd. What etcd answers is taken from the cache where the cache has that very state of
+//! an object, so bytes travel and are decoded only for what is new.
+
+use super::direct;
+use super::resource::{Resource, Serving};
+use crate::storage::{
+    ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage,
+    VersionMatch, Watch, WatchOptions,
+};
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Time between looks at a revision that is yet to come.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A resource as the registry sees it.
+pub(super) struct Handle(pub Arc<Resource>);
+
+impl Handle {
+    fn is_trusted(&self) -> bool {
+        self.0.shared.trusted.load(Ordering::Acquire)
+    }
+
+    /// Waits until etcd itself has come to a revision.
+    async fn await_revision(&self, asked: Revision) -> Result<(), Error> {
+        let give_up = Instant::now() + self.0.shared.patience;
+        loop {
+            let current = self.0.current().await?;
+            if current >= asked {
+                return Ok(());
+            }
+            if Instant::now() + POLL > give_up {
+                return Err(Error::TooNew { asked, current });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until the cache has come to a revision that etcd has reached, by way of progress.
+    async fn catch_up(&self, serving: &Serving, revision: Revision) -> Result<(), Error> {
+        if serving.progress.applied() >= revision {
+            return Ok(());
+        }
+        let _waiter = self.0.ask_for_progress();
+        serving.progress.wait_for(revision).await
+    }
+
+    /// A watch that begins with the state etcd has now, without asking for progress: waits until the cache holds it.
+    async fn watch_verified(&self, serving: &Serving, options: &WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        let (prefix, single) = (&options.prefix, options.single);
+        let (revision, pairs) = direct::keys(&self.0, prefix, single).await?;
+        let give_up = Instant::now() + self.0.shared.patience;
+        loop {
+            let state = serving.cacher.snapshot();
+            let reached = serving.progress.applied() >= revision;
+            if reached || direct::same(&state, prefix, single, &pairs) {
+                if reached {
+                    return serving.cacher.watch(options.clone()).await;
+                }
+                let seen = state.revision;
+                if let Some(watch) = serving.cacher.watch_known(options.clone(), seen, revision)? {
+                    return Ok(watch);
+                }
+                continue;
+            }
+            if Instant::now() + POLL > give_up {
+                let current = serving.progress.applied();
+                return Err(Error::TooNew {
+                    asked: revision,
+                    current,
+                });
+            }
+            tokio::time::sleep(POLL / 4).await;
+        }
+    }
+
+    async fn exact(&self, revision: Revision, options: &ListOptions) -> Result<Listing, Error> {
+        if let Some(serving) = self.0.ready()
+            && serving.progress.applied() >= revision
+        {
+            match serving.cacher.list(options.clone()).await {
+                Err(Error::Compacted(_)) => {}
+                answer => return answer,
+            }
+        } else {
+            self.await_revision(revision).await?;
+        }
+        direct::list(&self.0, options, Some(revision)).await
+    }
+
+    async fn latest(&self, mut options: ListOptions) -> Result<Listing, Error> {
+        if self.is_trusted() {
+            let serving = self.0.serving().await?;
+            let current = self.0.current().await?;
+            if self.catch_up(&serving, current).await.is_ok() {
+                // A token that pins nothing goes on in this state.
+                options.version = VersionMatch::NotOlderThan(MinRevision::Latest);
+                return serving.cacher.list(options).await;
+            }
+        }
+        direct::list(&self.0, &options, None).await
+    }
+}
+
+#[async_trait]
+impl Storage for Handle {
+    async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        if self.0.is_stopped() {
+            return Err(Error::NotReady(1));
+        }
+        let serving = self.0.ready();
+        match (min, serving) {
+            (MinRevision::Any, Some(serving)) => Ok(serving.cacher.peek(key)),
+            (MinRevision::AtLeast(revision), Some(serving)) if serving.progress.applied() >= revision => {
+                Ok(serving.cacher.peek(key))
+            }
+            (MinRevision::AtLeast(asked), _) => {
+                let (entry, reached) = self.0.read(key, None).await?;
+                if reached >= asked {
+                    return Ok(entry);
+                }
+                self.await_revision(asked).await?;
+                Ok(self.0.read(key, None).await?.0)
+            }
+            (MinRevision::Latest | MinRevision::Any, _) => Ok(self.0.read(key, None).await?.0),
+        }
+    }
+
+    async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
+        if self.0.is_stopped() {
+            return Err(Error::NotReady(1));
+        }
+        let exact = match (&options.token, options.version) {
+            (Some(ContinueToken { revision, .. }), _) => *revision,
+            (None, VersionMatch::Exact(revision)) => Some(revision),
+            (None, VersionMatch::NotOlderThan(_)) => None,
+        };
+        if let Some(revision) = exact {
+            return self.exact(revision, &options).await;
+        }
+        match options.version {
+            VersionMatch::NotOlderThan(MinRevision::Any) => self.0.serving().await?.cacher.list(options).await,
+            VersionMatch::NotOlderThan(MinRevision::AtLeast(revision)) => {
+                let serving = self.0.serving().await?;
+                if serving.progress.applied() >= revision {
+                    return serving.cacher.list(options).await;
+                }
+                self.await_revision(revision).await?;
+                self.latest(options).await
+            }
+            _ => self.latest(options).await,
+        }
+    }
+
+    async fn watch(&self, mut options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        let serving = self.0.serving().await?;
+        match options.initial {
+            None if options.since.is_none() => {
+                options.since = Some(self.0.current().await?.max(serving.progress.applied()));
+            }
+            None | Some(MinRevision::Any) => {}
+            Some(min) => {
+                let asked = match min {
+                    MinRevision::AtLeast(revision) => revision,
+                    _ => Revision(u64::MAX),
+                };
+                if serving.progress.applied() < asked {
+                    if let MinRevision::AtLeast(revision) = min {
+                        self.await_revision(revision).await?;
+                    }
+                    options.initial = Some(MinRevision::Any);
+                    if !self.is_trusted() {
+                        return self.watch_verified(&serving, &options).await;
+                    }
+                    let current = self.0.current().await?;
+                    self.catch_up(&serving, current).await?;
+                }
+                options.initial = Some(MinRevision::Any);
+            }
+        }
+        serving.cacher.watch(options).await
+    }
+
+    async fn put(
+        &self,
+        key: &str,
+        when: Precondition,
+        draft: Draft,
+        ttl_seconds: Option<u64>,
+    ) -> Result<Arc<Entry>, Error> {
+        if self.0.is_stopped() {
+            return Err(Error::NotReady(1));
+        }
+        self.0.put(key, when, draft, ttl_seconds).await
+    }
+
+    async fn delete(&self, key: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
+        if self.0.is_stopped() {
+            return Err(Error::NotReady(1));
+        }
+        self.0.delete(key, unchanged).await
+    }
+
+    fn revision(&self) -> Revision {
+        self.0.shared.members.seen()
+    }
+
+    fn count(&self) -> usize {
+        self.0.ready().map_or(0, |s| s.cacher.count())
+    }
+}

@@ -1,0 +1,72 @@
+//! Leases for objects that go by themselves. One is shared by all that come within a window with the same life, up to a
+//! number, so that a busy stream of Events costs few of them (upstream: `etcd3/lease_manager.go`).
+
+use super::client::Members;
+use crate::storage::Error;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// Most objects on one lease.
+const OBJECTS: u32 = 1000;
+/// Part of the life a shared lease may be longer.
+const PART: f64 = 0.05;
+
+struct Shared {
+    id: i64,
+    ttl: u64,
+    until: Instant,
+    objects: u32,
+}
+
+pub(super) struct Leases {
+    window: Duration,
+    last: Mutex<Option<Shared>>,
+    /// A lease that etcd no longer knows.
+    lost: std::sync::atomic::AtomicI64,
+}
+
+impl Leases {
+    /// `window`: `--lease-reuse-duration-seconds`.
+    pub fn new(window: Duration) -> Self {
+        Self {
+            window,
+            last: Mutex::new(None),
+            lost: std::sync::atomic::AtomicI64::new(0),
+        }
+    }
+
+    /// A lease that lives at least `ttl` seconds from now.
+    pub async fn take(&self, members: &Members, ttl: u64) -> Result<i64, Error> {
+        let ttl = ttl.max(1);
+        let mut last = self.last.lock().await;
+        let lost = self.lost.load(std::sync::atomic::Ordering::Acquire);
+        if let Some(lease) = &mut *last
+            && lease.ttl == ttl
+            && lease.id != lost
+            && lease.objects < OBJECTS
+            && Instant::now() < lease.until
+        {
+            lease.objects += 1;
+            return Ok(lease.id);
+        }
+        let window = self.window.min(Duration::from_secs_f64(ttl as f64 * PART));
+        let asked = Instant::now();
+        let seconds = (ttl + window.as_secs()).cast_signed();
+        let granted = members
+            .call(|client| async move { client.lease_client().grant(seconds, None).await })
+            .await?;
+        *last = Some(Shared {
+            id: granted.id(),
+            ttl,
+            until: asked + Duration::from_secs(window.as_secs()),
+            objects: 1,
+        });
+        Ok(granted.id())
+    }
+
+    /// Not to be given out again.
+    pub fn forget(&self, id: i64) {
+        self.lost.store(id, std::sync::atomic::Ordering::Release);
+    }
+}

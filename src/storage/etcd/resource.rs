@@ -1,0 +1,329 @@
+//! One resource on etcd: its keys, its bytes, where its cache stands, and single reads and writes.
+
+use super::client::{Members, kv};
+use super::error::Failure;
+use super::lease::Leases;
+use super::values::{self, MediaType};
+use crate::storage::backend::SelectableFields;
+use crate::storage::cacher::{Cacher, Progress};
+use crate::storage::transform::Transform;
+use crate::storage::{Draft, Entry, Error, Precondition, Revision};
+use crate::tasks::Signal;
+use bytes::Bytes;
+use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+/// How long a write waits, once it is durable, for the cache of this process to show it.
+const OWN_WRITE: Duration = Duration::from_secs(1);
+
+/// What all resources of a cluster have in common.
+pub(super) struct Shared {
+    pub members: Members,
+    pub leases: Leases,
+    pub media: MediaType,
+    pub patience: Duration,
+    pub ring: crate::storage::cacher::history::Bounds,
+    /// Every member answers requests for progress truly; upstream's rule by version.
+    pub trusted: AtomicBool,
+    /// The database is full.
+    pub no_space: AtomicBool,
+}
+
+/// A cache in service, and how far it has come.
+#[derive(Clone)]
+pub(super) struct Serving {
+    pub cacher: Arc<Cacher>,
+    pub progress: Arc<Progress>,
+}
+
+/// Where a resource stands.
+#[derive(Clone)]
+pub(super) enum State {
+    /// Being read, since then; the last attempt has failed for this reason.
+    Loading(Instant, Option<String>),
+    Ready(Serving),
+    Stopped,
+}
+
+pub(super) struct Resource {
+    /// Of its keys, the cluster's own prefix included.
+    pub prefix: String,
+    pub fields: Option<SelectableFields>,
+    pub transform: Arc<dyn Transform>,
+    pub state: watch::Sender<State>,
+    pub stop: Signal,
+    /// Reads that wait for the cache to catch up.
+    pub waiting: AtomicUsize,
+    /// Rung when one comes.
+    pub bell: Notify,
+    pub shared: Arc<Shared>,
+}
+
+/// Counted while somebody waits for progress.
+pub(super) struct Waiter<'a>(&'a AtomicUsize);
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The first key behind all with this prefix, which ends with a slash or is not empty at least.
+pub(super) fn end_of(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+impl Resource {
+    /// The cache, if it is in service.
+    pub fn ready(&self) -> Option<Serving> {
+        match &*self.state.borrow() {
+            State::Ready(serving) => Some(serving.clone()),
+            _ => None,
+        }
+    }
+
+    /// The cache, once it is in service.
+    pub async fn serving(&self) -> Result<Serving, Error> {
+        let mut state = self.state.subscribe();
+        let settled = state.wait_for(|s| !matches!(s, State::Loading(..)));
+        let settled = tokio::time::timeout(self.shared.patience, settled).await;
+        match settled {
+            Ok(Ok(state)) => match &*state {
+                State::Ready(serving) => Ok(serving.clone()),
+                _ => Err(Error::NotReady(1)),
+            },
+            _ => Err(Error::NotReady(self.retry_after())),
+        }
+    }
+
+    /// Upstream's advice by the time it has taken already.
+    fn retry_after(&self) -> u32 {
+        match &*self.state.borrow() {
+            State::Loading(since, _) => (0.06 * since.elapsed().as_secs_f64()).exp().clamp(1.0, 30.0) as u32,
+            _ => 1,
+        }
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Stopped)
+    }
+
+    /// Asks for progress while the guard lives.
+    pub fn ask_for_progress(&self) -> Waiter<'_> {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        self.bell.notify_one();
+        Waiter(&self.waiting)
+    }
+
+    pub fn key(&self, own: &str) -> String {
+        format!("{}{own}", self.prefix)
+    }
+
+    /// Below the prefix; `None` for a key of somebody else.
+    pub fn own<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
+        std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)
+    }
+
+    /// The entry of stored bytes.
+    pub fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
+        let key = self.key(own);
+        let broken = |why: String| Error::Failed(format!("unable to transform key {key:?}: {why}"));
+        let opened = self
+            .transform
+            .open(&key, Bytes::copy_from_slice(value))
+            .map_err(broken)?;
+        let entry = values::entry(own, revision, &opened.bytes, self.fields.as_ref());
+        let mut entry = entry.map_err(|why| Error::Failed(format!("unable to decode key {key:?}: {why}")))?;
+        entry.stale = opened.stale;
+        Ok(Arc::new(entry))
+    }
+
+    /// The entry of a pair, from the cache where that has just this state.
+    pub fn entry_of(&self, own: &str, pair: &KeyValue) -> Result<Arc<Entry>, Error> {
+        let revision = Revision(pair.mod_revision().cast_unsigned());
+        let cached = self.ready().and_then(|s| s.cacher.peek(own));
+        match cached.filter(|e| e.revision == revision) {
+            Some(entry) => Ok(entry),
+            None => self.entry(own, revision, pair.value()),
+        }
+    }
+
+    /// What etcd has at a key, now or at a revision, and the revision of the answer.
+    pub async fn read(&self, own: &str, at: Option<Revision>) -> Result<(Option<Arc<Entry>>, Revision), ReadError> {
+        let mut options = GetOptions::new();
+        if let Some(at) = at {
+            options = options.with_revision(at.0.cast_signed());
+        }
+        let answer = self.shared.members.range(&self.key(own), options).await?;
+        let revision = self.shared.members.saw(answer.header());
+        let entry = answer.kvs().first().map(|pair| self.entry_of(own, pair)).transpose();
+        Ok((entry.map_err(ReadError::Broken)?, revision))
+    }
+
+    /// The revision of the cluster, asked of its majority.
+    pub async fn current(&self) -> Result<Revision, Error> {
+        let options = GetOptions::new().with_keys_only().with_limit(1);
+        let answer = self.shared.members.range(&self.prefix, options).await?;
+        Ok(self.shared.members.saw(answer.header()))
+    }
+
+    pub async fn put(
+        &self,
+        own: &str,
+        when: Precondition,
+        draft: Draft,
+        ttl: Option<u64>,
+    ) -> Result<Arc<Entry>, Error> {
+        let key = self.key(own);
+        let expected = match when {
+            Precondition::Absent => 0,
+            Precondition::Unchanged(revision) => revision.0.cast_signed(),
+        };
+        let value = values::encode(&draft.json, self.shared.media);
+        let value = self.transform.seal(&key, value).map_err(Error::Failed)?;
+        let mut lost_leases = 0;
+        let (answer, repeated) = loop {
+            let lease = match ttl {
+                None => 0,
+                Some(ttl) => self.shared.leases.take(&self.shared.members, ttl).await?,
+            };
+            let tries = AtomicUsize::new(0);
+            let outcome = self
+                .shared
+                .members
+                .call(|client| {
+                    tries.fetch_add(1, Ordering::Relaxed);
+                    let options = (lease != 0).then(|| PutOptions::new().with_lease(lease));
+                    let txn = Txn::new()
+                        .when([Compare::mod_revision(&*key, CompareOp::Equal, expected)])
+                        .and_then([TxnOp::put(&*key, value.to_vec(), options)])
+                        .or_else([TxnOp::get(&*key, None)]);
+                    async move { kv(&client).txn(txn).await }
+                })
+                .await;
+            match outcome {
+                Err(e) if e.is_lease_lost() && lost_leases < 3 => {
+                    lost_leases += 1;
+                    self.shared.leases.forget(lease);
+                }
+                Err(e) => return Err(self.refused(e)),
+                Ok(answer) => break (answer, tries.into_inner() > 1),
+            }
+        };
+        let revision = self.shared.members.saw(answer.header());
+        if answer.succeeded() {
+            self.await_own(revision).await;
+            return Ok(Arc::new(draft.into_entry(own, revision)));
+        }
+        let there = first_pair(&answer.op_responses());
+        if repeated
+            && let Some(pair) = &there
+            && pair.mod_revision() > expected
+            && *pair.value() == *value
+        {
+            // The attempt before was made after all; only its answer was lost.
+            let revision = Revision(pair.mod_revision().cast_unsigned());
+            self.await_own(revision).await;
+            return Ok(Arc::new(draft.into_entry(own, revision)));
+        }
+        let there = there.map(|pair| self.entry_of(own, &pair)).transpose()?;
+        Err(Error::Conflict(there))
+    }
+
+    pub async fn delete(&self, own: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
+        let key = self.key(own);
+        let expected = unchanged.0.cast_signed();
+        let known = self.ready().and_then(|s| s.cacher.peek(own));
+        let known = known.filter(|e| e.revision == unchanged);
+        let tries = AtomicUsize::new(0);
+        let answer = self
+            .shared
+            .members
+            .call(|client| {
+                tries.fetch_add(1, Ordering::Relaxed);
+                let options = DeleteOptions::new().with_prev_key();
+                let txn = Txn::new()
+                    .when([Compare::mod_revision(&*key, CompareOp::Equal, expected)])
+                    .and_then([TxnOp::delete(&*key, Some(options))])
+                    .or_else([TxnOp::get(&*key, None)]);
+                async move { kv(&client).txn(txn).await }
+            })
+            .await
+            .map_err(|e| self.refused(e))?;
+        let revision = self.shared.members.saw(answer.header());
+        let responses = answer.op_responses();
+        if answer.succeeded() {
+            let gone = match (known, responses.first()) {
+                (Some(known), _) => known,
+                (None, Some(TxnOpResponse::Delete(deleted))) => match deleted.prev_kvs().first() {
+                    Some(pair) => self.entry(own, unchanged, pair.value())?,
+                    None => return Err(Error::Conflict(None)),
+                },
+                (None, _) => return Err(Error::Conflict(None)),
+            };
+            self.await_own(revision).await;
+            return Ok(Arc::new(gone.at_revision(revision)));
+        }
+        match (first_pair(&responses), known) {
+            // The attempt before was made after all.
+            (None, Some(known)) if tries.into_inner() > 1 => Ok(Arc::new(known.at_revision(revision))),
+            (None, _) => Err(Error::Conflict(None)),
+            (Some(pair), _) => Err(Error::Conflict(Some(self.entry_of(own, &pair)?))),
+        }
+    }
+
+    fn refused(&self, failure: Failure) -> Error {
+        if failure.is_no_space() {
+            self.shared.no_space.store(true, Ordering::Release);
+        }
+        failure.into()
+    }
+
+    /// Reads of any age in this process see its own writes.
+    async fn await_own(&self, revision: Revision) {
+        if let Some(serving) = self.ready() {
+            // Late means a watch that is being made again; reads that ask for the latest state don't rely on it.
+            let _ = tokio::time::timeout(OWN_WRITE, serving.progress.wait_for(revision)).await;
+        }
+    }
+}
+
+fn first_pair(responses: &[TxnOpResponse]) -> Option<KeyValue> {
+    match responses.first() {
+        Some(TxnOpResponse::Get(found)) => found.kvs().first().cloned(),
+        _ => None,
+    }
+}
+
+/// Why a read of etcd itself has failed.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    Call(Failure),
+    Broken(Error),
+}
+
+impl From<Failure> for ReadError {
+    fn from(e: Failure) -> Self {
+        Self::Call(e)
+    }
+}
+
+impl From<ReadError> for Error {
+    fn from(e: ReadError) -> Self {
+        match e {
+            ReadError::Call(failure) => failure.into(),
+            ReadError::Broken(e) => e,
+        }
+    }
+}

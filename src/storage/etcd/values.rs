@@ -1,0 +1,151 @@
+//! What etcd holds: the bytes kube-apiserver v1.36 writes and reads. Built-in kinds in protobuf, in their envelope;
+//! custom resources, CustomResourceDefinitions and APIServices in JSON. Read is either, and YAML, whatever the kind.
+
+use crate::api::decode::normalize;
+use crate::api::protobuf;
+use crate::apimachinery::codec::{json, protobuf as wire, yaml};
+use crate::apimachinery::value::Value;
+use crate::storage::backend::SelectableFields;
+use crate::storage::{Draft, Entry, Revision};
+use bytes::Bytes;
+
+/// `--storage-media-type`: how built-in kinds are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MediaType {
+    /// `application/vnd.kubernetes.protobuf`
+    #[default]
+    Protobuf,
+    /// `application/json`
+    Json,
+    /// `application/yaml`: written as JSON, which is YAML too.
+    Yaml,
+}
+
+/// Groups upstream always writes in JSON.
+const JSON_GROUPS: [&str; 2] = ["apiextensions.k8s.io/", "apiregistration.k8s.io/"];
+
+/// The bytes for an object whose JSON is given.
+pub fn encode(object: &Bytes, media: MediaType) -> Bytes {
+    if media != MediaType::Protobuf {
+        return object.clone();
+    }
+    let Ok(tree) = json::decode(object) else {
+        return object.clone();
+    };
+    let version = tree.str_at(&["apiVersion"]);
+    if version.is_empty() || JSON_GROUPS.iter().any(|g| version.starts_with(g)) {
+        return object.clone();
+    }
+    protobuf::encode(&tree).map_or_else(|| object.clone(), Bytes::from)
+}
+
+/// The tree of stored bytes.
+///
+/// # Errors
+/// Why they are no object.
+pub fn decode(bytes: &[u8]) -> Result<Value, String> {
+    let mut tree = if bytes.starts_with(&wire::MAGIC) {
+        let unknown = wire::open(bytes)?;
+        let (version, kind) = (&*unknown.api_version, &*unknown.kind);
+        let def = protobuf::definition(version, kind)
+            .ok_or_else(|| format!("no kind \"{kind}\" is registered for version \"{version}\""))?;
+        protobuf::decode(def, version, kind, unknown.raw).map_err(|e| e.to_string())?
+    } else if bytes.trim_ascii_start().first() == Some(&b'{') {
+        json::decode(bytes)?
+    } else {
+        yaml::decode(bytes)?
+    };
+    if tree.at(&["metadata"]).as_object().is_none() {
+        return Err("it has no metadata".to_owned());
+    }
+    let (version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
+    let def = Some(version).filter(|v| !v.is_empty());
+    if let Some(def) = def.and_then(|version| protobuf::definition(version, kind)) {
+        let claims = kind == "StatefulSet";
+        normalize(def, &mut tree).map_err(|e| e.to_string())?;
+        if claims {
+            name_claims(&mut tree);
+        }
+    }
+    Ok(tree)
+}
+
+/// The templates' own apiVersion and kind have no place in the message; upstream's defaults put them back on every read.
+fn name_claims(set: &mut Value) {
+    let templates = set
+        .at_mut(&["spec", "volumeClaimTemplates"])
+        .and_then(Value::as_array_mut);
+    for template in templates.into_iter().flatten() {
+        if template.get("kind").is_null() {
+            template.set(&["apiVersion"], "v1");
+            template.set(&["kind"], "PersistentVolumeClaim");
+        }
+    }
+}
+
+/// The entry of stored bytes. `key`: below the resource's prefix.
+///
+/// # Errors
+/// Why they are no object.
+pub fn entry(key: &str, revision: Revision, bytes: &[u8], fields: Option<&SelectableFields>) -> Result<Entry, String> {
+    let tree = decode(bytes)?;
+    let fields = fields.map_or_else(Vec::new, |extract| extract(&tree));
+    Ok(Draft::new(&tree, fields).into_entry(key, revision))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(object: &Value) -> (Bytes, Entry) {
+        let draft = Draft::new(object, vec![]);
+        let bytes = encode(&draft.json, MediaType::Protobuf);
+        let entry = entry("ns/n", Revision(7), &bytes, None).expect("it decodes");
+        assert_eq!(entry.unversioned(), draft.json, "what is read is what was written");
+        (bytes, entry)
+    }
+
+    #[test]
+    fn a_built_in_kind_is_protobuf_and_reads_back() {
+        let (bytes, entry) = stored(&crate::json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
+            "metadata": {"name": "n", "namespace": "ns", "labels": {"x": "y"}, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        }));
+        assert!(bytes.starts_with(b"k8s\0"));
+        assert_eq!((entry.label("x"), entry.revision), (Some("y"), Revision(7)));
+    }
+
+    #[test]
+    fn definitions_and_custom_resources_are_json() {
+        for object in [
+            crate::json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "n"},
+                "spec": {"groupPriorityMinimum": 0, "versionPriority": 0}, "status": {}}),
+            crate::json!({"apiVersion": "example.com/v1", "kind": "ConfigMap", "metadata": {"name": "n"}}),
+        ] {
+            assert!(stored(&object).0.starts_with(b"{"));
+        }
+    }
+
+    #[test]
+    fn json_and_yaml_of_any_form_are_read() {
+        for text in [
+            "{ \"kind\":\"A\",\n\"metadata\": {\"name\": \"x\"}}\n",
+            "kind: A\nmetadata:\n  name: n\n",
+        ] {
+            let e = entry("n", Revision(3), text.as_bytes(), None).expect("it decodes");
+            assert_eq!(
+                &e.json[..],
+                br#"{"kind":"A","metadata":{"resourceVersion":"3","name":"x"}}"#
+            );
+        }
+        for odd in [
+            &b"k8s:enc:aescbc:v1:a:xyz"[..],
+            b"k8s\0",
+            b"",
+            b"{}",
+            b"{\"metadata\":1}",
+        ] {
+            assert!(decode(odd).is_err());
+        }
+    }
+}

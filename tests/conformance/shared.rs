@@ -1,0 +1,270 @@
+//! etcd with more than one gateway on it, and with members that go.
+
+use crate::etcd_process::{Etcd, is_there};
+use crate::support::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use torana::storage::{Backend as _, Error, EventType, MinRevision, Precondition, Revision, Storage, Watch, WatchItem};
+
+/// Long enough for an election on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One write by value, whatever it takes: a store that is failing over may refuse for a while.
+async fn insist(s: &Arc<dyn Storage>, key: &str, value: &str) -> Revision {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let when = match s.get(key, MinRevision::Latest).await {
+            Ok(None) => Precondition::Absent,
+            Ok(Some(e)) => Precondition::Unchanged(e.revision),
+            Err(e) => {
+                assert!(Instant::now() < until, "reads never came back: {e}");
+                continue;
+            }
+        };
+        match s.put(key, when, draft(value), None).await {
+            Ok(e) => return e.revision,
+            Err(e) => assert!(Instant::now() < until, "writes never came back: {e}"),
+        }
+    }
+}
+
+/// Reads a watch until it has shown `last`; revisions must grow. A watch the store ends is begun again behind what it
+/// has shown, as clients do.
+async fn history(s: Arc<dyn Storage>, from: Revision, last: Revision) -> Vec<(String, Revision, bool)> {
+    let mut seen: Vec<(String, Revision, bool)> = Vec::new();
+    let mut at = from;
+    let until = Instant::now() + PATIENCE;
+    'again: loop {
+        assert!(Instant::now() < until, "the watch stands at {at:?} of {last:?}");
+        let options = torana::storage::WatchOptions {
+            since: Some(at),
+            ..from_now()
+        };
+        let mut w: Box<dyn Watch> = match s.watch(options).await {
+            Ok(w) => w,
+            Err(Error::Compacted(r)) => panic!("history before {r:?} is gone"),
+            Err(_) => continue,
+        };
+        while at < last {
+            match tokio::time::timeout(PATIENCE, w.next()).await.expect("an event") {
+                Some(WatchItem::Change(kind, event)) => {
+                    let revision = event.entry.revision;
+                    assert!(revision > at, "{revision:?} came behind {at:?}");
+                    at = revision;
+                    seen.push((event.entry.key.to_string(), revision, kind == EventType::Deleted));
+                }
+                Some(_) => {}
+                None => continue 'again,
+            }
+        }
+        return seen;
+    }
+}
+
+#[test]
+fn what_one_gateway_writes_the_others_see_in_order() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let etcd = Etcd::start(1);
+        let (one, two, three) = (cluster(&etcd).await, cluster(&etcd).await, cluster(&etcd).await);
+        let stores = [&one, &two, &three].map(|c| c.resource(config("configmaps")));
+        let start = create(&stores[0], "ns/first", "0").await.revision;
+        for s in &stores {
+            let seen = s.get("ns/first", MinRevision::Latest).await.unwrap();
+            assert_eq!(seen.unwrap().revision, start, "no gateway serves an older state");
+        }
+        let mut written = Vec::new();
+        for i in 0..60 {
+            let writer = &stores[i % 3];
+            let key = format!("ns/{}", i % 7);
+            let old = writer.get(&key, MinRevision::Latest).await.unwrap();
+            let (revision, deleted) = match old {
+                Some(old) if i % 4 == 0 => (writer.delete(&key, old.revision).await.unwrap().revision, true),
+                Some(old) => (update(writer, &old, "x").await.revision, false),
+                None => (create(writer, &key, "x").await.revision, false),
+            };
+            written.push((key, revision, deleted));
+            let list = stores[(i + 1) % 3].list(everything()).await.unwrap();
+            let present: BTreeMap<_, _> = list.entries.iter().map(|e| (e.key.to_string(), e.revision)).collect();
+            let (key, revision, deleted) = written.last().unwrap();
+            assert_eq!(
+                present.get(key),
+                (!deleted).then_some(revision),
+                "a list elsewhere shows the write"
+            );
+            assert!(list.revision >= *revision);
+        }
+        let last = written.last().unwrap().1;
+        for s in &stores {
+            assert_eq!(history(s.clone(), start, last).await, written);
+        }
+    });
+}
+
+#[test]
+fn a_killed_member_costs_no_event_and_no_write() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let mut etcd = Etcd::start(3);
+        let (one, two) = (cluster(&etcd).await, cluster(&etcd).await);
+        let (s, t) = (one.resource(config("configmaps")), two.resource(config("configmaps")));
+        let start = insist(&s, "ns/first", "0").await;
+        let mut written = Vec::new();
+        for round in 0..3 {
+            for i in 0..10 {
+                let key = format!("ns/{i}");
+                written.push((key.clone(), insist(&s, &key, &round.to_string()).await, false));
+                match i {
+                    3 => etcd.kill(round),
+                    8 => etcd.restart(round),
+                    _ => {}
+                }
+            }
+        }
+        let last = written.last().unwrap().1;
+        for s in [s, t] {
+            assert_eq!(history(s, start, last).await, written);
+        }
+    });
+}
+
+#[test]
+fn a_member_that_hangs_is_left_for_another() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let etcd = Etcd::start(3);
+        let one = cluster(&etcd).await;
+        let s = one.resource(config("configmaps"));
+        let start = insist(&s, "ns/first", "0").await;
+        etcd.signal(0, "STOP");
+        let mut last = Revision(0);
+        for i in 0..5 {
+            last = insist(&s, &format!("ns/{i}"), "1").await;
+        }
+        etcd.signal(0, "CONT");
+        assert_eq!(history(s, start, last).await.len(), 5);
+    });
+}
+
+#[test]
+fn a_cluster_that_comes_back_is_gone_on_with() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let mut etcd = Etcd::start(1);
+        let one = cluster(&etcd).await;
+        let s = one.resource(config("configmaps"));
+        let start = insist(&s, "ns/first", "0").await;
+        etcd.kill(0);
+        let refused = tokio::time::timeout(Duration::from_secs(30), s.get("ns/first", MinRevision::Latest));
+        assert!(
+            refused.await.expect("an answer").is_err(),
+            "the latest state is not known"
+        );
+        let any = s.get("ns/first", MinRevision::Any).await.unwrap();
+        assert_eq!(any.unwrap().revision, start, "but any state is served");
+        etcd.restart(0);
+        let last = insist(&s, "ns/first", "1").await;
+        assert_eq!(history(s, start, last).await.len(), 1);
+        assert!(
+            one.readiness().is_ok() || one.health().is_err(),
+            "health follows the probe"
+        );
+    });
+}
+
+#[test]
+fn a_compaction_that_overtakes_a_broken_watch_means_reading_again() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let mut etcd = Etcd::start(1);
+        let one = cluster(&etcd).await;
+        let s = one.resource(config("configmaps"));
+        create(&s, "ns/a", "0").await;
+        let gone = create(&s, "ns/b", "0").await;
+        // While the gateway's watch is down, somebody else writes, deletes and compacts.
+        etcd.signal(0, "STOP");
+        etcd.signal(0, "CONT");
+        etcd.kill(0);
+        etcd.restart(0);
+        let other = loop {
+            if let Ok(c) = tokio::time::timeout(PATIENCE, cluster(&etcd)).await {
+                break c;
+            }
+        };
+        let t = other.resource(config("configmaps"));
+        t.delete("ns/b", gone.revision).await.unwrap();
+        let mut last = Revision(0);
+        for i in 0..20 {
+            last = insist(&t, "ns/a", &i.to_string()).await;
+        }
+        etcd.ctl(&["compact", &last.0.to_string()]);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let any = s.list(any()).await;
+            if let Ok(list) = any
+                && keys(&list.entries) == ["ns/a"]
+                && list.entries[0].revision == last
+            {
+                break;
+            }
+            assert!(Instant::now() < until, "the cache never followed");
+            tokio::task::yield_now().await;
+        }
+        let early = s
+            .list(torana::storage::ListOptions {
+                version: torana::storage::VersionMatch::Exact(Revision(2)),
+                ..everything()
+            })
+            .await;
+        assert!(matches!(early, Err(Error::Compacted(_))) || early.is_ok());
+    });
+}
+
+fn any() -> torana::storage::ListOptions {
+    torana::storage::ListOptions {
+        version: torana::storage::VersionMatch::NotOlderThan(MinRevision::Any),
+        ..everything()
+    }
+}
+
+#[test]
+fn a_full_database_refuses_writes_stays_readable_and_says_so() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let etcd = Etcd::start_with(1, &["--quota-backend-bytes=16777216"]);
+        let one = cluster(&etcd).await;
+        let s = one.resource(config("configmaps"));
+        let kept = create(&s, "ns/kept", "1").await;
+        let big = "x".repeat(1 << 19);
+        let mut refusal = None;
+        for i in 0..64 {
+            match s.put(&format!("ns/{i}"), Precondition::Absent, draft(&big), None).await {
+                Ok(_) => {}
+                Err(e) => {
+                    refusal = Some(e.to_string());
+                    break;
+                }
+            }
+        }
+        assert_eq!(refusal.as_deref(), Some("etcdserver: mvcc: database space exceeded"));
+        let why = one.readiness().unwrap_err();
+        assert!(why.contains("NOSPACE"), "{why}");
+        assert!(one.health().is_ok());
+        let seen = s.get("ns/kept", MinRevision::Latest).await.unwrap().unwrap();
+        assert_eq!(seen.revision, kept.revision);
+        assert!(!s.list(everything()).await.unwrap().entries.is_empty());
+    });
+}

@@ -1,0 +1,174 @@
+//! Debian's etcd on loopback: one member or three, each on ports of its own, in throw-away directories.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// True where the tests can have an etcd; says so where not.
+pub fn is_there() -> bool {
+    let there = Command::new("etcd").arg("--version").stdout(Stdio::null()).status();
+    let there = there.is_ok_and(|s| s.success());
+    if !there {
+        eprintln!("skipped: there is no etcd on this machine (scripts/tools.sh installs it)");
+    }
+    there
+}
+
+/// Ports nobody uses now.
+fn ports(n: usize) -> Vec<u16> {
+    let held: Vec<_> = (0..n)
+        .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
+        .collect();
+    held.iter()
+        .map(|l| l.local_addr().expect("an address").port())
+        .collect()
+}
+
+struct Member {
+    args: Vec<String>,
+    log: PathBuf,
+    child: Option<Child>,
+    port: u16,
+}
+
+/// A running cluster; its members are killed when it is dropped.
+pub struct Etcd {
+    members: Vec<Member>,
+    dir: tempfile::TempDir,
+}
+
+impl Etcd {
+    pub fn start(members: usize) -> Self {
+        Self::start_with(members, &[])
+    }
+
+    pub fn start_with(members: usize, more: &[&str]) -> Self {
+        // A port may be taken by another test between its choice and its use.
+        for _ in 0..5 {
+            let dir = tempfile::tempdir().expect("a directory");
+            let ports = ports(members * 2);
+            let (clients, peers) = ports.split_at(members);
+            let names: Vec<String> = peers
+                .iter()
+                .enumerate()
+                .map(|(i, p)| format!("m{i}=http://127.0.0.1:{p}"))
+                .collect();
+            let members = (0..members).map(|i| {
+                let (client, peer) = (clients[i], peers[i]);
+                let at = dir.path().join(format!("m{i}-{client}"));
+                let mut args: Vec<String> = [
+                    format!("--name=m{i}"),
+                    format!("--data-dir={}", at.display()),
+                    format!("--listen-client-urls=http://127.0.0.1:{client}"),
+                    format!("--advertise-client-urls=http://127.0.0.1:{client}"),
+                    format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
+                    format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
+                    format!("--initial-cluster={}", names.join(",")),
+                    format!("--initial-cluster-token=t{}", clients[0]),
+                    "--heartbeat-interval=50".to_owned(),
+                    "--election-timeout=500".to_owned(),
+                ]
+                .into();
+                args.extend(more.iter().map(|a| (*a).to_owned()));
+                Member {
+                    args,
+                    log: dir.path().join(format!("log{i}")),
+                    child: None,
+                    port: client,
+                }
+            });
+            let mut cluster = Self {
+                members: members.collect(),
+                dir,
+            };
+            let count = cluster.members.len();
+            (0..count).for_each(|i| cluster.restart(i));
+            if (0..count).all(|i| cluster.is_up(i, Duration::from_secs(10))) {
+                return cluster;
+            }
+        }
+        panic!("etcd does not start");
+    }
+
+    fn is_up(&mut self, i: usize, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        while Instant::now() < until {
+            if TcpStream::connect(("127.0.0.1", self.members[i].port)).is_ok() {
+                return true;
+            }
+            let child = self.members[i].child.as_mut().expect("it was started");
+            if child.try_wait().expect("it can be asked").is_some() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    pub fn servers(&self) -> Vec<String> {
+        self.members
+            .iter()
+            .map(|m| format!("http://127.0.0.1:{}", m.port))
+            .collect()
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self, i: usize) {
+        if let Some(mut child) = self.members[i].child.take() {
+            child.kill().expect("it is ours");
+            child.wait().expect("it ends");
+        }
+    }
+
+    /// Stops or continues a member's process: to the others it is as if cut off.
+    pub fn signal(&self, i: usize, name: &str) {
+        let child = self.members[i].child.as_ref().expect("it runs");
+        let done = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(child.id().to_string())
+            .status();
+        assert!(done.expect("kill runs").success());
+    }
+
+    pub fn restart(&mut self, i: usize) {
+        self.kill(i);
+        let member = &mut self.members[i];
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&member.log)
+            .expect("a log");
+        let child = Command::new("etcd")
+            .args(&member.args)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn()
+            .expect("etcd starts");
+        member.child = Some(child);
+    }
+
+    /// Runs etcdctl; its output.
+    pub fn ctl(&self, args: &[&str]) -> String {
+        let out = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .arg(format!("--endpoints={}", self.servers().join(",")))
+            .args(args)
+            .output()
+            .expect("etcdctl runs");
+        assert!(
+            out.status.success(),
+            "etcdctl {args:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        (0..self.members.len()).for_each(|i| self.kill(i));
+    }
+}
