@@ -80,7 +80,7 @@ impl Members {
         let members = access.servers.iter().map(|url| Member {
             url: url.trim_end_matches('/').to_owned(),
             requests: OnceCell::new(),
-            watches: [const { OnceCell::new() }; WATCH_CONNECTIONS],
+            watches: std::array::from_fn(|_| OnceCell::new()),
         });
         Ok(Self {
             members: members.collect(),
