@@ -150,6 +150,13 @@ fn normal(def: &'static TypeDef, mut v: Value) -> Value {
     v
 }
 
+fn is_empty(v: &Value) -> bool {
+    match v {
+        Value::Object(m) => m.iter().all(|(_, v)| v.is_null() || is_empty(v)),
+        v => v.is_empty_value(),
+    }
+}
+
 /// Where two trees differ first.
 fn difference(ours: &Value, theirs: &Value, path: &str) -> Option<String> {
     match (ours, theirs) {
@@ -157,6 +164,7 @@ fn difference(ours: &Value, theirs: &Value, path: &str) -> Option<String> {
             let keys: BTreeSet<&str> = a.iter().chain(b.iter()).map(|(k, _)| k).collect();
             keys.into_iter().find_map(|k| match (a.get(k), b.get(k)) {
                 (Some(a), Some(b)) => difference(a, b, &format!("{path}.{k}")),
+                (None, Some(b)) if is_empty(b) => None,
                 (a, b) => Some(format!("{path}.{k}: ours {a:?}, theirs {b:?}")),
             })
         }
@@ -166,6 +174,10 @@ fn difference(ours: &Value, theirs: &Value, path: &str) -> Option<String> {
                 .map(|(i, (a, b))| difference(a, b, &format!("{path}[{i}]")))
                 .find_map(|d| d)
         }
+        // What Go writes as null (or, above, not at all) where nothing is set, the crate reads as an empty value of its type.
+        (Value::Null, empty) if is_empty(empty) => None,
+        // The crate writes whole floats with a fraction, which JSON does not tell apart.
+        (Value::Int(a), Value::Float(b)) if *a as f64 == *b => None,
         (a, b) => (a != b).then(|| format!("{path}: ours {a:?}, theirs {b:?}")),
     }
 }
@@ -224,10 +236,11 @@ fn messages_with_all_fields_are_those_of_the_message_crate() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4))]
 
-    /// With some fields empty the crate writes other always-written fields than Go does; normalizing evens that out.
+    /// With some fields empty the crate writes other always-written fields than Go does: an empty value where its type is
+    /// no `Option`.
     #[test]
     fn json_is_that_of_the_typed_crate(seed: u64) {
-        let found = check(&kinds::typed(), |w| Maker::some(seed, w), |_, _| false, through_json);
+        let found = check(&kinds::typed(), |w| Maker::some(seed, w).strict(), |_, _| false, through_json);
         prop_assert!(found.is_empty(), "{found:#?}");
     }
 
