@@ -5,6 +5,7 @@ mod access;
 mod admission;
 mod authentication;
 mod components;
+pub mod credentials;
 mod enablement;
 mod flows;
 mod hooks;
@@ -17,6 +18,7 @@ mod port;
 mod servers;
 mod service_accounts;
 mod store;
+pub mod tool;
 mod trust;
 
 use crate::admission::Cluster;
@@ -26,6 +28,7 @@ use crate::cli::flags::FLAGS;
 use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
+use crate::endpoints::negotiate::Codecs;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
@@ -105,6 +108,9 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let serving = servers::Serving {
         enabled,
         min_request_timeout: options.generic.min_request_timeout,
+        codecs: Codecs {
+            cbor: options.features.enabled("CBORServingAndStorage") == Some(true),
+        },
         authorizer: authorizer.clone(),
         published: Published::new(external.to_string()),
         telemetry: telemetry.clone(),
