@@ -18,6 +18,8 @@ pub struct Maker {
     without: Without,
     /// Times and quantities that a kind requires are always filled.
     strict: bool,
+    /// Lists have one item.
+    lone: bool,
     /// Definitions the maker stands in.
     stack: Vec<&'static str>,
 }
@@ -30,6 +32,7 @@ impl Maker {
             full: true,
             without,
             strict: false,
+            lone: false,
             stack: Vec::new(),
         }
     }
@@ -47,6 +50,13 @@ impl Maker {
     #[allow(dead_code, reason = "not every test that shares the generator needs it")]
     pub fn strict(mut self) -> Self {
         self.strict = true;
+        self
+    }
+
+    /// Puts one item into every list, so that no two have the same key.
+    #[allow(dead_code, reason = "not every test that shares the generator needs it")]
+    pub fn lone(mut self) -> Self {
+        self.lone = true;
         self
     }
 
@@ -177,6 +187,7 @@ impl Maker {
     /// How many elements: one of objects where all fields are filled, for the sake of time.
     fn many(&mut self, ty: Ty) -> u64 {
         match (self.full, ty.struct_def()) {
+            _ if self.lone => 1,
             (true, Some(_)) => 1,
             (true, None) => 2,
             (false, _) => 1 + self.pick(2),
