@@ -59,10 +59,9 @@ pub fn apply_across<S: ApplySchema>(
 ) -> Result<Applied, Status> {
     check(config, schema)?;
     let writer = &request.writer;
-    let before = live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]));
-    let mut entries = managed::decode(before).unwrap_or_default();
     let mut base = live.cloned().unwrap_or_else(|| schema.empty());
-    base.unset(&["metadata", "managedFields"]);
+    let before = base.unset(&["metadata", "managedFields"]).unwrap_or_default();
+    let mut entries = managed::decode_owned(before).unwrap_or_default();
     if entries.is_empty() && live.is_some() {
         let first = Writer {
             manager: "before-first-apply",
@@ -244,16 +243,26 @@ fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S
     let shape = shape_of(schema, if b.is_null() { a } else { b });
     match (shape, a, b) {
         (Shape::Object, Value::Object(x), Value::Object(y)) => {
-            let mut out = x.clone();
-            for (k, v) in y.iter() {
-                let Some(Member { schema, .. }) = schema.member(k) else {
-                    continue;
+            // Both are sorted; each value is copied once, where it ends up.
+            let mut out: Vec<(Str, Value)> = Vec::with_capacity(x.len() + y.len());
+            let mut wanted = y.iter().peekable();
+            let mut add = |k: &str, live: Option<&Value>, v: Option<&Value>| {
+                let merged = match (v, schema.member(k)) {
+                    (Some(_), Some(Member { schema, .. })) => merge(live, v, schema),
+                    _ => live.cloned(),
                 };
-                if let Some(v) = merge(x.get(k), Some(v), schema) {
-                    out.insert(k, v);
+                out.extend(merged.map(|v| (Str::new(k), v)));
+            };
+            for (k, live) in x.iter() {
+                while let Some((k, v)) = wanted.next_if(|(w, _)| *w < k) {
+                    add(k, None, Some(v));
                 }
+                add(k, Some(live), wanted.next_if(|(w, _)| *w == k).map(|(_, v)| v));
             }
-            Some(Value::Object(out))
+            for (k, v) in wanted {
+                add(k, None, Some(v));
+            }
+            Some(Value::Object(Map::from_pairs(out)))
         }
         (Shape::Object, Value::Object(_), Value::Null) => Some(a.clone()),
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(x), Value::Array(y)) => {
