@@ -115,11 +115,8 @@ fn flags_without_effect_are_named_and_dangerous_ones_refused() {
         options.warnings
     );
     assert!(options.warnings[0].starts_with("--audit-log-path has no effect: "));
-    for args in ["--logging-format=json"] {
-        let text = error(&[args]);
-        let flag = args.split('=').next().unwrap();
-        assert!(text.contains(flag) && text.contains("refused"), "{text}");
-    }
+    let text = error(&["--logging-format=json"]);
+    assert!(text.contains("--logging-format") && text.contains("refused"), "{text}");
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub struct Cluster {
     tasks: TaskGroup,
     stop: Signal,
     closed: AtomicBool,
+    /// Resources made so far.
+    made: AtomicUsize,
     name: String,
 }
 
@@ -145,6 +147,7 @@ impl Cluster {
             tasks: TaskGroup::new("etcd"),
             stop: Signal::new("etcd closed"),
             closed: AtomicBool::new(false),
+            made: AtomicUsize::new(0),
             name,
         };
         let (shared, found) = (cluster.shared.clone(), cluster.probe.clone());
@@ -180,6 +183,7 @@ impl Cluster {
             return Arc::new(Handle(served.clone()));
         }
         let resource = Arc::new(Resource {
+            number: self.made.fetch_add(1, Ordering::Relaxed),
             prefix,
             fields: config.fields,
             transform,

@@ -142,7 +142,7 @@ async fn keep(resource: &Resource, serving: &Serving, revision: Revision) -> Str
     let mut pause = BACKOFF.0;
     loop {
         let opened = Instant::now();
-        let (member, client) = resource.shared.members.watch_client().await;
+        let (member, client) = resource.shared.members.watch_client(resource.number).await;
         let end = match client {
             Err(e) => End::Broken(e.to_string()),
             Ok(mut client) => {

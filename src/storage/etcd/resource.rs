@@ -52,6 +52,8 @@ pub(super) enum State {
 }
 
 pub(super) struct Resource {
+    /// The how manieth of its cluster it is.
+    pub number: usize,
     /// Of its keys, the cluster's own prefix included.
     pub prefix: String,
     pub fields: Option<SelectableFields>,
