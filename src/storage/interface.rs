@@ -174,6 +174,8 @@ pub enum Error {
     },
     /// Not yet, or no longer, serving: retry after so many seconds (429).
     NotReady(u32),
+    /// The object is larger than the store takes; its text.
+    TooLarge(String),
     /// The store has failed and takes no more writes.
     Failed(String),
     /// Stored bytes cannot be read, or objects not be encrypted (500 InternalError).
@@ -189,7 +191,7 @@ impl fmt::Display for Error {
                 write!(f, "Too large resource version: {}, current: {}", asked.0, current.0)
             }
             Self::NotReady(_) => f.write_str("storage is (re)initializing"),
-            Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
+            Self::TooLarge(why) | Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
         }
     }
 }

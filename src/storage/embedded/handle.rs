@@ -8,6 +8,10 @@ use crate::storage::{
 use async_trait::async_trait;
 use std::sync::Arc;
 
+/// The largest object, in bytes of its JSON: the bound that etcd has by default, so that what is written here could be
+/// written there, and fails with the same words.
+const MAX_OBJECT_BYTES: usize = 3 << 19;
+
 /// A resource as the registry sees it.
 pub(super) struct Handle {
     pub resource: Arc<ResourceStore>,
@@ -40,6 +44,9 @@ impl Storage for Handle {
         draft: Draft,
         ttl_seconds: Option<u64>,
     ) -> Result<Arc<Entry>, Error> {
+        if draft.json.len() > MAX_OBJECT_BYTES {
+            return Err(Error::TooLarge("etcdserver: request is too large".to_owned()));
+        }
         let stored = self.resource.seal(key, draft.json.clone()).map_err(Error::Unreadable)?;
         let action = Action::Put {
             when,
