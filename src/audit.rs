@@ -10,6 +10,7 @@
 //!                             └▶ batch: bounded queue ─ worker ─▶ sink, so many events at a time; nobody waits
 //! ```
 
+pub mod answer;
 pub mod backend;
 pub mod event;
 pub mod policy;

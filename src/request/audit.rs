@@ -151,6 +151,15 @@ impl AuditTrail {
         }
     }
 
+    /// The options a delete brings; they name no object.
+    pub fn request_options(&self, options: &Value) {
+        if self.wants_objects()
+            && let Some(mut facts) = self.facts()
+        {
+            facts.request_object = Some(json::to_vec(options).into());
+        }
+    }
+
     /// The patch a request brings, as it came, where it is JSON; `decoded` where it is not.
     pub fn request_patch(&self, raw: &Bytes, decode: impl FnOnce(&[u8]) -> Option<Value>) {
         if !self.wants_objects() {
