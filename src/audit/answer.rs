@@ -103,7 +103,11 @@ mod tests {
         ] {
             let found = decode(&headers(kind), &bytes);
             let status = status(404, found.as_ref());
-            assert_eq!((status.reason.as_str(), status.status.as_str()), ("NotFound", "Failure"), "{kind}");
+            assert_eq!(
+                (status.reason.as_str(), status.status.as_str()),
+                ("NotFound", "Failure"),
+                "{kind}"
+            );
             assert_eq!(status.details.str_at(&["name"]), "p", "{kind}");
         }
     }

@@ -1,8 +1,9 @@
 //! Options → [`CompletedOptions`]: files are read and judged, flags are held against each other, gaps are filled.
 
 use super::options::{
-    AdmissionOptions, AggregatorOptions, AuditOptions, AuthenticationOptions, AuthorizationOptions, FeatureGates, GenericOptions,
-    KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions, StorageOptions,
+    AdmissionOptions, AggregatorOptions, AuditOptions, AuthenticationOptions, AuthorizationOptions, FeatureGates,
+    GenericOptions, KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions,
+    StorageOptions,
 };
 use super::value::{UsageError, Values};
 use crate::audit::Policy;

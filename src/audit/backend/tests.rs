@@ -43,7 +43,9 @@ fn metrics() -> (AuditMetrics, prometheus::Registry) {
 fn counted(registry: &prometheus::Registry, name: &str) -> f64 {
     let families = registry.gather();
     let family = families.iter().find(|f| f.name() == name);
-    family.map_or(0.0, |f| f.get_metric().iter().map(|m| m.get_counter().get_value()).sum())
+    family.map_or(0.0, |f| {
+        f.get_metric().iter().map(|m| m.get_counter().get_value()).sum()
+    })
 }
 
 /// Remembers the sizes of lists, and fails as often as it is told to.

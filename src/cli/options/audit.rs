@@ -156,7 +156,11 @@ fn mode(values: &Values, of: &str) -> Result<Mode, UsageError> {
                 let qps = values.float(&batch("throttle-qps"))?;
                 if qps <= 0.0 || !qps.is_finite() {
                     let flag = batch("throttle-qps");
-                    return Err(UsageError::invalid(&flag, &qps.to_string(), "must be a positive number"));
+                    return Err(UsageError::invalid(
+                        &flag,
+                        &qps.to_string(),
+                        "must be a positive number",
+                    ));
                 }
                 Some((qps, positive(values, &batch("throttle-burst"))?))
             } else {
@@ -188,7 +192,10 @@ fn truncation(values: &Values, of: &str) -> Result<Option<Truncation>, UsageErro
         return Err(UsageError::invalid(
             &batch_flag,
             &limit.max_batch.to_string(),
-            format!("must not be less than --audit-{of}-truncate-max-event-size, {}", limit.max_event),
+            format!(
+                "must not be less than --audit-{of}-truncate-max-event-size, {}",
+                limit.max_event
+            ),
         ));
     }
     Ok(Some(limit))

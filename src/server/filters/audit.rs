@@ -12,9 +12,7 @@ use crate::apimachinery::value::Value;
 use crate::audit::event::ResponseStatus;
 use crate::audit::{Audit, Stage, answer};
 use crate::request::audit::CredentialNotes;
-use crate::request::{
-    AuditLevel, Authenticated, FromBackend, Handler, Request, Response, UntilUpgradeEnds,
-};
+use crate::request::{AuditLevel, Authenticated, FromBackend, Handler, Request, Response, UntilUpgradeEnds};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond;
 use async_trait::async_trait;
@@ -131,7 +129,10 @@ fn told(record: &Record, response: &Response) -> Told {
     let everything = record.wants_answers();
     // Of what backends answer only the code is recorded; they have audit logs of their own.
     let worth = FromBackend::of(response).is_none() && (everything || code >= 400 || record.is_delete());
-    let full = response.body().as_full().filter(|b| worth && b.len() <= answer::LARGEST);
+    let full = response
+        .body()
+        .as_full()
+        .filter(|b| worth && b.len() <= answer::LARGEST);
     let object = full.and_then(|bytes| answer::decode(response.headers(), bytes));
     Told {
         status: answer::status(code, object.as_ref()),
@@ -141,7 +142,9 @@ fn told(record: &Record, response: &Response) -> Told {
 
 fn panicked(panic: &(dyn Any + Send)) -> ResponseStatus {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
+    let text = text
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no text");
     ResponseStatus {
         code: 500,
         status: "Failure".to_owned(),
