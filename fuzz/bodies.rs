@@ -8,6 +8,8 @@ use torana::apimachinery::quantity;
 use torana::apimachinery::selector::{FieldSelector, LabelSelector};
 use torana::apimachinery::value::Value;
 
+#[path = "bodies/access.rs"]
+mod access;
 #[path = "bodies/edge.rs"]
 mod edge;
 
@@ -16,6 +18,34 @@ pub type Body = (&'static str, fn(&[u8]), &'static [&'static str]);
 
 /// Every body, by name.
 pub const ALL: &[Body] = &[
+    (
+        "authorization-configuration",
+        access::configuration,
+        &[
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n\
+             - type: Webhook\n  name: x\n  webhook:\n    timeout: 3s\n    subjectAccessReviewVersion: v1\n    failurePolicy: Deny\n\
+             \x20   connectionInfo: {type: KubeConfigFile, kubeConfigFile: /x}\n",
+        ],
+    ),
+    (
+        "abac",
+        access::abac,
+        &[
+            r#"{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"*","resource":"pods"}}"#,
+        ],
+    ),
+    (
+        "impersonation",
+        access::impersonation,
+        &["impersonate-user:a\nimpersonate-group:g\nimpersonate-extra-a%2fb:c\nimpersonate-uid:u"],
+    ),
+    (
+        "policy-rule",
+        access::rule,
+        &[
+            r#"{"verbs":["get"],"apiGroups":["",1],"resources":["pods/log"],"resourceNames":[],"nonResourceURLs":["/a*"]}"#,
+        ],
+    ),
     (
         "json",
         json_codec,
@@ -126,6 +156,30 @@ pub const ALL: &[Body] = &[
         "token-file",
         edge::token_file,
         &["token,user,uid,\"a,b\"\n\"x\"\"y\",u,1\n"],
+    ),
+    (
+        "jwt",
+        edge::jwt,
+        &[
+            "eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ.eyJpc3MiOiJ4IiwiYXVkIjpbImEiXSwiZXhwIjoxLjVlOX0.AAAA",
+            "eyJhbGciOiJub25lIn0.e30.",
+        ],
+    ),
+    (
+        "keys",
+        edge::keys,
+        &[
+            r#"{"kty":"EC","crv":"P-256","kid":"a","x":"1L5S9Za-6tfnuvJ42t85AHf3DRbqA_fFPLBcf514yl8","y":"1UiW4Xszzg16VK2hEDb9gR7-88pTmynL6zZOUQJFNZE"}"#,
+            r#"{"kty":"RSA","alg":"RS256","use":"sig","n":"AQAB","e":"AQAB"}"#,
+            "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n",
+        ],
+    ),
+    (
+        "authentication-config",
+        edge::authentication_config,
+        &[
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: https://a\n    audiences: [x]\n  claimMappings:\n    username: {claim: sub, prefix: ''}\nanonymous: {enabled: true, conditions: [{path: /livez}]}\n",
+        ],
     ),
     (
         "extra-key",

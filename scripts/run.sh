@@ -7,11 +7,10 @@ port=${PORT:-6443}
 data=${DATA:-./torana-data}
 
 die() { echo "make run: $*" >&2; exit 1; }
-command -v cargo >/dev/null 2>&1 || die "cargo is missing: install Rust with https://rustup.rs"
-command -v cc >/dev/null 2>&1 || die "a C compiler is missing: as root, apt-get install -y gcc libc6-dev"
+scripts/tools.sh build || exit 1
 mkdir -p "$data" 2>/dev/null && [ -w "$data" ] || die "the directory $data cannot be written: set DATA=… to one that can"
 
-echo "building (about a minute the first time) …"
+echo "building (some minutes the first time) …"
 cargo build -q --release --bin torana --example extension-server
 
 gateway_log=$data/gateway.log

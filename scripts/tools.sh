@@ -1,16 +1,24 @@
 #!/usr/bin/env bash
 # Installs what the tests need from Debian's packages when run as root, and otherwise names it precisely.
+#   scripts/tools.sh build      only what building needs
 set -euo pipefail
 missing=()
 need() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need cc gcc
-need openssl openssl
-need curl curl
-need python3 python3
-python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
-if ! command -v kubectl >/dev/null 2>&1; then
-	# Debian's kubectl is in kubernetes-client; Google's own repository has it as kubectl.
-	if apt-cache show kubectl >/dev/null 2>&1; then missing+=(kubectl); else missing+=(kubernetes-client); fi
+[ -n "${PROTOC:-}" ] || need protoc protobuf-compiler
+# etcd-client is generated from etcd's protocol, which includes protobuf's own files, when it is built.
+[ -f /usr/include/google/protobuf/descriptor.proto ] || [ -n "${PROTOC_INCLUDE:-}" ] || missing+=(libprotobuf-dev)
+if [ "${1:-}" != build ]; then
+	need openssl openssl
+	need curl curl
+	need python3 python3
+	need etcd etcd-server
+	need etcdctl etcd-client
+	python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+	if ! command -v kubectl >/dev/null 2>&1; then
+		# Debian's kubectl is in kubernetes-client; Google's own repository has it as kubectl.
+		if apt-cache show kubectl >/dev/null 2>&1; then missing+=(kubectl); else missing+=(kubernetes-client); fi
+	fi
 fi
 if ! command -v cargo >/dev/null 2>&1; then
 	echo "cargo is missing: install Rust with https://rustup.rs, then run this again" >&2

@@ -6,6 +6,7 @@ mod admission;
 mod audit;
 mod authentication;
 mod components;
+pub mod credentials;
 mod enablement;
 mod flows;
 mod hooks;
@@ -18,6 +19,7 @@ mod port;
 mod servers;
 mod service_accounts;
 mod store;
+pub mod tool;
 mod trust;
 
 use crate::admission::Cluster;
@@ -28,6 +30,7 @@ use crate::cli::flags::FLAGS;
 use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
+use crate::endpoints::negotiate::Codecs;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
@@ -111,6 +114,9 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let serving = servers::Serving {
         enabled,
         min_request_timeout: options.generic.min_request_timeout,
+        codecs: Codecs {
+            cbor: options.features.enabled("CBORServingAndStorage") == Some(true),
+        },
         authorizer: authorizer.clone(),
         published: Published::new(external.to_string()),
         telemetry: telemetry.clone(),

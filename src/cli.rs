@@ -1,4 +1,5 @@
-//! The command line: `torana serve`, `torana explain-access`, `torana version`, `torana --help`.
+//! The command line: `torana serve`, `torana explain-access`, `torana token`, `torana kubeconfig`, `torana store`,
+//! `torana version`, `torana --help`.
 //!
 //! [`parse`] turns arguments into a [`Command`];
 //! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
@@ -6,13 +7,16 @@
 //! nothing but that step binds, writes or spawns.
 
 pub mod complete;
+pub mod credentials;
 mod explain;
 pub mod flags;
 pub mod options;
+pub mod store;
 pub mod value;
 mod version;
 
 pub use complete::CompletedOptions;
+pub use credentials::{KubeconfigCommand, TokenCommand};
 pub use explain::ExplainAccess;
 pub use options::Options;
 pub use value::{UsageError, Values};
@@ -27,10 +31,16 @@ use std::ffi::OsString;
 pub enum Command {
     /// Run the server.
     Serve(Box<Options>),
+    /// Look after the store.
+    Store(Box<store::StoreCommand>),
     /// Ask a running server why somebody may do something.
     ExplainAccess(ExplainAccess),
     /// Print this and end well.
     Print(String),
+    /// Ask the running server for a token of a service account, and print it.
+    Token(TokenCommand),
+    /// Make a kubeconfig with credentials of its own, and print it.
+    Kubeconfig(KubeconfigCommand),
 }
 
 const ABOUT: &str = "An aggregating API gateway, wire-compatible with the Kubernetes API server v1.36";
@@ -61,7 +71,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             let format = matches.get_one::<String>("output").map_or("text", String::as_str);
             Ok(Command::Print(version::render(format)))
         }
+        Some(("store", matches)) => Ok(Command::Store(Box::new(store::read(matches)?))),
         Some(("explain-access", matches)) => Ok(Command::ExplainAccess(ExplainAccess::read(matches))),
+        Some(("token", matches)) => Ok(Command::Token(TokenCommand::read(matches)?)),
+        Some(("kubeconfig", matches)) => Ok(Command::Kubeconfig(KubeconfigCommand::read(matches)?)),
         Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
         _ => Ok(Command::Print(version::render("text"))),
     }
@@ -135,6 +148,7 @@ fn command() -> clap::Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(serve)
+        .subcommand(store::command())
         .subcommand(
             clap::Command::new("version").about("Print the version").arg(
                 Arg::new("output")
@@ -145,6 +159,8 @@ fn command() -> clap::Command {
             ),
         )
         .subcommand(explain::command())
+        .subcommand(credentials::token())
+        .subcommand(credentials::kubeconfig())
         .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
 }
 
@@ -165,6 +181,7 @@ fn refused(error: &clap::Error) -> Result<Command, UsageError> {
         }
         ErrorKind::UnknownArgument if arg.starts_with('-') => format!("unknown flag: {arg}{like}"),
         ErrorKind::UnknownArgument => format!("unexpected argument {arg:?}: flags only{like}"),
+        ErrorKind::MissingRequiredArgument => format!("missing argument: {arg}"),
         ErrorKind::InvalidSubcommand => {
             format!(
                 "unknown command {:?}{like} (torana --help lists them)",

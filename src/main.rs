@@ -16,12 +16,25 @@ fn main() -> ExitCode {
     raise_open_file_limit();
     let options = match cli::parse(std::env::args_os()) {
         Ok(Command::Serve(options)) => options,
+        Ok(Command::Store(command)) => {
+            if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+                return fail(FAILED, &"another TLS provider is installed already");
+            }
+            return answer(torana::app::tool::run(*command));
+        }
+        Ok(Command::Token(command)) => {
+            let print = |token: String| token + "\n";
+            return answer(async move { torana::app::credentials::token(&command).await.map(print) });
+        }
+        Ok(Command::Kubeconfig(command)) => {
+            return answer(async move { torana::app::credentials::kubeconfig(&command).await });
+        }
         Ok(Command::Print(text)) => {
             // A closed pipe (`torana --help | head`) is no failure.
             let _ = std::io::stdout().write_all(text.as_bytes());
             return ExitCode::SUCCESS;
         }
-        Ok(Command::ExplainAccess(question)) => return explain(&question),
+        Ok(Command::ExplainAccess(question)) => return answer(async move { question.run().await }),
         Err(error) => return fail(USAGE, &error),
     };
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
@@ -49,13 +62,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn explain(question: &cli::ExplainAccess) -> ExitCode {
+/// Prints what a command comes to.
+fn answer(command: impl Future<Output = Result<String, String>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let answer = runtime
-        .map_err(|e| e.to_string())
-        .and_then(|r| r.block_on(question.run()));
-    match answer {
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(FAILED, &format_args!("cannot start the runtime: {error}")),
+    };
+    match runtime.block_on(command) {
         Ok(text) => {
+            // A closed pipe is no failure.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }

@@ -8,7 +8,7 @@ mod files;
 mod issue;
 mod kubeconfig;
 
-pub use kubeconfig::{Kubeconfig, write_kubeconfig};
+pub use kubeconfig::{Credentials, Kubeconfig, write_kubeconfig};
 
 use issue::{Authority, Leaf};
 use std::fmt;
@@ -177,6 +177,28 @@ pub fn ensure_serving(
         cert: dir.join("serving.crt"),
         key: dir.join("serving.key"),
     })
+}
+
+/// A client certificate by the generated client CA, and its key, both PEM: for a user, maybe in a group, for `life` from now.
+/// Nothing is written.
+///
+/// # Errors
+/// The CA or its key is not in `dir`, or cannot be used.
+pub fn issue_client(
+    dir: &Path,
+    user: &str,
+    group: Option<&str>,
+    life: Duration,
+    now: SystemTime,
+) -> Result<(String, String), PkiError> {
+    for file in ["client-ca.crt", "client-ca.key"] {
+        let path = dir.join(file);
+        if !path.exists() {
+            let mend = "name the server's data directory, in which it keeps what it generates";
+            return Err(PkiError::new(&path, format!("is missing; {mend}")));
+        }
+    }
+    Authority::ensure(dir, "client-ca", "torana-client-ca", now, &mut Vec::new())?.client(user, group, life, now)
 }
 
 impl Pki {

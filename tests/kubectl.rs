@@ -228,3 +228,132 @@ fn a_second_api_server_answers_as_if_it_were_one() {
     );
     assert!(g.kubectl(&["get", "apiservices"]).contains("v1.gadgets.example.com"));
 }
+
+#[test]
+fn tokens_of_service_accounts_are_created_and_say_who_they_are() {
+    let (_dir, g) = gateway();
+    g.kubectl(&["create", "serviceaccount", "robot"]);
+    let token = g.kubectl(&["create", "token", "robot", "--duration=20m"]);
+    let token = token.trim();
+    assert_eq!(token.split('.').count(), 3, "{token}");
+    let review =
+        format!(r#"{{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{{"token":"{token}"}}}}"#);
+    let said = g.kubectl_in(
+        &["create", "-o", "jsonpath={.status.user.username}", "-f", "-"],
+        Some(&review),
+    );
+    assert_eq!(said, "system:serviceaccount:default:robot");
+    let bound = g.kubectl(&["create", "secret", "generic", "s"]);
+    assert!(bound.contains("created"), "{bound}");
+    let token = g.kubectl(&[
+        "create",
+        "token",
+        "robot",
+        "--bound-object-kind=Secret",
+        "--bound-object-name=s",
+    ]);
+    assert_eq!(token.trim().split('.').count(), 3, "{token}");
+}
+
+const ROLE: &str = "apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: r, namespace: default}
+rules:
+- {apiGroups: [\"\"], resources: [pods], verbs: [get, list]}
+- {apiGroups: [rbac.authorization.k8s.io], resources: [roles, rolebindings], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: rb, namespace: default}
+roleRef: {kind: Role, name: r, apiGroup: rbac.authorization.k8s.io}
+subjects:
+- {kind: User, name: bob, apiGroup: rbac.authorization.k8s.io}
+";
+
+#[test]
+fn access_is_granted_listed_and_explained() {
+    let (_dir, g) = gateway();
+    let said = g.kubectl_in(&["auth", "reconcile", "-f", "-"], Some(ROLE));
+    assert!(
+        said.contains("rolebinding.rbac.authorization.k8s.io/rb reconciled"),
+        "{said}"
+    );
+    g.kubectl_in(&["auth", "reconcile", "-f", "-"], Some(ROLE));
+    let who = g.kubectl(&["auth", "whoami", "--as=bob", "--as-group=dev"]);
+    assert!(
+        who.contains("bob") && who.contains("[dev system:authenticated]"),
+        "{who}"
+    );
+    assert_eq!(g.kubectl(&["auth", "can-i", "get", "pods", "--as=bob"]).trim(), "yes");
+    g.kubectl_fails(&["auth", "can-i", "delete", "pods", "--as=bob"], None);
+    let list = g.kubectl(&["auth", "can-i", "--list", "--as=bob"]);
+    assert!(
+        list.contains("pods") && list.contains("selfsubjectreviews.authentication.k8s.io"),
+        "{list}"
+    );
+    g.kubectl(&["get", "pods", "--as=bob"]);
+    let e = g.kubectl_fails(&["get", "pods", "--as=alice"], None);
+    assert!(e.contains("User \"alice\" cannot list resource \"pods\""), "{e}");
+    g.kubectl(&["create", "role", "less", "--verb=get", "--resource=pods", "--as=bob"]);
+    let e = g.kubectl_fails(
+        &["create", "role", "more", "--verb=delete", "--resource=pods", "--as=bob"],
+        None,
+    );
+    assert!(
+        e.contains("is attempting to grant RBAC permissions not currently held"),
+        "{e}"
+    );
+    let bind = [
+        "create",
+        "rolebinding",
+        "x",
+        "--clusterrole=cluster-admin",
+        "--user=bob",
+        "--as=bob",
+    ];
+    let e = g.kubectl_fails(&bind, None);
+    assert!(e.contains("not currently held"), "{e}");
+    let explain = |args: &[&str]| {
+        let out = std::process::Command::new(env!("CARGO_BIN_EXE_torana"))
+            .arg("explain-access")
+            .args(args)
+            .arg("--kubeconfig")
+            .arg(g.kubeconfig())
+            .output()
+            .expect("it runs");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let why = explain(&["bob", "get", "pods", "-n", "default"]);
+    assert!(
+        why.starts_with("allowed: ") && why.contains("RoleBinding \"rb/default\" of Role \"r\""),
+        "{why}"
+    );
+    let why = explain(&["bob", "delete", "pods", "-n", "default"]);
+    assert!(
+        why.contains("close, but for the verb: RoleBinding \"rb/default\""),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_backend_sees_whom_the_gateway_let_in() {
+    let (_dir, g) = gateway();
+    let _example = g.with_example();
+    let gadget = "apiVersion: gadgets.example.com/v1\nkind: Gadget\nmetadata: {name: one}\nspec: {size: 3}\n";
+    g.kubectl_in(&["apply", "-f", "-"], Some(gadget));
+    g.kubectl(&[
+        "create",
+        "role",
+        "r",
+        "--verb=get",
+        "--resource=gadgets.gadgets.example.com",
+    ]);
+    g.kubectl(&["create", "rolebinding", "b", "--role=r", "--user=jane"]);
+    // The example server asks the gateway about the caller it is told of: both must say yes, of the same caller.
+    g.kubectl(&["get", "gadget", "one", "--as=jane"]);
+    let e = g.kubectl_fails(&["get", "gadget", "one", "--as=bob"], None);
+    assert!(e.contains("User \"bob\" cannot get resource \"gadgets\""), "{e}");
+    let e = g.kubectl_fails(&["delete", "gadget", "one", "--as=jane"], None);
+    assert!(e.contains("User \"jane\" cannot delete resource \"gadgets\""), "{e}");
+}

@@ -12,6 +12,8 @@ use torana::apimachinery::patch::strategic;
 use torana::apimachinery::value::Value;
 use torana::audit::Policy;
 use torana::authn::TokenFile;
+use torana::authn::jwt::{PublicKey, Token, seconds, unverified_claims};
+use torana::authn::oidc::Configuration;
 use torana::authn::request_header::unescape_key;
 use torana::endpoints::negotiate::clauses;
 use torana::extensions::schema::StructuralSchema;
@@ -147,6 +149,47 @@ pub fn accept(data: &[u8]) {
 pub fn token_file(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = TokenFile::parse("tokens.csv", text);
+}
+
+/// Signed tokens: nothing that is read as one verifies under a key that did not make it.
+pub fn jwt(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let _ = unverified_claims(text);
+    if let Ok(token) = Token::parse(text) {
+        let _ = token.audiences();
+        for claim in ["exp", "nbf", "iat"] {
+            let _ = seconds(&token.claims, claim);
+        }
+        let key = PublicKey::from_pem(FOREIGN_KEY.as_bytes()).expect("it is a key");
+        assert!(!key.iter().any(|k| token.verified_by(k)), "a forged signature");
+    }
+}
+
+const FOREIGN_KEY: &str = "-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE1L5S9Za+6tfnuvJ42t85AHf3DRbq
+A/fFPLBcf514yl/VSJbhezPODXpUraEQNv2BHv7zylObKcvrNk5RAkU1kQ==
+-----END PUBLIC KEY-----
+";
+
+/// Key sets of identity providers, and PEM files of keys.
+pub fn keys(data: &[u8]) {
+    if let Ok(v) = json::decode(data)
+        && let Ok(Some(key)) = PublicKey::from_jwk(&v)
+    {
+        let again = json::decode(key.to_jwk().as_bytes());
+        assert!(PublicKey::from_jwk(&again.expect("what we publish is JSON")).is_ok());
+    }
+    let _ = PublicKey::from_pem(data);
+}
+
+/// `AuthenticationConfiguration` files: what is believed has an https issuer and an audience.
+pub fn authentication_config(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(config) = Configuration::parse(text, &["https://kubernetes".to_owned()]) {
+        for issuer in config.issuers {
+            assert!(issuer.url.to_ascii_lowercase().starts_with("https://") && !issuer.audiences.is_empty());
+        }
+    }
 }
 
 /// Keys of extra headers.

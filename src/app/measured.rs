@@ -8,18 +8,33 @@ use async_trait::async_trait;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// The storage and its series.
 pub struct Measured {
     inner: Arc<dyn Storage>,
     metrics: StorageMetrics,
+    /// The newest revision written here: whoever is told of a write is told after this says so.
+    wrote: AtomicU64,
 }
 
 impl Measured {
     /// Counts what passes under `metrics`.
     pub fn new(inner: Arc<dyn Storage>, metrics: StorageMetrics) -> Self {
-        Self { inner, metrics }
+        Self {
+            inner,
+            metrics,
+            wrote: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Measured {
+    fn wrote(&self, outcome: &Result<Arc<Entry>, Error>) {
+        if let Ok(entry) = outcome {
+            self.wrote.fetch_max(entry.revision.0, Ordering::Release);
+        }
     }
 }
 
@@ -65,6 +80,7 @@ impl Storage for Measured {
         let since = Instant::now();
         let outcome = self.inner.put(key, when, draft, ttl_seconds).await;
         self.metrics.wrote(what, since.elapsed());
+        self.wrote(&outcome);
         outcome
     }
 
@@ -72,6 +88,7 @@ impl Storage for Measured {
         let since = Instant::now();
         let outcome = self.inner.delete(key, unchanged).await;
         self.metrics.wrote(Write::Delete, since.elapsed());
+        self.wrote(&outcome);
         outcome
     }
 
@@ -80,7 +97,8 @@ impl Storage for Measured {
     }
 
     fn changed(&self) -> Revision {
-        self.inner.changed()
+        let wrote = Revision(self.wrote.load(Ordering::Acquire));
+        self.inner.changed().max(wrote)
     }
 
     fn count(&self) -> usize {

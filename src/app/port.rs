@@ -2,7 +2,7 @@
 //! administrator's kubeconfig written. What answers is handed in last, by whoever composes the server.
 
 use crate::cli::CompletedOptions;
-use crate::pki::{self, Kubeconfig, Pki, PkiOptions};
+use crate::pki::{self, Credentials, Kubeconfig, Pki, PkiOptions};
 use crate::request::Handler;
 use crate::serving::{
     CertError, DynamicCa, DynamicKeyPair, Listener, Reload, Server, ServerHandle, SniKeyPair, TlsConfig, listener,
@@ -181,8 +181,11 @@ fn write_kubeconfig(
     let kubeconfig = Kubeconfig {
         server: &options.local_url(listener.local_addr().port()),
         certificate_authority: &ca,
-        client_certificate: &read(&cert)?,
-        client_key: &read(&key)?,
+        user: "kubernetes-admin",
+        credentials: Credentials::Certificate {
+            certificate: &read(&cert)?,
+            key: &read(&key)?,
+        },
     };
     pki::write_kubeconfig(path, &kubeconfig).map_err(text)
 }

@@ -15,6 +15,7 @@ use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
 use crate::endpoints::install::{Published, install};
+use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
 use crate::registry::resource::{Backing, Resource};
@@ -93,6 +94,8 @@ pub struct Serving {
     pub enabled: Enablement,
     /// `--min-request-timeout`
     pub min_request_timeout: Duration,
+    /// Encodings that feature gates switch on.
+    pub codecs: Codecs,
     /// Asked again where an update creates.
     pub authorizer: Arc<dyn Authorizer>,
     /// Where discovery and OpenAPI of it all are.
@@ -105,6 +108,7 @@ impl Serving {
     fn group_version(&self, g: &controlplane::Group) -> ApiGroupVersion {
         ApiGroupVersion {
             min_request_timeout: self.min_request_timeout,
+            codecs: self.codecs,
             telemetry: Some(self.telemetry.clone()),
             ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
         }

@@ -7,6 +7,7 @@ use super::options::{
 };
 use super::value::{UsageError, Values};
 use crate::audit::Policy;
+use crate::authn::jwt::{PublicKey, Signer};
 use crate::authn::oidc::Configuration;
 use crate::client::ClientConfig;
 use crate::pki::PkiOptions;
@@ -207,10 +208,12 @@ impl Options {
             read("token-auth-file", path)?;
         }
         for path in &authentication.service_account.key_files {
-            read("service-account-key-file", path)?;
+            let flag = "service-account-key-file";
+            PublicKey::from_pem(&read(flag, path)?).map_err(|e| about(flag, format!("{}: {e}", path.display())))?;
         }
         if let Some(path) = &authentication.service_account.signing_key {
-            read("service-account-signing-key-file", path)?;
+            let flag = "service-account-signing-key-file";
+            Signer::from_pem(&read(flag, path)?).map_err(|e| about(flag, format!("{}: {e}", path.display())))?;
         }
         if let Some(oidc) = &authentication.oidc {
             if authentication.service_account.issuers.contains(&oidc.issuer.url) {

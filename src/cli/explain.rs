@@ -149,7 +149,9 @@ impl ExplainAccess {
             } else {
                 format!(" {}", self.name)
             },
-            if self.namespace.is_empty() {
+            if self.what.starts_with('/') {
+                "(a path)".to_owned()
+            } else if self.namespace.is_empty() {
                 "at the cluster scope".to_owned()
             } else {
                 format!("in namespace {}", self.namespace)

@@ -115,16 +115,76 @@ fn flags_without_effect_are_named_and_dangerous_ones_refused() {
         options.warnings
     );
     assert!(options.warnings[0].starts_with("--audit-log-path has no effect: "));
-    for args in [
-        "--etcd-servers=https://127.0.0.1:2379",
-        "--encryption-provider-config=x",
-        "--logging-format=json",
+    let text = error(&["--logging-format=json"]);
+    assert!(text.contains("--logging-format") && text.contains("refused"), "{text}");
+}
+
+#[test]
+fn the_store_is_chosen_by_its_servers() {
+    let etcd = |args: &[&str]| serve(args).storage.etcd;
+    assert!(etcd(&[]).is_none());
+    let chosen = etcd(&[
+        "--etcd-servers=https://a:2379,https://b:2379",
+        "--etcd-prefix=/other",
+        "--etcd-servers-overrides=/events#http://c:2379",
+        "--storage-backend=etcd3",
+        "--lease-reuse-duration-seconds=5",
+    ]);
+    let chosen = chosen.expect("chosen");
+    assert_eq!((chosen.servers.len(), chosen.prefix.as_str()), (2, "/other"));
+    assert_eq!(
+        (chosen.overrides.len(), chosen.lease_reuse),
+        (1, Duration::from_secs(5))
+    );
+    for (args, why) in [
+        (&["--etcd-servers=x"][..], "is no http:// or https:// URL"),
+        (&["--storage-backend=etcd3"], "--etcd-servers must be specified"),
+        (&["--storage-backend=etcd2"], "allowed values: etcd3"),
+        (
+            &["--storage-media-type=text/plain"],
+            "--storage-media-type \"text/plain\" invalid",
+        ),
+        (&["--etcd-servers=http://a", "--etcd-certfile=x"], "etcd-keyfile"),
+        (
+            &["--etcd-servers=http://a", "--etcd-servers-overrides=events"],
+            "must be of format",
+        ),
+        (
+            &["--encryption-provider-config-automatic-reload"],
+            "must be set with --encryption-provider-config",
+        ),
     ] {
-        let text = error(&[args]);
-        let flag = args.split('=').next().unwrap();
-        assert!(text.contains(flag) && text.contains("refused"), "{text}");
+        assert!(error(args).contains(why), "{}", error(args));
     }
-    assert!(error(&["--etcd-servers=x"]).contains("not in this release"));
+}
+
+#[test]
+fn a_command_about_the_store_says_what_and_where() {
+    use super::store::StoreAction;
+    let store = |args: &[&str]| match read(&[&["store"][..], args].concat()) {
+        Ok(Command::Store(command)) => Ok(*command),
+        Ok(other) => panic!("{other:?}"),
+        Err(e) => Err(e.to_string()),
+    };
+    let backup = store(&["backup", "--data-dir=/a", "--to=/b"]).unwrap();
+    assert_eq!(backup.action, StoreAction::Backup("/b".into()));
+    assert_eq!(backup.storage.data_dir.to_str(), Some("/a"));
+    let restore = store(&["restore", "--from=/b", "--revisions-ahead=0"]).unwrap();
+    assert_eq!(restore.action, StoreAction::Restore("/b".into(), 0));
+    let export = store(&["export", "--etcd-servers=http://a", "--keep-revisions=true"]).unwrap();
+    assert_eq!(export.action, StoreAction::Export(true));
+    for (args, why) in [
+        (&["backup"][..], "--to must be given"),
+        (&["import"], "--etcd-servers must be specified"),
+        (
+            &["export", "--etcd-servers=http://a", "--keep-revisions=x"],
+            "true or false",
+        ),
+        (&["check", "--secure-port=1"], "unknown flag"),
+    ] {
+        let text = store(args).unwrap_err();
+        assert!(text.contains(why), "{text}");
+    }
 }
 
 #[test]
@@ -227,6 +287,46 @@ fn an_authorizer_and_what_it_needs_come_together() {
 }
 
 #[test]
+fn audit_flags_are_read_and_held_against_each_other() {
+    use crate::audit::{Batching, Mode};
+    let given = [
+        "--audit-policy-file=p",
+        "--audit-log-path=l",
+        "--audit-webhook-config-file=w",
+    ];
+    let audit = serve(&given).audit;
+    let (log, webhook) = (audit.log.unwrap(), audit.webhook.unwrap());
+    assert_eq!(log.mode, Mode::Blocking);
+    let batching = Batching {
+        buffer: 10_000,
+        max_size: 400,
+        max_wait: Duration::from_secs(30),
+        throttle: Some((10.0, 15)),
+    };
+    assert_eq!(webhook.mode, Mode::Batch(batching));
+    assert_eq!(webhook.initial_backoff, Duration::from_secs(10));
+    for (flag, want) in [
+        ("--audit-log-format=xml", "allowed formats are"),
+        ("--audit-log-mode=async", "allowed modes are"),
+        ("--audit-log-maxage=-1", "can't be a negative number"),
+        ("--audit-log-version=audit.k8s.io/v1beta1", "expected audit.k8s.io/v1"),
+        ("--audit-webhook-batch-buffer-size=0", "must be a positive number"),
+        ("--audit-webhook-batch-throttle-qps=0", "must be a positive number"),
+    ] {
+        let text = error(&[given[0], given[1], given[2], flag]);
+        assert!(text.contains(want), "{flag}: {text}");
+    }
+    let limits = [
+        "--audit-log-path=l",
+        "--audit-log-truncate-enabled",
+        "--audit-log-truncate-max-batch-size=10",
+    ];
+    assert!(error(&limits).contains("must not be less than --audit-log-truncate-max-event-size"));
+    let idle = serve(&["--audit-policy-file=p"]);
+    assert!(idle.warnings[0].starts_with("--audit-policy-file has no effect: "));
+}
+
+#[test]
 fn help_and_version_are_printed() {
     let printed = |args: &[&str]| match read(args) {
         Ok(Command::Print(text)) => text,
@@ -234,10 +334,87 @@ fn help_and_version_are_printed() {
     };
     let help = printed(&["serve", "--help"]);
     assert!(
-        help.contains("--secure-port") && !help.contains("--audit-log-path"),
+        help.contains("--secure-port") && !help.contains("--cors-allowed-origins"),
         "{help}"
     );
     assert!(printed(&["--help"]).contains("serve"));
     assert!(printed(&["version", "-o", "json"]).contains("\"kubernetesVersion\":\"v1.36.2\""));
     assert!(printed(&["version"]).starts_with("Torana v"));
+}
+
+#[test]
+fn credentials_are_for_an_hour_unless_asked_otherwise() {
+    let of = |args: &[&str]| parse(["torana"].iter().chain(args).map(OsString::from));
+    let Ok(Command::Token(token)) = of(&["token", "ci", "-n", "build", "--audience", "vault", "--duration=30m"]) else {
+        panic!("a token command");
+    };
+    assert_eq!((token.namespace.as_str(), token.name.as_str()), ("build", "ci"));
+    assert_eq!(
+        (token.audiences, token.duration),
+        (vec!["vault".to_owned()], Duration::from_secs(1800))
+    );
+    assert_eq!(token.kubeconfig.to_str(), Some("./torana-data/admin.kubeconfig"));
+    let Ok(Command::Kubeconfig(config)) = of(&["kubeconfig", "jane", "--group=dev", "--data-dir=/d"]) else {
+        panic!("a kubeconfig command");
+    };
+    assert_eq!(config.duration, Duration::from_secs(3600));
+    assert_eq!(
+        config.subject,
+        credentials::Subject::User("jane".into(), Some("dev".into()))
+    );
+    for wrong in [
+        &["token"][..],
+        &["token", "A/b"],
+        &["token", "x", "--duration=0s"],
+        &["kubeconfig"],
+        &["kubeconfig", "--group=x", "--serviceaccount=y"],
+        &["kubeconfig", "x", "--serviceaccount=y"],
+        &["kubeconfig", "x", "--server=http://y"],
+    ] {
+        assert!(of(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn identity_providers_come_from_flags_or_a_file_and_not_from_both() {
+    let options = serve(&[
+        "--oidc-issuer-url=https://idp",
+        "--oidc-client-id=me",
+        "--oidc-required-claim=a=b",
+    ]);
+    let issuer = options.authentication.oidc.unwrap().issuer;
+    assert_eq!(issuer.username.prefix, "https://idp#");
+    assert_eq!(issuer.required, [("a".to_owned(), "b".to_owned())]);
+    assert_eq!(issuer.algorithms.len(), 1);
+    for (flags, part) in [
+        (&["--oidc-issuer-url=https://idp"][..], "must be specified together"),
+        (
+            &[
+                "--oidc-client-id=x",
+                "--oidc-issuer-url=https://i",
+                "--authentication-config=f",
+            ],
+            "mutually exclusive",
+        ),
+        (&["--oidc-client-id=x", "--oidc-issuer-url=http://i"], "https"),
+        (
+            &[
+                "--oidc-client-id=x",
+                "--oidc-issuer-url=https://i",
+                "--oidc-signing-algs=none",
+            ],
+            "unsupported",
+        ),
+        (
+            &[
+                "--authentication-token-webhook-config-file=f",
+                "--authentication-token-webhook-version=v2",
+            ],
+            "v1beta1",
+        ),
+    ] {
+        let args = ["torana", "serve"].iter().chain(flags).map(OsString::from);
+        let error = parse(args).err().unwrap().to_string();
+        assert!(error.contains(part), "{error}");
+    }
 }

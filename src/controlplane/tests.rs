@@ -127,7 +127,7 @@ fn a_second_registration_is_an_error() {
     core.resources.push(core.resources[0].clone());
     assert_eq!(
         super::twice([&core].into_iter()).as_deref(),
-        Some("v1, Resource=componentstatuses")
+        Some("v1, Resource=bindings")
     );
     assert_eq!(BuildError::Twice("v1".into()).to_string(), "double registration of v1");
 }

@@ -139,6 +139,31 @@ impl Authority {
     }
 }
 
+impl Authority {
+    /// Issues a client certificate; certificate and key are only returned.
+    pub(super) fn client(
+        &self,
+        user: &str,
+        group: Option<&str>,
+        life: Duration,
+        now: SystemTime,
+    ) -> Result<(String, String), PkiError> {
+        let issuer = self.issuer.as_ref();
+        let issuer = issuer.ok_or_else(|| PkiError::new(&self.key_path, "is missing: nothing can be issued"))?;
+        let failed = || generation(&self.path);
+        let mut params = params(user, now, life);
+        if let Some(group) = group {
+            params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed())?;
+        let issued = params.signed_by(&key, issuer).map_err(failed())?;
+        Ok((issued.pem(), key.serialize_pem()))
+    }
+}
+
 impl Leaf {
     /// Keeps the pair where it will do, else issues it again with a new key.
     pub(super) fn ensure(

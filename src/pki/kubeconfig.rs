@@ -1,4 +1,4 @@
-//! The administrator's kubeconfig.
+//! Kubeconfig files: the administrator's, and those made on request.
 
 use super::{PkiError, files};
 use base64::Engine;
@@ -12,16 +12,47 @@ pub struct Kubeconfig<'a> {
     pub server: &'a str,
     /// PEM bundle that verifies the server.
     pub certificate_authority: &'a [u8],
-    /// PEM certificate of the user.
-    pub client_certificate: &'a [u8],
-    /// PEM key of the user.
-    pub client_key: &'a [u8],
+    /// What the user is called in the file.
+    pub user: &'a str,
+    /// What the user shows.
+    pub credentials: Credentials<'a>,
+}
+
+/// What a kubeconfig's user shows.
+#[derive(Clone, Copy, Debug)]
+pub enum Credentials<'a> {
+    /// A client certificate and its key, both PEM.
+    Certificate {
+        /// The certificate.
+        certificate: &'a [u8],
+        /// The key.
+        key: &'a [u8],
+    },
+    /// A bearer token.
+    Token(&'a str),
+}
+
+/// A YAML scalar: plain where that is safe.
+fn scalar(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'@');
+    match text.bytes().all(plain) && text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic()) {
+        true => text.to_owned(),
+        false => crate::apimachinery::field::quote(text),
+    }
 }
 
 impl Kubeconfig<'_> {
     /// The file's text.
     pub fn to_yaml(&self) -> String {
         let b64 = |bytes: &[u8]| STANDARD.encode(bytes);
+        let credentials = match self.credentials {
+            Credentials::Certificate { certificate, key } => format!(
+                "client-certificate-data: {}\n    client-key-data: {}",
+                b64(certificate),
+                b64(key)
+            ),
+            Credentials::Token(token) => format!("token: {}", scalar(token)),
+        };
         format!(
             "apiVersion: v1\n\
              kind: Config\n\
@@ -31,21 +62,20 @@ impl Kubeconfig<'_> {
                  certificate-authority-data: {ca}\n    \
                  server: {server}\n\
              contexts:\n\
-             - name: kubernetes-admin@torana\n  \
+             - name: {context}\n  \
                context:\n    \
                  cluster: torana\n    \
-                 user: kubernetes-admin\n\
-             current-context: kubernetes-admin@torana\n\
+                 user: {user}\n\
+             current-context: {context}\n\
              preferences: {{}}\n\
              users:\n\
-             - name: kubernetes-admin\n  \
+             - name: {user}\n  \
                user:\n    \
-                 client-certificate-data: {certificate}\n    \
-                 client-key-data: {key}\n",
+                 {credentials}\n",
             ca = b64(self.certificate_authority),
             server = self.server,
-            certificate = b64(self.client_certificate),
-            key = b64(self.client_key),
+            context = scalar(&format!("{}@torana", self.user)),
+            user = scalar(self.user),
         )
     }
 }

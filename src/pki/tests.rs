@@ -128,8 +128,11 @@ fn the_kubeconfig_carries_everything_with_it() {
     let kubeconfig = Kubeconfig {
         server: "https://127.0.0.1:6443",
         certificate_authority: b"ca",
-        client_certificate: b"crt",
-        client_key: b"key",
+        user: "kubernetes-admin",
+        credentials: Credentials::Certificate {
+            certificate: b"crt",
+            key: b"key",
+        },
     };
     write_kubeconfig(&path, &kubeconfig).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
@@ -143,4 +146,36 @@ fn the_kubeconfig_carries_everything_with_it() {
     ] {
         assert!(text.contains(line), "{line:?} in\n{text}");
     }
+}
+
+#[test]
+fn a_client_gets_a_certificate_for_a_while() {
+    let tmp = tempfile::tempdir().unwrap();
+    let options = options(tmp.path());
+    ensure(&options).unwrap();
+    let life = Duration::from_secs(3600);
+    let (cert, key) = issue_client(&options.dir, "system:jane", Some("dev"), life, options.now).unwrap();
+    assert!(key.contains("PRIVATE KEY"));
+    let (_, pem) = x509_parser::pem::parse_x509_pem(cert.as_bytes()).unwrap();
+    let cert = pem.parse_x509().unwrap();
+    assert_eq!(cert.subject().to_string(), "CN=system:jane, O=dev");
+    let ends = cert.validity().not_after.timestamp();
+    let now = options.now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    assert_eq!(u64::try_from(ends).unwrap(), now + 3600);
+    let nowhere = tmp.path().join("nowhere");
+    let error = issue_client(&nowhere, "x", None, life, options.now)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("client-ca.crt: is missing"), "{error}");
+    let token = Kubeconfig {
+        server: "https://x",
+        certificate_authority: b"",
+        user: "system:jane",
+        credentials: Credentials::Token("a.b-c"),
+    };
+    assert!(
+        token
+            .to_yaml()
+            .contains("- name: \"system:jane\"\n  user:\n    token: a.b-c\n")
+    );
 }

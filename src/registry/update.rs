@@ -61,10 +61,11 @@ async fn insert(
     upsert: bool,
     options: &WriteOptions,
 ) -> Result<Updated> {
+    // A patch that creates nothing says so before anybody is asked whether he may create.
+    let mut object = transform(None)?;
     if let Some(check) = &options.may_create {
         check.may_create().await?;
     }
-    let mut object = transform(None)?;
     if upsert && !object.uid().is_empty() {
         let why = format!(
             "uid mismatch: the provided object specified uid {}, and no existing object was found",

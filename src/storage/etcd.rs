@@ -14,6 +14,7 @@ mod feed;
 mod handle;
 mod lease;
 mod resource;
+pub mod tool;
 mod upkeep;
 mod values;
 
@@ -62,6 +63,8 @@ pub struct Options {
     pub freshness_wait: Duration,
     /// Bounds of the event ring of each resource.
     pub ring: Bounds,
+    /// Whether requests for progress are relied on; `None`: by the members' versions, as upstream does.
+    pub trust_progress: Option<bool>,
 }
 
 impl Default for Options {
@@ -75,6 +78,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(20),
             freshness_wait: FRESHNESS_WAIT,
             ring: Bounds::default(),
+            trust_progress: None,
         }
     }
 }
@@ -88,6 +92,8 @@ pub struct Cluster {
     tasks: TaskGroup,
     stop: Signal,
     closed: AtomicBool,
+    /// Resources made so far.
+    made: AtomicUsize,
     name: String,
 }
 
@@ -126,7 +132,8 @@ impl Cluster {
             media: options.media,
             patience: options.freshness_wait,
             ring: options.ring,
-            trusted: AtomicBool::new(false),
+            trusted: AtomicBool::new(options.trust_progress.unwrap_or(false)),
+            by_version: options.trust_progress.is_none(),
             no_space: AtomicBool::new(false),
         });
         let probe = Arc::new(Probe::default());
@@ -140,6 +147,7 @@ impl Cluster {
             tasks: TaskGroup::new("etcd"),
             stop: Signal::new("etcd closed"),
             closed: AtomicBool::new(false),
+            made: AtomicUsize::new(0),
             name,
         };
         let (shared, found) = (cluster.shared.clone(), cluster.probe.clone());
@@ -175,6 +183,7 @@ impl Cluster {
             return Arc::new(Handle(served.clone()));
         }
         let resource = Arc::new(Resource {
+            number: self.made.fetch_add(1, Ordering::Relaxed),
             prefix,
             fields: config.fields,
             transform,
@@ -182,6 +191,7 @@ impl Cluster {
             stop: Signal::new("resource released"),
             waiting: AtomicUsize::new(0),
             bell: Notify::new(),
+            suspect: Notify::new(),
             shared: self.shared.clone(),
         });
         if self.closed.load(Ordering::Acquire) {

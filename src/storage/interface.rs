@@ -176,6 +176,8 @@ pub enum Error {
     NotReady(u32),
     /// The store has failed and takes no more writes.
     Failed(String),
+    /// Stored bytes cannot be read, or objects not be encrypted (500 InternalError).
+    Unreadable(String),
 }
 
 impl fmt::Display for Error {
@@ -187,7 +189,7 @@ impl fmt::Display for Error {
                 write!(f, "Too large resource version: {}, current: {}", asked.0, current.0)
             }
             Self::NotReady(_) => f.write_str("storage is (re)initializing"),
-            Self::Failed(why) => f.write_str(why),
+            Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
         }
     }
 }
@@ -279,10 +281,11 @@ pub trait Storage: Send + Sync + 'static {
     /// The newest committed revision of the backend.
     fn revision(&self) -> Revision;
 
-    /// The revision of this resource's newest change that anybody may have been told of: who follows the resource and
-    /// has seen that much is not behind. A backend that cannot tell per resource answers its newest revision.
+    /// The revision of this resource's newest change that this process knows of: who follows the resource and has seen
+    /// that much has seen everything that was acknowledged here. 0 where the backend keeps no such number; what was
+    /// written through this process is added to it in any case (`app/measured.rs`).
     fn changed(&self) -> Revision {
-        self.revision()
+        Revision::default()
     }
 
     /// Number of objects.

@@ -327,3 +327,149 @@ proptest! {
         }
     }
 }
+
+/// 1,000 roles, 10,000 bindings, one of them ours, and a group bound to 500 roles.
+fn crowd() -> Index {
+    let mut index = Index::default();
+    for r in 0..1_000 {
+        let rules = json!([
+            {"apiGroups": ["apps"], "resources": [(format!("things{r}"))], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": [(format!("pod{r}"))]},
+        ]);
+        index.set_role(&format!("role{r}"), Some(role(rules)));
+    }
+    for b in 0..9_500 {
+        let (ns, who) = (format!("ns{}", b % 500), format!("user{}", b % 3_000));
+        let subjects = json!([{"kind": "User", "name": who}]);
+        bind(
+            &mut index,
+            &ns,
+            &format!("b{b}"),
+            "ClusterRole",
+            &format!("role{}", b % 1_000),
+            subjects,
+        );
+    }
+    for b in 0..500 {
+        let subjects = json!([{"kind": "Group", "name": "crowd"}]);
+        bind(
+            &mut index,
+            "",
+            &format!("g{b:03}"),
+            "ClusterRole",
+            &format!("role{b}"),
+            subjects,
+        );
+    }
+    index
+}
+
+#[test]
+fn a_crowd_of_bindings_is_decided_as_a_few_are() {
+    let index = crowd();
+    assert_eq!(index.sizes(), (1_000, 10_000));
+    let u = user("user7", &["crowd", "system:authenticated"]);
+    assert!(may(&index, &u, Method::GET, "/apis/apps/v1/namespaces/x/things499"));
+    assert!(!may(&index, &u, Method::GET, "/apis/apps/v1/namespaces/x/things500"));
+    assert!(may(&index, &u, Method::GET, "/apis/apps/v1/namespaces/ns7/things7/x"));
+    assert!(may(&index, &u, Method::GET, "/api/v1/namespaces/x/pods/pod499"));
+    assert!(!may(&index, &u, Method::GET, "/api/v1/namespaces/x/pods/pod500"));
+}
+
+/// `cargo test --release --lib what_a_decision_costs -- --ignored --nocapture`; figures are in docs/BENCHMARKS.md.
+#[tokio::test]
+#[ignore = "prints figures; means something in a release build only"]
+async fn what_a_decision_costs() {
+    use crate::authn::{Authenticator, BearerToken, Credentials, TokenFile, Union};
+    let rbac = Rbac::fixed(crowd());
+    let tokens = TokenFile::parse("f", "secret,user7,u,\"crowd,system:authenticated\"").unwrap();
+    let authn = Union::new(vec![Arc::new(BearerToken::new(Arc::new(tokens)))]);
+    let mut headers = http::HeaderMap::new();
+    headers.insert("authorization", "Bearer secret".parse().unwrap());
+    let of = |uri: &str| RequestInfo::resolve(&Method::GET, &uri.parse().unwrap()).unwrap();
+    for (what, uri) in [
+        ("allowed by the last of 500", "/apis/apps/v1/namespaces/ns7/things499/x"),
+        ("allowed by name", "/api/v1/namespaces/ns7/pods/pod499"),
+        ("refused", "/api/v1/namespaces/ns7/secrets/x"),
+        ("refused subresource", "/api/v1/namespaces/ns7/pods/x/log"),
+    ] {
+        let info = of(uri);
+        let u = user("user7", &["crowd", "system:authenticated"]);
+        let asked = Attributes::of(&u, &info);
+        rbac.authorize(&asked).await;
+        const N: u32 = 100_000;
+        let start = std::time::Instant::now();
+        for _ in 0..N {
+            std::hint::black_box(rbac.authorize(&asked).await);
+        }
+        let decision = start.elapsed() / N;
+        let start = std::time::Instant::now();
+        for _ in 0..N {
+            let credentials = Credentials {
+                headers: &headers,
+                peer: None,
+                warnings: None,
+                path: "",
+            };
+            let who = authn.authenticate(credentials).await.unwrap().unwrap();
+            std::hint::black_box(rbac.authorize(&Attributes::of(&who.user, &info)).await);
+        }
+        let both = start.elapsed() / N;
+        eprintln!("{what}: authorize {decision:?}, authenticate and authorize {both:?}");
+        if !cfg!(debug_assertions) {
+            assert!(decision < Duration::from_micros(5) && both < Duration::from_micros(8));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_was_acknowledged_counts_for_the_next_decision() {
+    use crate::storage::embedded::{Engine, Options, ResourceConfig};
+    use crate::storage::{Draft, Precondition, Storage};
+    use crate::tasks::TaskGroup;
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), Options::default()).unwrap();
+    let storage = |plural: &str| -> Arc<dyn Storage> {
+        engine.resource(ResourceConfig {
+            prefix: format!("/registry/{plural}/"),
+            fields: None,
+        })
+    };
+    let sources = Sources {
+        cluster_roles: storage("clusterroles"),
+        cluster_role_bindings: storage("clusterrolebindings"),
+        roles: storage("roles"),
+        role_bindings: storage("rolebindings"),
+    };
+    let rbac = Rbac::new();
+    let tasks = TaskGroup::new("test");
+    rbac.follow(&sources).start(&tasks);
+    let draft = |v: Value| Draft::new(&v, Vec::new());
+    let r = json!({"metadata": {"name": "r"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
+    sources
+        .cluster_roles
+        .put("r", Precondition::Absent, draft(r), None)
+        .await
+        .unwrap();
+    let u = user("u", &[]);
+    let info = RequestInfo::resolve(&Method::GET, &"/api/v1/namespaces/n/pods/x".parse().unwrap()).unwrap();
+    let b = json!({"metadata": {"name": "b", "namespace": "n"}, "roleRef": {"kind": "ClusterRole", "name": "r"},
+        "subjects": [{"kind": "User", "name": "u"}]});
+    for _ in 0..50 {
+        let put = sources
+            .role_bindings
+            .put("n/b", Precondition::Absent, draft(b.clone()), None)
+            .await
+            .unwrap();
+        let v = rbac.authorize(&Attributes::of(&u, &info)).await;
+        assert_eq!(v.decision, Decision::Allow, "{v:?}");
+        sources.role_bindings.delete("n/b", put.revision).await.unwrap();
+        let v = rbac.authorize(&Attributes::of(&u, &info)).await;
+        assert_eq!((v.decision, v.error), (Decision::NoOpinion, None));
+    }
+    tasks
+        .shutdown(tokio::time::Instant::now() + Duration::from_secs(5))
+        .await
+        .unwrap();
+    engine.shutdown();
+}

@@ -86,7 +86,7 @@ impl FeatureGates {
                     gate.default
                 ));
             }
-            if *value != gate.default {
+            if *value != gate.default && !HEEDED.contains(&name.as_str()) {
                 warnings.push(format!("--{FLAG}: {name}={value} has no effect: {NO_EFFECT}"));
             }
             let going = match gate.stage {
@@ -101,6 +101,9 @@ impl FeatureGates {
         Ok(Self(given))
     }
 }
+
+/// The gates that change something here.
+const HEEDED: [&str; 1] = ["CBORServingAndStorage"];
 
 const NO_EFFECT: &str = "features are as in v1.36's defaults";
 
@@ -166,6 +169,9 @@ mod tests {
         );
         assert_eq!(gates.enabled("HPAScaleToZero"), Some(true));
         assert_eq!(gates.enabled("CBORServingAndStorage"), Some(false));
+        let (gates, warnings) = read("CBORServingAndStorage=true").unwrap();
+        assert!(warnings.is_empty(), "{warnings:?}");
+        assert_eq!(gates.enabled("CBORServingAndStorage"), Some(true));
         assert_eq!(gates.enabled("Nope"), None);
     }
 

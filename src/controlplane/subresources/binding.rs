@@ -140,8 +140,13 @@ impl SubresourceHandler for Binding {
 /// `bindings`: the same, the pod named in the body.
 #[async_trait]
 impl Answer for Binding {
-    async fn answer(&self, cx: &Context, object: Value) -> Result<Value> {
+    async fn answer(&self, cx: &Context, mut object: Value) -> Result<Value> {
+        // It was recorded as a review is; the pod is not to own that.
+        object.unset_meta("managedFields");
         let name = object.name().to_owned();
+        if name.is_empty() {
+            return Err(Status::bad_request("Name parameter required."));
+        }
         self.create(cx, &name, object).await
     }
 }

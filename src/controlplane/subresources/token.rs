@@ -53,8 +53,7 @@ pub(in crate::controlplane) struct Token {
 }
 
 fn invalid(error: FieldError) -> Status {
-    let mut errors = ErrorList::new();
-    errors.push(error);
+    let errors: ErrorList = vec![error];
     Status::invalid("authentication.k8s.io", "TokenRequest", "", &errors)
 }
 

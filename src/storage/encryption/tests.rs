@@ -101,7 +101,7 @@ fn a_rotated_key_still_reads_and_is_stale() {
     assert_eq!(opened(&*t, &stored), (Bytes::from("object"), true));
     let anew = t.seal(KEY, Bytes::from("object")).expect("sealed");
     assert!(anew.starts_with(b"k8s:enc:aescbc:v1:new:"));
-    assert_eq!(opened(&*t, &anew).1, false);
+    assert!(!opened(&*t, &anew).1);
 
     file.write(&(keys("secretbox", &[("box", 3)]) + &keys("aescbc", &[("new", 2)]) + "  - identity: {}\n"));
     assert_eq!(e.reload(), Ok(true));
@@ -122,7 +122,7 @@ fn the_identity_provider_refuses_encrypted_values_and_may_come_first() {
         .expect("it loads");
     let t = e.transform("", "secrets");
     assert_eq!(t.seal(KEY, Bytes::from("{}")), Ok(Bytes::from("{}")));
-    assert_eq!(opened(&*t, &Bytes::from("{}")).1, false);
+    assert!(!opened(&*t, &Bytes::from("{}")).1);
     let unnamed = e
         .transform("", "configmaps")
         .open(KEY, Bytes::from("k8s:enc:aesgcm:v1:one:x"));

@@ -18,6 +18,10 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time for a TCP connection and its handshake.
 const CONNECT: Duration = Duration::from_secs(3);
+/// Connections for watches, each used where there are so many of them that it is needed.
+const WATCH_CONNECTIONS: usize = 64;
+/// Watches on one connection, before those of the next round.
+const WATCHES: usize = 48;
 /// HTTP/2 pings of idle connections: how often, and how long the answer may take. Upstream's.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
@@ -37,8 +41,9 @@ pub struct Access {
 struct Member {
     url: String,
     requests: OnceCell<Client>,
-    /// A connection of its own: a long answer doesn't hold up events.
-    watches: OnceCell<Client>,
+    /// Connections of their own: a long answer doesn't hold up events. More than one: without a word from the server, a
+    /// connection takes a hundred streams, and a further watch would wait for ever.
+    watches: [OnceCell<Client>; WATCH_CONNECTIONS],
 }
 
 pub(super) struct Members {
@@ -75,7 +80,7 @@ impl Members {
         let members = access.servers.iter().map(|url| Member {
             url: url.trim_end_matches('/').to_owned(),
             requests: OnceCell::new(),
-            watches: OnceCell::new(),
+            watches: std::array::from_fn(|_| OnceCell::new()),
         });
         Ok(Self {
             members: members.collect(),
@@ -131,10 +136,12 @@ impl Members {
     }
 
     /// A client for one watch, and the place of its member.
-    pub async fn watch_client(&self) -> (usize, Result<WatchClient, Failure>) {
+    /// `number`: that of the resource, which decides about the connection.
+    pub async fn watch_client(&self, number: usize) -> (usize, Result<WatchClient, Failure>) {
         let index = self.active.load(Ordering::Acquire) % self.members.len();
         let member = &self.members[index];
-        let made = member.watches.get_or_try_init(|| self.connect(member)).await;
+        let connection = &member.watches[(number / WATCHES) % WATCH_CONNECTIONS];
+        let made = connection.get_or_try_init(|| self.connect(member)).await;
         let client = made.map(|c| c.watch_client().max_decoding_message_size(usize::MAX));
         (index, client)
     }

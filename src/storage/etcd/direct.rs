@@ -7,11 +7,15 @@ use crate::storage::{ContinueToken, Entry, Error, ListOptions, Listing, Revision
 use etcd_client::{GetOptions, GetResponse};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Keys asked for at a time.
 const PAGE: i64 = 10_000;
 /// Objects fetched one by one before a whole page is fetched instead.
 const SINGLE: usize = 8;
+
+/// Time in which an event is here if it comes at all.
+const SETTLED: Duration = Duration::from_secs(5);
 
 /// A page of keys, in order.
 struct Page {
@@ -182,7 +186,15 @@ pub(super) async fn keys(
         let found = entry.map(|e| (e.key.to_string(), e.revision));
         return Ok((revision, found.into_iter().collect()));
     }
-    let (mut from, mut pinned, mut out) = (prefix.to_owned(), None, Vec::new());
+    Ok(keys_at(resource, prefix, None).await?)
+}
+
+async fn keys_at(
+    resource: &Resource,
+    prefix: &str,
+    at: Option<Revision>,
+) -> Result<(Revision, Vec<(String, Revision)>), ReadError> {
+    let (mut from, mut pinned, mut out) = (prefix.to_owned(), at, Vec::new());
     loop {
         let page = page(resource, &from, prefix, PAGE, pinned).await?;
         pinned = Some(page.revision);
@@ -192,6 +204,31 @@ pub(super) async fn keys(
             Some(next) if page.more => from = next,
             _ => return Ok((page.revision, out)),
         }
+    }
+}
+
+/// Whether the cache has what etcd has, now or at the cache's revision; `None`: that cannot be told.
+///
+/// # Errors
+/// [`Error::Failed`].
+pub(super) async fn is_consistent(resource: &Resource) -> Result<Option<bool>, Error> {
+    let Some(serving) = resource.ready() else {
+        return Ok(None);
+    };
+    let state = serving.cacher.snapshot();
+    let (_, now) = keys(resource, "", false).await?;
+    if same(&state, "", false, &now) {
+        return Ok(Some(true));
+    }
+    match keys_at(resource, "", Some(state.revision)).await {
+        Ok((_, then)) => Ok(Some(same(&state, "", false, &then))),
+        // Nothing was written for long; what was just now gets here within the wait.
+        Err(ReadError::Call(failure)) if failure.is_compacted() => {
+            tokio::time::sleep(SETTLED).await;
+            let still = serving.cacher.snapshot().revision == state.revision;
+            Ok(still.then_some(false))
+        }
+        Err(e) => Err(e.into()),
     }
 }
 

@@ -102,7 +102,7 @@ pub(super) async fn binding(authorizer: &dyn Authorizer, cx: &Context, new: &Val
     if kept("allocation") && kept("reservedFor") {
         return ErrorList::new();
     }
-    let Some(why) = denied(authorizer, &part(cx, &cx.verb, "binding")).await else {
+    let Some(why) = denied(authorizer, &part(cx, cx.verb, "binding")).await else {
         return ErrorList::new();
     };
     let why = format!(

@@ -7,7 +7,7 @@ const LONGEST_SPEC: usize = 64 * 1024;
 const LONGEST_DOMAIN: usize = 256;
 const LONGEST_USER: usize = 104;
 
-fn options<'a>(holder: &'a Value) -> &'a Value {
+fn options(holder: &Value) -> &Value {
     holder.at(&["securityContext", "windowsOptions"])
 }
 

@@ -99,6 +99,17 @@ fn of(code: u16, body: &'static str) -> Response {
     r
 }
 
+#[test]
+fn it_stands_between_authentication_and_impersonation() {
+    use crate::server::chain::Chain;
+    let kept = Arc::new(Kept::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let _inside = runtime.enter();
+    let names = Chain::new(config("Metadata", &kept, Mode::Blocking), vec![]).names();
+    let at = names.iter().position(|n| *n == "audit").unwrap();
+    assert_eq!(names[at - 1..=at + 1], ["authentication", "audit", "impersonation"]);
+}
+
 const SECRET: &str = r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"},"data":{"k":"SHH"}}"#;
 
 #[tokio::test]

@@ -1,0 +1,76 @@
+//! What `torana token` and `torana kubeconfig` do.
+
+use crate::cli::credentials::{KubeconfigCommand, Subject, TokenCommand};
+use crate::client::{Client, ClientConfig};
+use crate::pki::{self, Credentials, Kubeconfig};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Asks the server for a token.
+///
+/// # Errors
+/// One line: the kubeconfig cannot be used, the server does not answer or refuses.
+pub async fn token(command: &TokenCommand) -> Result<String, String> {
+    let config = ClientConfig::from_kubeconfig(&command.kubeconfig).map_err(|e| e.to_string())?;
+    let client = Client::try_new(&config).map_err(|e| e.to_string())?;
+    let seconds = i64::try_from(command.duration.as_secs()).unwrap_or(i64::MAX);
+    let mut request = crate::json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds},
+    });
+    if !command.audiences.is_empty() {
+        request.set(&["spec", "audiences"], command.audiences.clone());
+    }
+    let (namespace, name) = (&command.namespace, &command.name);
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+    let answer = client.create(&path, &request).await.map_err(|e| e.to_string())?;
+    match answer.str_at(&["status", "token"]) {
+        "" => Err(format!("{}: the answer holds no token", config.server)),
+        token => Ok(token.to_owned()),
+    }
+}
+
+/// Makes a kubeconfig's text.
+///
+/// # Errors
+/// One line: a file cannot be used, the server does not answer or refuses.
+pub async fn kubeconfig(command: &KubeconfigCommand) -> Result<String, String> {
+    let admin = ClientConfig::from_kubeconfig(&command.kubeconfig).map_err(|e| e.to_string())?;
+    let ca = match admin.ca_pem {
+        Some(ca) => ca,
+        None => read(&command.data_dir.join("pki/ca.crt"))?,
+    };
+    let server = command.server.as_deref().unwrap_or(&admin.server);
+    let write = |user: &str, credentials| {
+        Kubeconfig {
+            server,
+            certificate_authority: &ca,
+            user,
+            credentials,
+        }
+        .to_yaml()
+    };
+    match &command.subject {
+        Subject::User(user, group) => {
+            let dir = command.data_dir.join("pki");
+            let issued = pki::issue_client(&dir, user, group.as_deref(), command.duration, SystemTime::now());
+            let (certificate, key) = issued.map_err(|e| e.to_string())?;
+            let (certificate, key) = (certificate.as_bytes(), key.as_bytes());
+            Ok(write(user, Credentials::Certificate { certificate, key }))
+        }
+        Subject::ServiceAccount(namespace, name) => {
+            let asked = TokenCommand {
+                kubeconfig: command.kubeconfig.clone(),
+                namespace: namespace.clone(),
+                name: name.clone(),
+                audiences: Vec::new(),
+                duration: command.duration,
+            };
+            let token = token(&asked).await?;
+            Ok(write(&format!("{namespace}-{name}"), Credentials::Token(&token)))
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|e| format!("{}: cannot be read: {e}", path.display()))
+}

@@ -1,0 +1,197 @@
+//! `torana token` and `torana kubeconfig`: credentials for somebody, short-lived unless asked otherwise.
+
+use super::value::UsageError;
+use crate::apimachinery::time::parse_duration;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A token of a service account, asked for with the administrator's kubeconfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenCommand {
+    /// The kubeconfig to ask with.
+    pub kubeconfig: PathBuf,
+    /// The service account's namespace.
+    pub namespace: String,
+    /// The service account.
+    pub name: String,
+    /// Whom the token is for; empty: the server itself.
+    pub audiences: Vec<String>,
+    /// How long it is good.
+    pub duration: Duration,
+}
+
+/// Who a kubeconfig is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A user by client certificate, maybe in a group. (One: the library that writes certificates takes no more.)
+    User(String, Option<String>),
+    /// A service account by token: namespace and name.
+    ServiceAccount(String, String),
+}
+
+/// A kubeconfig with credentials of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeconfigCommand {
+    /// The server's data directory.
+    pub data_dir: PathBuf,
+    /// The kubeconfig that says where the server is, and asks for tokens.
+    pub kubeconfig: PathBuf,
+    /// URL to write instead of that kubeconfig's.
+    pub server: Option<String>,
+    /// For whom.
+    pub subject: Subject,
+    /// How long the credentials are good.
+    pub duration: Duration,
+}
+
+fn common(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("data-dir")
+                .long("data-dir")
+                .default_value("./torana-data")
+                .help("The server's data directory"),
+        )
+        .arg(
+            Arg::new("kubeconfig")
+                .long("kubeconfig")
+                .help("Kubeconfig of an administrator; without it, <data-dir>/admin.kubeconfig"),
+        )
+        .arg(
+            Arg::new("duration")
+                .long("duration")
+                .default_value("1h")
+                .help("How long the credentials are good, as 30m or 12h"),
+        )
+        .arg(
+            Arg::new("namespace")
+                .long("namespace")
+                .short('n')
+                .default_value("default")
+                .help("Namespace of the service account"),
+        )
+}
+
+pub(super) fn token() -> Command {
+    common(Command::new("token").about("Print a token of a service account, made by the running server"))
+        .arg(
+            Arg::new("name")
+                .required(true)
+                .help("The service account, as NAME or NAMESPACE/NAME"),
+        )
+        .arg(
+            Arg::new("audience")
+                .long("audience")
+                .action(ArgAction::Append)
+                .help("Whom the token is for; may be repeated; without it, the server"),
+        )
+}
+
+pub(super) fn kubeconfig() -> Command {
+    common(Command::new("kubeconfig").about("Print a kubeconfig with a client certificate or a token"))
+        .arg(Arg::new("user").help("User name in a client certificate, signed with the data directory's client CA"))
+        .arg(
+            Arg::new("group")
+                .long("group")
+                .requires("user")
+                .conflicts_with("serviceaccount")
+                .help("Group in the certificate"),
+        )
+        .arg(
+            Arg::new("serviceaccount")
+                .long("serviceaccount")
+                .conflicts_with("user")
+                .help("Write a token of this service account, as NAME or NAMESPACE/NAME"),
+        )
+        .arg(
+            Arg::new("server")
+                .long("server")
+                .help("URL to write instead of the administrator's"),
+        )
+}
+
+fn text(matches: &ArgMatches, name: &str) -> Option<String> {
+    matches.get_one::<String>(name).cloned()
+}
+
+fn all(matches: &ArgMatches, name: &str) -> Vec<String> {
+    matches
+        .get_many::<String>(name)
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect()
+}
+
+fn duration(matches: &ArgMatches) -> Result<Duration, UsageError> {
+    let given = text(matches, "duration").unwrap_or_default();
+    let duration = parse_duration(&given).map_err(|e| UsageError::invalid("duration", &given, e))?;
+    match duration.as_secs() {
+        0 => Err(UsageError::invalid("duration", &given, "must be a second or more")),
+        _ => Ok(duration),
+    }
+}
+
+fn places(matches: &ArgMatches) -> (PathBuf, PathBuf) {
+    let data_dir = PathBuf::from(text(matches, "data-dir").unwrap_or_default());
+    let kubeconfig = text(matches, "kubeconfig").map(PathBuf::from);
+    let kubeconfig = kubeconfig.unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
+    (data_dir, kubeconfig)
+}
+
+fn account(matches: &ArgMatches, given: &str) -> Result<(String, String), UsageError> {
+    let (namespace, name) = match given.split_once('/') {
+        Some((namespace, name)) => (namespace.to_owned(), name.to_owned()),
+        None => (text(matches, "namespace").unwrap_or_default(), given.to_owned()),
+    };
+    let fine = |s: &str| {
+        !s.is_empty()
+            && s.bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.'))
+    };
+    match fine(&namespace) && fine(&name) {
+        true => Ok((namespace, name)),
+        false => Err(UsageError::new(format!(
+            "{given:?} is no service account; write NAME or NAMESPACE/NAME"
+        ))),
+    }
+}
+
+impl TokenCommand {
+    pub(super) fn read(matches: &ArgMatches) -> Result<Self, UsageError> {
+        let (namespace, name) = account(matches, &text(matches, "name").unwrap_or_default())?;
+        Ok(Self {
+            kubeconfig: places(matches).1,
+            namespace,
+            name,
+            audiences: all(matches, "audience"),
+            duration: duration(matches)?,
+        })
+    }
+}
+
+impl KubeconfigCommand {
+    pub(super) fn read(matches: &ArgMatches) -> Result<Self, UsageError> {
+        let subject = match (text(matches, "user"), text(matches, "serviceaccount")) {
+            (Some(user), _) if !user.is_empty() => Subject::User(user, text(matches, "group")),
+            (_, Some(given)) => {
+                let (namespace, name) = account(matches, &given)?;
+                Subject::ServiceAccount(namespace, name)
+            }
+            _ => return Err(UsageError::new("for whom? give a user name, or --serviceaccount")),
+        };
+        let server = text(matches, "server");
+        if server.as_deref().is_some_and(|s| !s.starts_with("https://")) {
+            return Err(UsageError::new("--server must be an https:// URL"));
+        }
+        let (data_dir, kubeconfig) = places(matches);
+        Ok(Self {
+            data_dir,
+            kubeconfig,
+            server,
+            subject,
+            duration: duration(matches)?,
+        })
+    }
+}
