@@ -147,7 +147,7 @@ fn keep(path: &Path, rotation: Rotation, now: OffsetDateTime) {
             Some((at, gz, e.path()))
         })
         .collect();
-    aside.sort_by(|a, b| b.0.cmp(&a.0));
+    aside.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
     for (i, (at, gz, file)) in aside.iter().enumerate() {
         let many = rotation.max_backups > 0 && i >= rotation.max_backups;
         let old = !rotation.max_age.is_zero() && now - *at > rotation.max_age;
