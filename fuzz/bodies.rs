@@ -78,6 +78,15 @@ pub const ALL: &[Body] = &[
         json_patch,
         &[r#"[{"op":"add","path":"/a/-","value":1},{"op":"move","from":"/a/0","path":"/b~1c"}]"#],
     ),
+    (
+        "audit-policy",
+        edge::audit_policy,
+        &[
+            "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [Panic]\nrules:\n- level: Metadata\n  verbs: [get]\n  \
+             resources: [{group: '*', resources: ['pods/*', '*/scale'], resourceNames: [a]}]\n",
+            "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: None, nonResourceURLs: ['/a*', '*']}]}",
+        ],
+    ),
     ("merge-patch", merge_patch, &[r#"{"a":null,"b":{"c":1}}"#]),
     (
         "label-selector",

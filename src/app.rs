@@ -3,6 +3,7 @@
 
 mod access;
 mod admission;
+mod audit;
 mod authentication;
 mod components;
 pub mod credentials;
@@ -23,6 +24,7 @@ mod trust;
 
 use crate::admission::Cluster;
 use crate::aggregator::{self, Aggregator};
+use crate::audit::Audit;
 use crate::cli::CompletedOptions;
 use crate::cli::flags::FLAGS;
 use crate::controlplane::bootstrap::{self, Advertise};
@@ -47,6 +49,8 @@ use tokio::sync::mpsc;
 
 /// How long the gateway's own tasks get to end after the last connection is closed.
 const TASKS_GRACE: Duration = Duration::from_secs(5);
+/// How long audit backends get to store what is buffered.
+const AUDIT_GRACE: Duration = Duration::from_secs(10);
 
 /// A gateway that serves.
 pub struct Gateway {
@@ -58,6 +62,7 @@ pub struct Gateway {
     times: ShutdownTimes,
     tasks: TaskGroup,
     stores: Arc<Stores>,
+    audit: Option<Arc<Audit>>,
     port: OpenPort,
     fatal: mpsc::Receiver<String>,
 }
@@ -83,6 +88,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let telemetry = Telemetry::new();
     let tasks = TaskGroup::new("gateway");
     let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
+    let audit = audit::build(&options, &telemetry)?;
     let lifecycle = Lifecycle::new();
 
     let judges = Judges {
@@ -191,6 +197,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         max_requests_in_flight: options.generic.max_requests_in_flight,
         max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
         flow_schemas: Some(flows.schemas),
+        audit: audit.clone(),
         ..ChainConfig::new(
             telemetry.clone(),
             lifecycle.clone(),
@@ -221,6 +228,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         times,
         tasks,
         stores,
+        audit,
         port,
         fatal,
     })
@@ -265,6 +273,7 @@ impl Gateway {
             times,
             tasks,
             stores,
+            audit,
             port,
             ..
         } = self;
@@ -275,6 +284,9 @@ impl Gateway {
         let closed = server.drain(Duration::from_secs(2)).await;
         if let Err(late) = tasks.shutdown(tokio::time::Instant::now() + TASKS_GRACE).await {
             tracing::warn!(tasks = ?late.0, "tasks did not end in time");
+        }
+        if let Some(audit) = audit {
+            audit.shut_down(tokio::time::Instant::now() + AUDIT_GRACE).await;
         }
         let flushed = tokio::task::spawn_blocking(move || stores.shutdown()).await;
         if let Err(e) = flushed {

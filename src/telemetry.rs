@@ -3,6 +3,7 @@
 //! Rooms register families of their own through [`Telemetry::registry`]. The request path takes no lock:
 //! [`requests::RequestMetrics`] keeps its series in a snapshot.
 
+pub mod audit;
 pub mod authentication;
 pub mod process;
 mod queue;
@@ -235,6 +236,13 @@ pub fn counters(r: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCou
     let family = IntCounterVec::new(Opts::new(name, help), labels).expect(VALID);
     r.register(Box::new(family.clone())).expect(VALID);
     family
+}
+
+/// Registers a counter without labels.
+pub fn counter(r: &Registry, name: &str, help: &str) -> IntCounter {
+    let one = IntCounter::new(name, help).expect(VALID);
+    r.register(Box::new(one.clone())).expect(VALID);
+    one
 }
 
 /// Registers a family of floating-point counters.
