@@ -7,6 +7,11 @@ need cc gcc
 need openssl openssl
 need curl curl
 need python3 python3
+# etcd-client is generated from etcd's protocol when it is built; the tests of that store run Debian's etcd.
+need protoc protobuf-compiler
+[ -f /usr/include/google/protobuf/descriptor.proto ] || [ -n "${PROTOC_INCLUDE:-}" ] || missing+=(libprotobuf-dev)
+need etcd etcd-server
+need etcdctl etcd-client
 python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 if ! command -v kubectl >/dev/null 2>&1; then
 	# Debian's kubectl is in kubernetes-client; Google's own repository has it as kubectl.

@@ -18,6 +18,7 @@ mod port;
 mod servers;
 mod service_accounts;
 mod store;
+pub mod tool;
 mod trust;
 
 use crate::admission::Cluster;

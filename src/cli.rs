@@ -11,6 +11,7 @@ pub mod credentials;
 mod explain;
 pub mod flags;
 pub mod options;
+pub mod store;
 pub mod value;
 mod version;
 
@@ -30,6 +31,8 @@ use std::ffi::OsString;
 pub enum Command {
     /// Run the server.
     Serve(Box<Options>),
+    /// Look after the store.
+    Store(Box<store::StoreCommand>),
     /// Ask a running server why somebody may do something.
     ExplainAccess(ExplainAccess),
     /// Print this and end well.
@@ -68,6 +71,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             let format = matches.get_one::<String>("output").map_or("text", String::as_str);
             Ok(Command::Print(version::render(format)))
         }
+        Some(("store", matches)) => Ok(Command::Store(Box::new(store::read(matches)?))),
         Some(("explain-access", matches)) => Ok(Command::ExplainAccess(ExplainAccess::read(matches))),
         Some(("token", matches)) => Ok(Command::Token(TokenCommand::read(matches)?)),
         Some(("kubeconfig", matches)) => Ok(Command::Kubeconfig(KubeconfigCommand::read(matches)?)),
@@ -144,6 +148,7 @@ fn command() -> clap::Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(serve)
+        .subcommand(store::command())
         .subcommand(
             clap::Command::new("version").about("Print the version").arg(
                 Arg::new("output")

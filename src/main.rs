@@ -16,6 +16,12 @@ fn main() -> ExitCode {
     raise_open_file_limit();
     let options = match cli::parse(std::env::args_os()) {
         Ok(Command::Serve(options)) => options,
+        Ok(Command::Store(command)) => {
+            if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+                return fail(FAILED, &"another TLS provider is installed already");
+            }
+            return answer(torana::app::tool::run(*command));
+        }
         Ok(Command::Token(command)) => {
             let print = |token: String| token + "\n";
             return answer(async move { torana::app::credentials::token(&command).await.map(print) });

@@ -19,6 +19,8 @@ fn what_is_asked_for_is_printed_and_ends_well() {
         &["--help"],
         &["serve", "--help"],
         &["serve", "--version"],
+        &["store", "--help"],
+        &["store", "restore", "--help"],
         &[],
     ] {
         let output = torana(args);
@@ -35,8 +37,8 @@ fn a_mistake_is_one_line_and_exit_code_two() {
     for (args, part) in [
         (&["serve", "--secure-prt=1"][..], "did you mean --secure-port"),
         (
-            &["serve", "--etcd-servers=https://127.0.0.1:2379"],
-            "--etcd-servers is refused",
+            &["serve", "--etcd-servers=127.0.0.1:2379"],
+            "is no http:// or https:// URL",
         ),
         (&["serve", "--client-ca-file=/nowhere/ca.crt"], "/nowhere/ca.crt"),
         (&["sevre"], "serve"),

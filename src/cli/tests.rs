@@ -115,16 +115,79 @@ fn flags_without_effect_are_named_and_dangerous_ones_refused() {
         options.warnings
     );
     assert!(options.warnings[0].starts_with("--audit-log-path has no effect: "));
-    for args in [
-        "--etcd-servers=https://127.0.0.1:2379",
-        "--encryption-provider-config=x",
-        "--logging-format=json",
-    ] {
+    for args in ["--logging-format=json"] {
         let text = error(&[args]);
         let flag = args.split('=').next().unwrap();
         assert!(text.contains(flag) && text.contains("refused"), "{text}");
     }
-    assert!(error(&["--etcd-servers=x"]).contains("not in this release"));
+}
+
+#[test]
+fn the_store_is_chosen_by_its_servers() {
+    let etcd = |args: &[&str]| serve(args).storage.etcd;
+    assert!(etcd(&[]).is_none());
+    let chosen = etcd(&[
+        "--etcd-servers=https://a:2379,https://b:2379",
+        "--etcd-prefix=/other",
+        "--etcd-servers-overrides=/events#http://c:2379",
+        "--storage-backend=etcd3",
+        "--lease-reuse-duration-seconds=5",
+    ]);
+    let chosen = chosen.expect("chosen");
+    assert_eq!((chosen.servers.len(), chosen.prefix.as_str()), (2, "/other"));
+    assert_eq!(
+        (chosen.overrides.len(), chosen.lease_reuse),
+        (1, Duration::from_secs(5))
+    );
+    for (args, why) in [
+        (&["--etcd-servers=x"][..], "is no http:// or https:// URL"),
+        (&["--storage-backend=etcd3"], "--etcd-servers must be specified"),
+        (&["--storage-backend=etcd2"], "allowed values: etcd3"),
+        (
+            &["--storage-media-type=text/plain"],
+            "--storage-media-type \"text/plain\" invalid",
+        ),
+        (&["--etcd-servers=http://a", "--etcd-certfile=x"], "etcd-keyfile"),
+        (
+            &["--etcd-servers=http://a", "--etcd-servers-overrides=events"],
+            "must be of format",
+        ),
+        (
+            &["--encryption-provider-config-automatic-reload"],
+            "must be set with --encryption-provider-config",
+        ),
+    ] {
+        assert!(error(args).contains(why), "{}", error(args));
+    }
+}
+
+#[test]
+fn a_command_about_the_store_says_what_and_where() {
+    use super::store::StoreAction;
+    let store = |args: &[&str]| match read(&[&["store"][..], args].concat()) {
+        Ok(Command::Store(command)) => Ok(*command),
+        Ok(other) => panic!("{other:?}"),
+        Err(e) => Err(e.to_string()),
+    };
+    let backup = store(&["backup", "--data-dir=/a", "--to=/b"]).unwrap();
+    assert_eq!(backup.action, StoreAction::Backup("/b".into()));
+    assert_eq!(backup.storage.data_dir.to_str(), Some("/a"));
+    let restore = store(&["restore", "--from=/b", "--revisions-ahead=0"]).unwrap();
+    assert_eq!(restore.action, StoreAction::Restore("/b".into(), 0));
+    let export = store(&["export", "--etcd-servers=http://a", "--keep-revisions=true"]).unwrap();
+    assert_eq!(export.action, StoreAction::Export(true));
+    for (args, why) in [
+        (&["backup"][..], "--to must be given"),
+        (&["import"], "--etcd-servers must be specified"),
+        (
+            &["export", "--etcd-servers=http://a", "--keep-revisions=x"],
+            "true or false",
+        ),
+        (&["check", "--secure-port=1"], "unknown flag"),
+    ] {
+        let text = store(args).unwrap_err();
+        assert!(text.contains(why), "{text}");
+    }
 }
 
 #[test]

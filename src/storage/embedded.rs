@@ -16,6 +16,7 @@ mod lock;
 mod stats;
 #[cfg(test)]
 mod tests;
+pub mod tool;
 
 use super::backend::{Backend, Figures};
 use super::cacher::history::Bounds;
@@ -326,7 +327,7 @@ impl ResourceStore {
     fn check(&self) -> Result<(), Error> {
         match &self.broken {
             None => Ok(()),
-            Some(why) => Err(Error::Failed(why.clone())),
+            Some(why) => Err(Error::Unreadable(why.clone())),
         }
     }
 

@@ -78,6 +78,22 @@ impl Encryption {
         })
     }
 
+    /// Opens a value of a resource that is not known, with whatever can.
+    ///
+    /// # Errors
+    /// Nothing can.
+    pub fn open_any(&self, key: &str, stored: &Bytes) -> Result<Bytes, String> {
+        if !stored.starts_with(ENCRYPTED) {
+            return Ok(stored.clone());
+        }
+        let loaded = self.current.load();
+        let mut found = loaded.rules.iter().map(|r| open(&r.providers, key, stored.clone()));
+        let opened = found.find_map(Result::ok);
+        opened
+            .map(|o| o.bytes)
+            .ok_or_else(|| "no provider could read it".to_owned())
+    }
+
     /// Takes the file as it is now, if it has changed, is without fault and its plugins are healthy. Blocks. True: it
     /// was taken.
     ///

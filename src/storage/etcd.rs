@@ -14,6 +14,7 @@ mod feed;
 mod handle;
 mod lease;
 mod resource;
+pub mod tool;
 mod upkeep;
 mod values;
 
@@ -62,6 +63,8 @@ pub struct Options {
     pub freshness_wait: Duration,
     /// Bounds of the event ring of each resource.
     pub ring: Bounds,
+    /// Whether requests for progress are relied on; `None`: by the members' versions, as upstream does.
+    pub trust_progress: Option<bool>,
 }
 
 impl Default for Options {
@@ -75,6 +78,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(20),
             freshness_wait: FRESHNESS_WAIT,
             ring: Bounds::default(),
+            trust_progress: None,
         }
     }
 }
@@ -126,7 +130,8 @@ impl Cluster {
             media: options.media,
             patience: options.freshness_wait,
             ring: options.ring,
-            trusted: AtomicBool::new(false),
+            trusted: AtomicBool::new(options.trust_progress.unwrap_or(false)),
+            by_version: options.trust_progress.is_none(),
             no_space: AtomicBool::new(false),
         });
         let probe = Arc::new(Probe::default());
@@ -182,6 +187,7 @@ impl Cluster {
             stop: Signal::new("resource released"),
             waiting: AtomicUsize::new(0),
             bell: Notify::new(),
+            suspect: Notify::new(),
             shared: self.shared.clone(),
         });
         if self.closed.load(Ordering::Acquire) {

@@ -176,6 +176,8 @@ pub enum Error {
     NotReady(u32),
     /// The store has failed and takes no more writes.
     Failed(String),
+    /// Stored bytes cannot be read, or objects not be encrypted (500 InternalError).
+    Unreadable(String),
 }
 
 impl fmt::Display for Error {
@@ -187,7 +189,7 @@ impl fmt::Display for Error {
                 write!(f, "Too large resource version: {}, current: {}", asked.0, current.0)
             }
             Self::NotReady(_) => f.write_str("storage is (re)initializing"),
-            Self::Failed(why) => f.write_str(why),
+            Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
         }
     }
 }

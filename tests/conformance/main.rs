@@ -3,12 +3,14 @@
 // `allow-unwrap-in-tests` does not reach the helpers of a test binary.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod cost;
 mod crash;
 mod damage;
 #[path = "../support/etcd.rs"]
 mod etcd_process;
 mod lists;
+mod random;
 mod shared;
 mod support;
 mod watches;
@@ -19,6 +21,12 @@ macro_rules! suite {
     ($($module:ident :: $claim:ident),* $(,)?) => {
         mod embedded {
             $(#[test] fn $claim() { super::support::run(super::support::Kind::Embedded, super::$module::$claim); })*
+        }
+        mod encrypted {
+            $(#[test] fn $claim() { super::support::run(super::support::Kind::Encrypted, super::$module::$claim); })*
+        }
+        mod etcd_progress {
+            $(#[test] fn $claim() { super::support::run(super::support::Kind::EtcdProgress, super::$module::$claim); })*
         }
         mod etcd {
             $(#[test] fn $claim() { super::support::run(super::support::Kind::Etcd, super::$module::$claim); })*

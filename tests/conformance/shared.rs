@@ -2,6 +2,7 @@
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::support::*;
+use futures_util::StreamExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -266,5 +267,50 @@ fn a_full_database_refuses_writes_stays_readable_and_says_so() {
         let seen = s.get("ns/kept", MinRevision::Latest).await.unwrap().unwrap();
         assert_eq!(seen.revision, kept.revision);
         assert!(!s.list(everything()).await.unwrap().entries.is_empty());
+    });
+}
+
+#[test]
+fn many_objects_are_read_in_pages_by_a_gateway_that_comes_later() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let etcd = Etcd::start(1);
+        let one = cluster(&etcd).await;
+        let s = one.resource(config("configmaps"));
+        // More than a page of the loader's.
+        let writes: Vec<_> = (0..2300)
+            .map(|i| {
+                let s = s.clone();
+                async move { create(&s, &format!("ns/{i:05}"), "1").await }
+            })
+            .collect();
+        for chunk in futures_util::stream::iter(writes).chunks(50).collect::<Vec<_>>().await {
+            futures_util::future::join_all(chunk).await;
+        }
+        let two = cluster(&etcd).await;
+        let t = two.resource(config("configmaps"));
+        let all = t.list(any()).await.unwrap();
+        assert_eq!(all.entries.len(), 2300);
+        let mut options = torana::storage::ListOptions {
+            limit: 700,
+            ..everything()
+        };
+        let mut seen = Vec::new();
+        loop {
+            let page = t.list(options.clone()).await.unwrap();
+            seen.extend(page.entries.iter().map(|e| e.key.to_string()));
+            assert_eq!(page.remaining.unwrap_or(0), 2300 - seen.len());
+            // What happens in between is not seen.
+            create(&s, &format!("ns/x{}", seen.len()), "1").await;
+            match page.next {
+                Some(next) => options.token = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(seen.len(), 2300);
+        assert!(seen.is_sorted());
+        assert_eq!(t.list(everything()).await.unwrap().entries.len(), 2304);
     });
 }

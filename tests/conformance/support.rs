@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use torana::json;
 use torana::storage::embedded::{Engine, Options, ResourceConfig};
+use torana::storage::encryption::Encryption;
 use torana::storage::etcd::{self, Access, Cluster};
 use torana::storage::{
     Draft, Entry, Error, EventType, ListOptions, MinRevision, Precondition, Predicate, Revision, Storage, VersionMatch,
@@ -16,15 +17,30 @@ use torana::storage::{
 #[derive(Clone, Copy)]
 pub enum Kind {
     Embedded,
+    /// The embedded one, its objects encrypted.
+    Encrypted,
+    /// Reads of the latest state ask etcd.
     Etcd,
+    /// Reads of the latest state wait for the cache, as with versions whose progress is trusted.
+    EtcdProgress,
 }
 
 /// A backend with an empty store; more resources can be asked for.
 pub struct Backend {
     pub engine: Arc<dyn torana::storage::Backend>,
+    encryption: Option<Encryption>,
     _dir: Option<tempfile::TempDir>,
     _etcd: Option<Etcd>,
 }
+
+const ENCRYPTION: &str = "
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: ['*.*']
+  providers:
+  - aesgcm: {keys: [{name: a, secret: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}
+";
 
 impl Backend {
     pub fn embedded() -> Self {
@@ -32,34 +48,54 @@ impl Backend {
         let engine = Engine::open(dir.path(), options()).unwrap();
         Self {
             engine,
+            encryption: None,
             _dir: Some(dir),
             _etcd: None,
         }
     }
 
-    pub async fn etcd() -> Self {
+    pub fn encrypted() -> Self {
+        let plain = Self::embedded();
+        let file = plain._dir.as_ref().unwrap().path().join("encryption.yaml");
+        std::fs::write(&file, ENCRYPTION).unwrap();
+        Self {
+            encryption: Some(Encryption::load(&file).unwrap()),
+            ..plain
+        }
+    }
+
+    pub async fn etcd(trust_progress: Option<bool>) -> Self {
         let etcd = Etcd::start(1);
-        let engine = cluster(&etcd).await;
+        let engine = cluster_with(&etcd, trust_progress).await;
         Self {
             engine,
+            encryption: None,
             _dir: None,
             _etcd: Some(etcd),
         }
     }
 
     pub fn resource(&self, name: &str) -> Arc<dyn Storage> {
-        self.engine.resource(config(name))
+        match &self.encryption {
+            None => self.engine.resource(config(name)),
+            Some(e) => self.engine.resource_with(config(name), e.transform("", name)),
+        }
     }
 }
 
 /// A gateway's view of a cluster.
 pub async fn cluster(etcd: &Etcd) -> Arc<Cluster> {
+    cluster_with(etcd, None).await
+}
+
+async fn cluster_with(etcd: &Etcd, trust_progress: Option<bool>) -> Arc<Cluster> {
     let access = Access {
         servers: etcd.servers(),
         ..Access::default()
     };
     let options = etcd::Options {
         freshness_wait: Duration::from_millis(500),
+        trust_progress,
         ..etcd::Options::default()
     };
     Cluster::connect(&access, options).await.unwrap()
@@ -82,13 +118,15 @@ pub fn config(name: &str) -> ResourceConfig {
 
 /// Runs a claim on a current-thread runtime.
 pub fn run<F: Future<Output = ()>>(kind: Kind, claim: fn(Backend) -> F) {
-    if matches!(kind, Kind::Etcd) && !crate::etcd_process::is_there() {
+    if matches!(kind, Kind::Etcd | Kind::EtcdProgress) && !crate::etcd_process::is_there() {
         return;
     }
     block_on(async {
         let backend = match kind {
             Kind::Embedded => Backend::embedded(),
-            Kind::Etcd => Backend::etcd().await,
+            Kind::Encrypted => Backend::encrypted(),
+            Kind::Etcd => Backend::etcd(None).await,
+            Kind::EtcdProgress => Backend::etcd(Some(true)).await,
         };
         claim(backend).await;
     });

@@ -37,6 +37,9 @@ struct Member {
 pub struct Etcd {
     members: Vec<Member>,
     dir: tempfile::TempDir,
+    scheme: &'static str,
+    /// What etcdctl needs beside the addresses.
+    ctl: Vec<String>,
 }
 
 impl Etcd {
@@ -44,7 +47,25 @@ impl Etcd {
         Self::start_with(members, &[])
     }
 
+    /// One member behind TLS that wants a certificate; the files in a directory are `ca.crt`, `server.crt`,
+    /// `server.key`, `client.crt`, `client.key`.
+    pub fn start_secure(files: &std::path::Path) -> Self {
+        let at = |name: &str| files.join(name).display().to_string();
+        let more = [
+            format!("--cert-file={}", at("server.crt")),
+            format!("--key-file={}", at("server.key")),
+            format!("--trusted-ca-file={}", at("ca.crt")),
+            "--client-cert-auth".to_owned(),
+        ];
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        Self::start_at("https", 1, &more)
+    }
+
     pub fn start_with(members: usize, more: &[&str]) -> Self {
+        Self::start_at("http", members, more)
+    }
+
+    fn start_at(scheme: &'static str, members: usize, more: &[&str]) -> Self {
         // A port may be taken by another test between its choice and its use.
         for _ in 0..5 {
             let dir = tempfile::tempdir().expect("a directory");
@@ -61,8 +82,8 @@ impl Etcd {
                 let mut args: Vec<String> = [
                     format!("--name=m{i}"),
                     format!("--data-dir={}", at.display()),
-                    format!("--listen-client-urls=http://127.0.0.1:{client}"),
-                    format!("--advertise-client-urls=http://127.0.0.1:{client}"),
+                    format!("--listen-client-urls={scheme}://127.0.0.1:{client}"),
+                    format!("--advertise-client-urls={scheme}://127.0.0.1:{client}"),
                     format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
                     format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
                     format!("--initial-cluster={}", names.join(",")),
@@ -82,6 +103,8 @@ impl Etcd {
             let mut cluster = Self {
                 members: members.collect(),
                 dir,
+                scheme,
+                ctl: Vec::new(),
             };
             let count = cluster.members.len();
             (0..count).for_each(|i| cluster.restart(i));
@@ -108,10 +131,8 @@ impl Etcd {
     }
 
     pub fn servers(&self) -> Vec<String> {
-        self.members
-            .iter()
-            .map(|m| format!("http://127.0.0.1:{}", m.port))
-            .collect()
+        let url = |m: &Member| format!("{}://127.0.0.1:{}", self.scheme, m.port);
+        self.members.iter().map(url).collect()
     }
 
     /// kill -9.
@@ -150,20 +171,30 @@ impl Etcd {
         member.child = Some(child);
     }
 
+    /// From now on, etcdctl says who it is.
+    pub fn log_in(&mut self, user: &str) {
+        self.ctl = vec![format!("--user={user}")];
+    }
+
     /// Runs etcdctl; its output.
     pub fn ctl(&self, args: &[&str]) -> String {
+        self.try_ctl(args)
+            .unwrap_or_else(|why| panic!("etcdctl {args:?}: {why}"))
+    }
+
+    /// Runs etcdctl; its output, or what it complains about.
+    pub fn try_ctl(&self, args: &[&str]) -> Result<String, String> {
         let out = Command::new("etcdctl")
             .env("ETCDCTL_API", "3")
             .arg(format!("--endpoints={}", self.servers().join(",")))
+            .args(&self.ctl)
             .args(args)
             .output()
             .expect("etcdctl runs");
-        assert!(
-            out.status.success(),
-            "etcdctl {args:?}: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
-        String::from_utf8_lossy(&out.stdout).into_owned()
+        match out.status.success() {
+            true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
+            false => Err(String::from_utf8_lossy(&out.stderr).into_owned()),
+        }
     }
 }
 

@@ -49,7 +49,7 @@ pub struct EtcdOptions {
 }
 
 impl StorageOptions {
-    pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
+    pub(in crate::cli) fn read(values: &Values) -> Result<Self, UsageError> {
         let data_dir = values
             .some_text("data-dir")
             .ok_or_else(|| UsageError::new("--data-dir can not be empty"))?;

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 const FORMAT: i64 = 1;
 /// "Tora", so that `file` and SQLite's tools can tell whose database it is.
-const APPLICATION: i64 = 0x546f_7261;
+pub(super) const APPLICATION: i64 = 0x546f_7261;
 const PAGE: u64 = 4096;
 /// Pages in the write-ahead log before they are moved into the database by a busy store: 8 MiB.
 const CHECKPOINT_PAGES: i64 = 2048;
@@ -81,7 +81,7 @@ pub(super) struct Disk {
 }
 
 /// A checksum of a write: changed bytes on the disk are found when they are read, before anybody is told them.
-fn checksum(key: &str, revision: u64, value: Option<&[u8]>) -> i64 {
+pub(super) fn checksum(key: &str, revision: u64, value: Option<&[u8]>) -> i64 {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut sum = revision.wrapping_mul(K) ^ (value.map_or(u64::MAX, |v| v.len() as u64));
     let mut mix = |word: u64| sum = (sum ^ word).wrapping_mul(K).rotate_left(29);
@@ -389,6 +389,27 @@ impl Disk {
         tx.commit()?;
         self.compacted = done;
         Ok(())
+    }
+
+    /// Makes a revision, not before any that was written, the newest, and all history before it gone.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn stand_at(&mut self, revision: u64) -> rusqlite::Result<()> {
+        self.db.execute(
+            "UPDATE meta SET revision = ?1, compacted = ?1",
+            [revision.cast_signed()],
+        )?;
+        self.compacted = revision;
+        Ok(())
+    }
+
+    /// Writes the file anew, without its free space.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn vacuum(&mut self) -> rusqlite::Result<()> {
+        self.db.execute_batch("VACUUM")
     }
 
     /// Notes when a revision was current.

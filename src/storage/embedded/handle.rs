@@ -40,7 +40,7 @@ impl Storage for Handle {
         draft: Draft,
         ttl_seconds: Option<u64>,
     ) -> Result<Arc<Entry>, Error> {
-        let stored = self.resource.seal(key, draft.json.clone()).map_err(Error::Failed)?;
+        let stored = self.resource.seal(key, draft.json.clone()).map_err(Error::Unreadable)?;
         let action = Action::Put {
             when,
             draft,

@@ -195,6 +195,31 @@ pub(super) async fn keys(
     }
 }
 
+/// Whether the cache, where it stands, has what etcd had then; `None`: etcd cannot tell any more.
+///
+/// # Errors
+/// [`Error::Failed`].
+pub(super) async fn is_consistent(resource: &Resource) -> Result<Option<bool>, Error> {
+    let Some(serving) = resource.ready() else {
+        return Ok(None);
+    };
+    let state = serving.cacher.snapshot();
+    let (mut from, mut out) = (String::new(), Vec::new());
+    loop {
+        let page = match page(resource, &from, "", PAGE, Some(state.revision)).await {
+            Ok(page) => page,
+            Err(ReadError::Call(failure)) if failure.is_compacted() => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let last = page.found.last().map(|(last, _)| format!("{last}\0"));
+        out.extend(page.found);
+        match last {
+            Some(next) if page.more => from = next,
+            _ => return Ok(Some(same(&state, "", false, &out))),
+        }
+    }
+}
+
 /// True where a state has just these keys, at these revisions.
 pub(super) fn same(state: &Snapshot, prefix: &str, single: bool, pairs: &[(String, Revision)]) -> bool {
     if single {

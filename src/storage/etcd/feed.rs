@@ -8,6 +8,7 @@
 //!    └─────────────────────────────────────────────────────────┘        stop ─► Stopped
 //! ```
 
+use super::direct;
 use super::resource::{Resource, Serving, State, end_of};
 use crate::storage::cacher::{Cacher, Initial, Progress, Snapshot};
 use crate::storage::{Entry, Error, Event, Revision};
@@ -22,6 +23,8 @@ use tokio::time::Instant;
 const PAGE: i64 = 2_000;
 /// Time between requests for progress while somebody waits; upstream's.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Time between comparisons of the cache with etcd; upstream's.
+const COMPARE: Duration = Duration::from_secs(300);
 /// Time a new watch may take to begin.
 const OPEN: Duration = Duration::from_secs(5);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -42,10 +45,29 @@ pub(super) async fn run(resource: Arc<Resource>) {
         biased;
         () = stop.wait() => {}
         () = follow(&resource) => {}
+        () = compare(&resource) => {}
     }
     let last = resource.state.send_replace(State::Stopped);
     if let State::Ready(serving) = last {
         serving.cacher.stop();
+    }
+}
+
+/// Compares cache and etcd now and then, and says what it finds. Without end.
+async fn compare(resource: &Resource) {
+    // Resources take turns by their names' lengths and letters rather than all at once.
+    let spread = resource.prefix.bytes().map(u64::from).sum::<u64>() % COMPARE.as_secs();
+    tokio::time::sleep(Duration::from_secs(COMPARE.as_secs() / 2 + spread)).await;
+    loop {
+        match direct::is_consistent(resource).await {
+            Ok(Some(false)) => {
+                tracing::error!(prefix = %resource.prefix, "the watch cache is not what etcd has; it is read again");
+                resource.suspect.notify_one();
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(prefix = %resource.prefix, %error, "the watch cache could not be compared"),
+        }
+        tokio::time::sleep(COMPARE).await;
     }
 }
 
@@ -169,6 +191,7 @@ async fn read(resource: &Resource, serving: &Serving, mut stream: WatchStream, a
                 }
                 continue;
             }
+            () = resource.suspect.notified() => return End::Lost("it was not what etcd has".to_owned()),
             () = resource.bell.notified(), if !wanted => continue,
         };
         let answer = match answer {

@@ -29,6 +29,8 @@ pub(super) struct Shared {
     pub ring: crate::storage::cacher::history::Bounds,
     /// Every member answers requests for progress truly; upstream's rule by version.
     pub trusted: AtomicBool,
+    /// That rule decides.
+    pub by_version: bool,
     /// The database is full.
     pub no_space: AtomicBool,
 }
@@ -60,6 +62,8 @@ pub(super) struct Resource {
     pub waiting: AtomicUsize,
     /// Rung when one comes.
     pub bell: Notify,
+    /// Rung when the cache was found to be wrong.
+    pub suspect: Notify,
     pub shared: Arc<Shared>,
 }
 
@@ -138,7 +142,7 @@ impl Resource {
     /// The entry of stored bytes.
     pub fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
         let key = self.key(own);
-        let broken = |why: String| Error::Failed(format!("unable to transform key {key:?}: {why}"));
+        let broken = |why: String| Error::Unreadable(format!("unable to transform key {key:?}: {why}"));
         let opened = self
             .transform
             .open(&key, Bytes::copy_from_slice(value))
@@ -191,7 +195,7 @@ impl Resource {
             Precondition::Unchanged(revision) => revision.0.cast_signed(),
         };
         let value = values::encode(&draft.json, self.shared.media);
-        let value = self.transform.seal(&key, value).map_err(Error::Failed)?;
+        let value = self.transform.seal(&key, value).map_err(Error::Unreadable)?;
         let mut lost_leases = 0;
         let (answer, repeated) = loop {
             let lease = match ttl {

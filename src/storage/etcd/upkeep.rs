@@ -81,9 +81,11 @@ pub(super) async fn probe(shared: Arc<Shared>, probe: Arc<Probe>, prefix: String
 
 /// Versions, alarms, size.
 pub(super) async fn look_after(shared: &Shared, probe: &Probe) {
-    let versions = shared.members.versions().await;
-    let trusted = versions.iter().all(|v| v.as_deref().is_some_and(is_trusted));
-    shared.trusted.store(trusted, Ordering::Release);
+    if shared.by_version {
+        let versions = shared.members.versions().await;
+        let trusted = versions.iter().all(|v| v.as_deref().is_some_and(is_trusted));
+        shared.trusted.store(trusted, Ordering::Release);
+    }
     let alarms = shared
         .members
         .call(|client| async move {

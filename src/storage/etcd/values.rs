@@ -130,7 +130,7 @@ mod tests {
     fn json_and_yaml_of_any_form_are_read() {
         for text in [
             "{ \"kind\":\"A\",\n\"metadata\": {\"name\": \"x\"}}\n",
-            "kind: A\nmetadata:\n  name: n\n",
+            "kind: A\nmetadata:\n  name: x\n",
         ] {
             let e = entry("n", Revision(3), text.as_bytes(), None).expect("it decodes");
             assert_eq!(

@@ -1,0 +1,251 @@
+//! What `torana store` does.
+
+use super::store::access;
+use crate::cli::options::EtcdOptions;
+use crate::cli::store::{StoreAction, StoreCommand};
+use crate::storage::embedded::tool::{self, Holdings, Object};
+use crate::storage::encryption::Encryption;
+use crate::storage::etcd::tool::{Exchange, MAX_FILL, Pair, group_of, to_embedded};
+use crate::storage::transform::ENCRYPTED;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What row prefixes begin with, whatever `--etcd-prefix` says.
+const ROOT: &str = "/registry";
+/// Below the prefix, what is no object of an API: they are made anew by whoever needs them.
+const NO_OBJECTS: [&str; 4] = ["/ranges/", "/masterleases/", "/peerserverleases/", "/health"];
+/// Directories that are not named after their resource.
+const IRREGULAR: [(&str, &str); 5] = [
+    ("services/specs", "services"),
+    ("services/endpoints", "endpoints"),
+    ("minions", "nodes"),
+    ("controllers", "replicationcontrollers"),
+    ("ingress", "ingresses"),
+];
+
+/// Shows on a terminal how far something long has come.
+struct Bar {
+    what: &'static str,
+    shown: Instant,
+    terminal: bool,
+}
+
+impl Bar {
+    fn new(what: &'static str) -> Self {
+        Self {
+            what,
+            shown: Instant::now(),
+            terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn show(&mut self, done: u64, of: u64) {
+        if !self.terminal || (done < of && self.shown.elapsed() < Duration::from_millis(100)) {
+            return;
+        }
+        self.shown = Instant::now();
+        let filled = (done * 40).checked_div(of).unwrap_or(40).min(40) as usize;
+        let end = if done >= of { "\n" } else { "" };
+        let bar = "#".repeat(filled) + &".".repeat(40 - filled);
+        // A terminal that is gone is no failure of the work.
+        let _ = write!(std::io::stderr(), "\r{} [{bar}] {done}/{of}{end}", self.what);
+    }
+}
+
+/// Does it; what is to be printed. Needs a tokio runtime, and blocks.
+///
+/// # Errors
+/// One line.
+pub async fn run(command: StoreCommand) -> Result<String, String> {
+    let dir = command.storage.data_dir.clone();
+    let text = |e: tool::OpenError| e.to_string();
+    let mut bar = Bar::new(match command.action {
+        StoreAction::Check => "checking",
+        StoreAction::Backup(_) | StoreAction::Restore(..) => "copying",
+        StoreAction::Compact => "compacting",
+        _ => "reading",
+    });
+    let mut show = |done, of| bar.show(done, of);
+    match (command.action, &command.storage.etcd) {
+        (StoreAction::Check, None) => Ok(format!(
+            "{}is whole\n",
+            held(&tool::check(&dir, &mut show).map_err(text)?)
+        )),
+        (StoreAction::Stats, None) => Ok(held(&tool::stats(&dir).map_err(text)?)),
+        (StoreAction::Compact, None) => Ok(held(&tool::compact(&dir, &mut show).map_err(text)?)),
+        (StoreAction::Backup(to), _) => {
+            let found = tool::backup(&dir, &to, &mut show).map_err(text)?;
+            Ok(format!("{} holds {} objects\n", to.display(), found.objects))
+        }
+        (StoreAction::Restore(from, ahead), _) => {
+            let aside = tool::restore(&from, &dir, ahead, &mut show).map_err(text)?;
+            let aside = aside.map_or(String::new(), |p| {
+                format!("the store that was there is now {}\n", p.display())
+            });
+            Ok(held(&tool::stats(&dir).map_err(text)?) + &aside)
+        }
+        (StoreAction::Export(keep), Some(etcd)) => export(&dir, etcd, keep).await,
+        (StoreAction::Import, Some(etcd)) => import(&dir, etcd, command.storage.encryption.as_deref()).await,
+        (StoreAction::Compact, Some(etcd)) => {
+            let revision = exchange(etcd)?.compact().await.map_err(|e| e.to_string())?;
+            Ok(format!("etcd is compacted to revision {revision}\n"))
+        }
+        (StoreAction::Check | StoreAction::Stats, Some(etcd)) => look(etcd, &mut show).await,
+        (StoreAction::Export(_) | StoreAction::Import, None) => Err("--etcd-servers must be specified".to_owned()),
+    }
+}
+
+fn held(found: &Holdings) -> String {
+    let mut out = String::new();
+    let history = found.writes - found.objects.min(found.writes);
+    for (name, value) in [
+        ("revision", found.revision),
+        ("compacted", found.compacted),
+        ("objects", found.objects),
+        ("history", history),
+        ("file bytes", found.file_bytes),
+        ("free bytes", found.free_bytes),
+    ] {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{name:<12}{value}");
+    }
+    resources(&mut out, &found.resources);
+    out
+}
+
+fn resources(out: &mut String, resources: &BTreeMap<String, (u64, u64)>) {
+    for (name, (objects, bytes)) in resources {
+        let _ = writeln!(out, "  {name:<50} {objects:>8} objects {bytes:>12} bytes");
+    }
+}
+
+fn exchange(etcd: &EtcdOptions) -> Result<Exchange, String> {
+    Exchange::new(&access(etcd, &etcd.servers)?).map_err(|e| format!("--etcd-servers: {e}"))
+}
+
+/// The prefix with one slash before it and none behind.
+fn prefix(etcd: &EtcdOptions) -> String {
+    format!("/{}", etcd.prefix.trim_matches('/'))
+}
+
+fn is_object(pair: &Pair, prefix: &str) -> bool {
+    let below = pair.key.strip_prefix(prefix).unwrap_or_default();
+    !NO_OBJECTS.iter().any(|odd| below.starts_with(odd))
+}
+
+async fn look(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String, String> {
+    let prefix = prefix(etcd);
+    let read = exchange(etcd)?.read(&format!("{prefix}/"), show).await;
+    let (revision, pairs) = read.map_err(|e| e.to_string())?;
+    let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let mut odd = Vec::new();
+    for pair in pairs.iter().filter(|p| is_object(p, &prefix)) {
+        let sum = sums.entry(tool::resource_of(&pair.key)).or_default();
+        *sum = (sum.0 + 1, sum.1 + pair.value.len() as u64);
+        if !pair.value.starts_with(ENCRYPTED)
+            && let Err(why) = group_of(&pair.value)
+        {
+            odd.push(format!("{}: {why}", pair.key));
+        }
+    }
+    if let Some(first) = odd.first() {
+        return Err(format!("{} values are no objects; the first: {first}", odd.len()));
+    }
+    let mut out = format!(
+        "{:<12}{revision}\n{:<12}{}\n",
+        "revision",
+        "objects",
+        sums.values().map(|s| s.0).sum::<u64>()
+    );
+    resources(&mut out, &sums);
+    Ok(out)
+}
+
+async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, String> {
+    let (revision, mut objects) = tool::objects(dir).map_err(|e| e.to_string())?;
+    let (exchange, prefix) = (exchange(etcd)?, prefix(etcd));
+    if keep {
+        let there = exchange.revision().await.map_err(|e| e.to_string())?;
+        if there > 1 {
+            return Err(format!(
+                "--keep-revisions: etcd is at revision {there}; revisions can be kept only where nothing was written yet"
+            ));
+        }
+        if revision > MAX_FILL {
+            return Err(format!(
+                "--keep-revisions: the store is at revision {revision}; more than {MAX_FILL} are not filled up"
+            ));
+        }
+    }
+    for object in &mut objects {
+        if prefix != ROOT {
+            if object.value.starts_with(ENCRYPTED) {
+                return Err(format!(
+                    "{} is encrypted under its key and cannot be moved to another --etcd-prefix",
+                    object.key
+                ));
+            }
+            if let Some(below) = object.key.strip_prefix(ROOT) {
+                object.key = format!("{prefix}{below}");
+            }
+        }
+    }
+    let mut bar = Bar::new("writing");
+    let mut show = |done, of| bar.show(done, of);
+    let written = exchange.write(&objects, etcd.media, keep, &mut show).await;
+    written.map_err(|e| e.to_string())?;
+    Ok(format!("{} objects are in etcd\n", objects.len()))
+}
+
+async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Result<String, String> {
+    let prefix = prefix(etcd);
+    let encryption = encryption.map(Encryption::load).transpose()?;
+    let mut bar = Bar::new("reading");
+    let mut show = |done, of| bar.show(done, of);
+    let read = exchange(etcd)?.read(&format!("{prefix}/"), &mut show).await;
+    let (revision, pairs) = read.map_err(|e| e.to_string())?;
+    let mut objects = Vec::with_capacity(pairs.len());
+    for pair in pairs.into_iter().filter(|p| is_object(p, &prefix)) {
+        let about = |why: String| format!("{}: {why}", pair.key);
+        let below = pair.key.strip_prefix(&prefix).unwrap_or(&pair.key);
+        let key = format!("{ROOT}{below}");
+        let value = match &encryption {
+            None if pair.value.starts_with(ENCRYPTED) => {
+                return Err(about(
+                    "it is encrypted: --encryption-provider-config must be given".to_owned(),
+                ));
+            }
+            None => to_embedded(&pair.value).map_err(about)?,
+            Some(encryption) => {
+                let plain = encryption.open_any(&pair.key, &pair.value).map_err(about)?;
+                let group = group_of(&plain).map_err(about)?;
+                let transform = encryption.transform(&group, &resource_name(&pair.key));
+                let object = to_embedded(&plain).map_err(about)?;
+                transform.seal(&key, object).map_err(about)?
+            }
+        };
+        objects.push(Object {
+            key,
+            revision: pair.revision,
+            value,
+            expires: pair.expires,
+        });
+    }
+    let mut bar = Bar::new("writing");
+    let mut show = |done, of| bar.show(done, of);
+    tool::fill(dir, revision, &objects, &mut show).map_err(|e| e.to_string())?;
+    Ok(held(&tool::stats(dir).map_err(|e| e.to_string())?))
+}
+
+/// The resource of a key: its directory, but for those with names of their own.
+fn resource_name(key: &str) -> String {
+    let directory = tool::resource_of(key);
+    let irregular = IRREGULAR.iter().find(|(d, _)| *d == directory);
+    match irregular {
+        Some((_, name)) => (*name).to_owned(),
+        None => directory.rsplit('/').next().unwrap_or_default().to_owned(),
+    }
+}

@@ -1,0 +1,178 @@
+//! `torana store …`: the store from outside.
+
+use super::flags::FLAGS;
+use super::options::StorageOptions;
+use super::value::{self, UsageError, Values};
+use clap::{Arg, ArgAction, ArgMatches};
+use std::path::PathBuf;
+
+/// A command about the store, and where the store is.
+#[derive(Clone, Debug)]
+pub struct StoreCommand {
+    /// What is to be done.
+    pub action: StoreAction,
+    /// With which store.
+    pub storage: StorageOptions,
+}
+
+/// What can be done with a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreAction {
+    /// Read all of it and hold it against its checksums.
+    Check,
+    /// Say what it holds.
+    Stats,
+    /// Copy it into a file, while it is in use.
+    Backup(PathBuf),
+    /// Make it of a backup; revisions go on so far ahead of those of the backup.
+    Restore(PathBuf, u64),
+    /// Remove history.
+    Compact,
+    /// Copy it to an etcd; true: objects keep their revisions.
+    Export(bool),
+    /// Make it of what an etcd holds.
+    Import,
+}
+
+const PLACE: &[&str] = &["data-dir"];
+const ETCD: &[&str] = &[
+    "etcd-servers",
+    "etcd-prefix",
+    "etcd-cafile",
+    "etcd-certfile",
+    "etcd-keyfile",
+    "etcd-user-file",
+];
+
+/// Name, what it is for, flags of the server it takes, flags of its own.
+type Form = (
+    &'static str,
+    &'static str,
+    &'static [&'static [&'static str]],
+    &'static [(&'static str, &'static str)],
+);
+
+const FORMS: &[Form] = &[
+    (
+        "check",
+        "Read all of the store and hold it against its checksums; it may be in use",
+        &[PLACE, ETCD],
+        &[],
+    ),
+    (
+        "stats",
+        "Say what the store holds; it may be in use",
+        &[PLACE, ETCD],
+        &[],
+    ),
+    (
+        "backup",
+        "Copy the store into a new file, while it is in use",
+        &[PLACE],
+        &[("to", "File to write; must not exist")],
+    ),
+    (
+        "restore",
+        "Make the store of a backup; a store that is there is put aside",
+        &[PLACE],
+        &[
+            ("from", "File that `backup` has written"),
+            (
+                "revisions-ahead",
+                "How far revisions go on ahead of the backup's, so that no client takes old for new [1000000]",
+            ),
+        ],
+    ),
+    (
+        "compact",
+        "Remove all history, and give free space back; a store under --data-dir must not be in use",
+        &[PLACE, ETCD],
+        &[],
+    ),
+    (
+        "export",
+        "Copy the objects of the store under --data-dir to an etcd",
+        &[PLACE, ETCD, &["storage-media-type"]],
+        &[(
+            "keep-revisions",
+            "true: objects keep their revisions, which needs an empty etcd [false]",
+        )],
+    ),
+    (
+        "import",
+        "Make the store under --data-dir of what an etcd holds; objects keep their revisions",
+        &[PLACE, ETCD, &["encryption-provider-config"]],
+        &[],
+    ),
+];
+
+pub(super) fn command() -> clap::Command {
+    let mut store = clap::Command::new("store")
+        .about("Check, back up, restore, compact, measure the store; copy it to and from etcd")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true);
+    for (name, about, flags, own) in FORMS {
+        let mut form = clap::Command::new(*name).about(*about).args_override_self(true);
+        for flag in FLAGS.iter().filter(|f| flags.iter().any(|set| set.contains(&f.name))) {
+            form = form.arg(
+                Arg::new(flag.name)
+                    .long(flag.name)
+                    .help(flag.help)
+                    .action(ArgAction::Append)
+                    .value_name("string"),
+            );
+        }
+        for (flag, help) in *own {
+            form = form.arg(Arg::new(*flag).long(*flag).help(*help).value_name("string"));
+        }
+        store = store.subcommand(form);
+    }
+    store
+}
+
+pub(super) fn read(matches: &ArgMatches) -> Result<StoreCommand, UsageError> {
+    let Some((name, matches)) = matches.subcommand() else {
+        return Err(UsageError::new(
+            "torana store: say what is to be done (torana store --help)",
+        ));
+    };
+    let mut values = Values::default();
+    for flag in FLAGS {
+        let Ok(Some(given)) = matches.try_get_many::<String>(flag.name) else {
+            continue;
+        };
+        let given: Vec<String> = given.cloned().collect();
+        for one in &given {
+            value::check(flag, one)?;
+        }
+        values.put(flag.name, given);
+    }
+    let own = |flag: &str| matches.try_get_one::<String>(flag).ok().flatten();
+    let path = |flag: &str| {
+        let path = own(flag).map(PathBuf::from);
+        path.ok_or_else(|| UsageError::new(format!("torana store {name}: --{flag} must be given")))
+    };
+    let action = match name {
+        "check" => StoreAction::Check,
+        "stats" => StoreAction::Stats,
+        "compact" => StoreAction::Compact,
+        "backup" => StoreAction::Backup(path("to")?),
+        "restore" => {
+            let ahead = own("revisions-ahead").map_or(Ok(1_000_000), |n| n.parse());
+            let ahead = ahead.map_err(|_| UsageError::new("--revisions-ahead must be a number, 0 or more"))?;
+            StoreAction::Restore(path("from")?, ahead)
+        }
+        "export" => StoreAction::Export(match own("keep-revisions").map(String::as_str) {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(UsageError::new("--keep-revisions must be true or false")),
+        }),
+        _ => StoreAction::Import,
+    };
+    let storage = StorageOptions::read(&values)?;
+    if storage.etcd.is_none() && matches!(action, StoreAction::Export(_) | StoreAction::Import) {
+        return Err(UsageError::new("--etcd-servers must be specified"));
+    }
+    Ok(StoreCommand { action, storage })
+}

@@ -1,0 +1,460 @@
+//! A store from outside, for `torana store`: looked at and copied while it is in use, restored, compacted and filled
+//! while it is not.
+
+use super::DirectoryLock;
+use super::disk::{Disk, Row, checksum};
+use bytes::Bytes;
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OpenFlags};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use super::OpenError;
+
+/// Pages copied at a time by a backup: writers get in between.
+const PAGES: i32 = 256;
+/// Writes compacted at a time.
+const STEP: usize = 10_000;
+
+/// Told how far a long operation has come: done, of how many.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// What a store holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// The newest revision.
+    pub revision: u64,
+    /// History up to here is gone.
+    pub compacted: u64,
+    /// Objects.
+    pub objects: u64,
+    /// Writes that are kept, those of present objects included.
+    pub writes: u64,
+    /// Bytes of the file and of its write-ahead log.
+    pub file_bytes: u64,
+    /// Bytes of the file that are free.
+    pub free_bytes: u64,
+    /// Objects and their bytes by resource: the key without namespace and name.
+    pub resources: BTreeMap<String, (u64, u64)>,
+}
+
+/// An object of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// The whole key.
+    pub key: String,
+    /// The revision of its last write.
+    pub revision: u64,
+    /// The bytes that are kept.
+    pub value: Bytes,
+    /// When it goes by itself, in milliseconds since 1970.
+    pub expires: Option<i64>,
+}
+
+fn file(dir: &Path) -> PathBuf {
+    dir.join("store.db")
+}
+
+/// A second connection, beside that of a running process, if there is one. All its reads see one state.
+fn look(path: &Path) -> Result<Connection, OpenError> {
+    let missing = |source| OpenError::Io {
+        path: path.to_path_buf(),
+        source,
+    };
+    std::fs::metadata(path).map_err(missing)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let sql = |e| OpenError::sqlite(path, e);
+    let db = Connection::open_with_flags(path, flags).map_err(sql)?;
+    db.busy_timeout(Duration::from_secs(10)).map_err(sql)?;
+    db.pragma_update(None, "query_only", true).map_err(sql)?;
+    db.execute_batch("BEGIN").map_err(sql)?;
+    let application: i64 = db
+        .pragma_query_value(None, "application_id", |r| r.get(0))
+        .map_err(sql)?;
+    if application != super::disk::APPLICATION {
+        return Err(OpenError::damaged(path, "it is a database of something else"));
+    }
+    Ok(db)
+}
+
+/// The resource a key belongs to: all of it but the name, and the namespace where there is one.
+pub fn resource_of(key: &str) -> String {
+    let parts: Vec<&str> = key.trim_start_matches('/').split('/').collect();
+    // Directories with the group in them are told by its dot, irregular ones by name.
+    let deep = parts.get(1).is_some_and(|p| p.contains('.') || *p == "services");
+    let resource = parts.get(1..if deep { 3 } else { 2 }).unwrap_or_default();
+    resource.join("/")
+}
+
+/// What a store holds. It may be in use.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn stats(dir: &Path) -> Result<Holdings, OpenError> {
+    let path = file(dir);
+    let db = look(&path)?;
+    let sql = |e| OpenError::sqlite(&path, e);
+    let mut found = Holdings::default();
+    let meta = "SELECT revision, compacted, objects, (SELECT count(*) FROM log) FROM meta";
+    let mut numbers = [0u64; 4];
+    db.query_row(meta, [], |row| {
+        for (i, n) in numbers.iter_mut().enumerate() {
+            *n = row.get::<_, i64>(i)?.cast_unsigned();
+        }
+        Ok(())
+    })
+    .map_err(sql)?;
+    [found.revision, found.compacted, found.objects, found.writes] = numbers;
+    let mut sizes = db
+        .prepare("SELECT live.key, length(log.value) FROM live JOIN log ON log.revision = live.revision")
+        .map_err(sql)?;
+    let mut rows = sizes.query([]).map_err(sql)?;
+    while let Some(row) = rows.next().map_err(sql)? {
+        let (key, size) = (
+            row.get::<_, String>(0).map_err(sql)?,
+            row.get::<_, i64>(1).map_err(sql)?,
+        );
+        let sum = found.resources.entry(resource_of(&key)).or_default();
+        *sum = (sum.0 + 1, sum.1 + size.cast_unsigned());
+    }
+    let number = |name| db.pragma_query_value(None, name, |r| r.get::<_, i64>(0)).map_err(sql);
+    found.free_bytes = (number("freelist_count")? * number("page_size")?).cast_unsigned();
+    let size = |p: &Path| std::fs::metadata(p).map_or(0, |m| m.len());
+    found.file_bytes = size(&path) + size(&path.with_extension("db-wal"));
+    Ok(found)
+}
+
+/// Reads every page and every write, and holds them against their checksums and each other. The store may be in use.
+///
+/// # Errors
+/// [`OpenError::Damaged`] with the first that does not fit.
+pub fn check(dir: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
+    check_file(&file(dir), progress)?;
+    stats(dir)
+}
+
+fn check_file(path: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
+    let db = look(path)?;
+    let sql = |e| OpenError::sqlite(path, e);
+    let whole: String = db
+        .query_row("PRAGMA integrity_check(1)", [], |r| r.get(0))
+        .map_err(sql)?;
+    if whole != "ok" {
+        return Err(OpenError::damaged(path, whole));
+    }
+    let count = |query: &str| db.query_row(query, [], |r| r.get::<_, i64>(0)).map_err(sql);
+    let total = count("SELECT count(*) FROM log")?.cast_unsigned();
+    let mut all = db
+        .prepare("SELECT revision, key, value, sum FROM log ORDER BY revision")
+        .map_err(sql)?;
+    let mut rows = all.query([]).map_err(sql)?;
+    let mut done = 0;
+    while let Some(row) = rows.next().map_err(sql)? {
+        let revision: i64 = row.get(0).map_err(sql)?;
+        let key: String = row.get(1).map_err(sql)?;
+        let value = row.get_ref(2).map_err(sql)?.as_blob_or_null().unwrap_or_default();
+        if checksum(&key, revision.cast_unsigned(), value) != row.get::<_, i64>(3).map_err(sql)? {
+            let why = format!("revision {revision} of {key} does not match its checksum");
+            return Err(OpenError::damaged(path, why));
+        }
+        done += 1;
+        if done % 1000 == 0 || done == total {
+            progress(done, total);
+        }
+    }
+    for (query, why) in [
+        (
+            "SELECT count(*) FROM live LEFT JOIN log ON log.revision = live.revision AND log.key = live.key
+             WHERE log.value IS NULL",
+            "objects without their bytes",
+        ),
+        (
+            "SELECT count(*) FROM log WHERE revision > (SELECT revision FROM meta)",
+            "writes behind the newest revision",
+        ),
+        (
+            "SELECT abs((SELECT count(*) FROM live) - (SELECT objects FROM meta))",
+            "objects more or less than it says",
+        ),
+    ] {
+        let found = count(query)?;
+        if found > 0 {
+            return Err(OpenError::damaged(path, format!("it has {found} {why}")));
+        }
+    }
+    Ok(())
+}
+
+/// Copies a store, which may be in use, into a file, and checks the copy.
+///
+/// # Errors
+/// [`OpenError`]; what was copied is removed.
+pub fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
+    let taken = std::fs::File::options().write(true).create_new(true).open(to);
+    taken.map_err(|source| OpenError::Io {
+        path: to.to_path_buf(),
+        source,
+    })?;
+    let copied = copy(&file(dir), to, progress).and_then(|()| {
+        let mut quiet = |_, _| {};
+        check_file(to, &mut quiet)
+    });
+    if let Err(e) = copied {
+        // The copy is of no use; the error says why there is none.
+        let _ = std::fs::remove_file(to);
+        return Err(e);
+    }
+    stats(dir)
+}
+
+fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
+    let source = look(from)?;
+    source.execute_batch("COMMIT").map_err(|e| OpenError::sqlite(from, e))?;
+    let sql = |e| OpenError::sqlite(to, e);
+    let mut target = Connection::open(to).map_err(sql)?;
+    {
+        let backup = Backup::new(&source, &mut target).map_err(sql)?;
+        loop {
+            let step = backup.step(PAGES).map_err(sql)?;
+            let at = backup.progress();
+            let all = u64::try_from(at.pagecount).unwrap_or(0);
+            progress(all - u64::try_from(at.remaining).unwrap_or(0), all);
+            match step {
+                StepResult::Done => break,
+                StepResult::More => {}
+                _ => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+    target.close().map_err(|(_, e)| sql(e))?;
+    let synced = std::fs::File::open(to).and_then(|f| f.sync_all());
+    synced.map_err(|source| OpenError::Io {
+        path: to.to_path_buf(),
+        source,
+    })
+}
+
+/// Makes a store of a backup, in a directory whose store, if it has one, is put aside. The revision goes on `ahead` of
+/// the backup's: clients that have seen what came after it must list again, not take old for new.
+///
+/// # Errors
+/// [`OpenError`]: the backup is damaged, or the store is in use; nothing was changed then.
+pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> Result<Option<PathBuf>, OpenError> {
+    let _lock = DirectoryLock::acquire(dir)?;
+    let mut quiet = |_, _| {};
+    check_file(from, &mut quiet)?;
+    let io = |path: &Path, source| OpenError::Io {
+        path: path.to_path_buf(),
+        source,
+    };
+    let new = dir.join("store.db.restoring");
+    for leftover in [&new, &new.with_extension("restoring-wal")] {
+        match std::fs::remove_file(leftover) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io(leftover, e)),
+            _ => {}
+        }
+    }
+    copy(from, &new, progress)?;
+    let path = file(dir);
+    let aside = (0..)
+        .map(|i| dir.join(format!("store.db.before-{i}")))
+        .find(|p| !p.exists());
+    let mut kept = None;
+    if path.exists() {
+        // Its log of writes goes into it first.
+        drop(Disk::open(dir, None)?);
+        for suffix in ["", "-wal", "-shm"] {
+            let old = PathBuf::from(format!("{}{suffix}", path.display()));
+            let Some(aside) = &aside else { break };
+            if old.exists() {
+                let to = PathBuf::from(format!("{}{suffix}", aside.display()));
+                std::fs::rename(&old, &to).map_err(|e| io(&old, e))?;
+            }
+        }
+        kept = aside;
+    }
+    std::fs::rename(&new, &path).map_err(|e| io(&new, e))?;
+    let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
+    synced.map_err(|e| io(dir, e))?;
+    let mut disk = Disk::open(dir, None)?;
+    let found = disk.load(0)?;
+    if ahead > 0 {
+        compact_all(&mut disk, found.revision, &path, &mut quiet)?;
+        let to = found.revision.saturating_add(ahead);
+        disk.stand_at(to).map_err(|e| OpenError::sqlite(&path, e))?;
+    }
+    disk.close().map_err(|e| OpenError::sqlite(&path, e))?;
+    Ok(kept)
+}
+
+fn compact_all(disk: &mut Disk, to: u64, path: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
+    let from = disk.compacted();
+    while disk.compacted() < to {
+        disk.compact(to, STEP).map_err(|e| OpenError::sqlite(path, e))?;
+        progress(disk.compacted() - from, to - from);
+    }
+    Ok(())
+}
+
+/// Removes all history from a store that is not in use, and gives its free space back. Watches from before must list
+/// again.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn compact(dir: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
+    {
+        let _lock = DirectoryLock::acquire(dir)?;
+        let path = file(dir);
+        std::fs::metadata(&path).map_err(|source| OpenError::Io {
+            path: path.clone(),
+            source,
+        })?;
+        let mut disk = Disk::open(dir, None)?;
+        let found = disk.load(0)?;
+        compact_all(&mut disk, found.revision, &path, progress)?;
+        disk.vacuum().map_err(|e| OpenError::sqlite(&path, e))?;
+        disk.close().map_err(|e| OpenError::sqlite(&path, e))?;
+    }
+    stats(dir)
+}
+
+/// All objects of a store, which may be in use, in order of their revisions, and the store's revision.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
+    let path = file(dir);
+    let db = look(&path)?;
+    let sql = |e| OpenError::sqlite(&path, e);
+    let revision: i64 = db
+        .query_row("SELECT revision FROM meta", [], |r| r.get(0))
+        .map_err(sql)?;
+    let all = "SELECT live.key, live.revision, live.expires, log.value, log.sum
+        FROM live JOIN log ON log.revision = live.revision ORDER BY live.revision";
+    let mut all = db.prepare(all).map_err(sql)?;
+    let mut rows = all.query([]).map_err(sql)?;
+    let mut out = Vec::new();
+    while let Some(row) = rows.next().map_err(sql)? {
+        let (key, at): (String, i64) = (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?);
+        let value: Vec<u8> = row.get(3).map_err(sql)?;
+        if checksum(&key, at.cast_unsigned(), Some(&value)) != row.get::<_, i64>(4).map_err(sql)? {
+            let why = format!("revision {at} of {key} does not match its checksum");
+            return Err(OpenError::damaged(&path, why));
+        }
+        out.push(Object {
+            key,
+            revision: at.cast_unsigned(),
+            value: value.into(),
+            expires: row.get(2).map_err(sql)?,
+        });
+    }
+    Ok((revision.cast_unsigned(), out))
+}
+
+/// Fills a store that has none yet with objects, which keep their revisions, as of a revision of the whole. They must
+/// come in order of their revisions.
+///
+/// # Errors
+/// [`OpenError`]: there is a store with something in it, or the disk refuses.
+pub fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
+    let _lock = DirectoryLock::acquire(dir)?;
+    let path = file(dir);
+    let mut disk = Disk::open(dir, None)?;
+    let found = disk.load(0)?;
+    if found.revision > 1 || !found.objects.is_empty() {
+        return Err(OpenError::damaged(
+            &path,
+            "it is not empty, and only an empty store can be filled",
+        ));
+    }
+    let total = objects.len() as u64;
+    let mut done = 0;
+    for chunk in objects.chunks(1000) {
+        done += chunk.len() as u64;
+        let rows: Vec<Row> = chunk
+            .iter()
+            .map(|o| Row {
+                revision: o.revision,
+                key: o.key.clone(),
+                prev: 0,
+                value: Some(o.value.clone()),
+                expires: o.expires,
+            })
+            .collect();
+        disk.commit(&rows, done).map_err(|e| OpenError::sqlite(&path, e))?;
+        progress(done, total);
+    }
+    disk.stand_at(revision).map_err(|e| OpenError::sqlite(&path, e))?;
+    disk.close().map_err(|e| OpenError::sqlite(&path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::embedded::{Engine, Options, ResourceConfig};
+    use crate::storage::{Draft, Precondition};
+
+    fn quiet() -> impl FnMut(u64, u64) {
+        |_, _| {}
+    }
+
+    async fn filled(dir: &Path, n: usize) -> std::sync::Arc<Engine> {
+        let engine = Engine::open(dir, Options::default()).expect("opened");
+        let s = engine.resource(ResourceConfig {
+            prefix: "/registry/configmaps/".into(),
+            fields: None,
+        });
+        for i in 0..n {
+            let draft = Draft::new(&crate::json!({"metadata": {"name": i}}), vec![]);
+            let made = s
+                .put(&format!("ns/{i}"), Precondition::Absent, draft.clone(), None)
+                .await;
+            let made = made.expect("made");
+            s.put(&made.key, Precondition::Unchanged(made.revision), draft, None)
+                .await
+                .expect("written again");
+        }
+        engine
+    }
+
+    #[tokio::test]
+    async fn a_store_in_use_is_checked_and_backed_up_and_the_backup_restores_ahead() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (store, copy) = (dir.path().join("a"), dir.path().join("copy"));
+        let engine = filled(&store, 20).await;
+        let found = check(&store, &mut quiet()).expect("it is whole");
+        assert_eq!((found.revision, found.objects), (41, 20));
+        assert_eq!(found.resources.get("configmaps").map(|r| r.0), Some(20));
+        backup(&store, &copy, &mut quiet()).expect("backed up");
+        assert!(backup(&store, &copy, &mut quiet()).is_err(), "no file is overwritten");
+        assert!(matches!(
+            restore(&copy, &store, 0, &mut quiet()),
+            Err(OpenError::Locked { .. })
+        ));
+        engine.shutdown();
+        drop(engine);
+        let aside = restore(&copy, &store, 1000, &mut quiet()).expect("restored");
+        assert!(aside.is_some_and(|p| p.exists()));
+        let found = check(&store, &mut quiet()).expect("it is whole");
+        assert_eq!(
+            (found.revision, found.compacted, found.objects, found.writes),
+            (1041, 1041, 20, 20)
+        );
+        drop(Engine::open(&store, Options::default()).expect("it opens"));
+    }
+
+    #[tokio::test]
+    async fn compaction_leaves_the_objects_and_a_filled_store_keeps_revisions() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (store, other) = (dir.path().join("a"), dir.path().join("b"));
+        drop(filled(&store, 20).await);
+        let found = compact(&store, &mut quiet()).expect("compacted");
+        assert_eq!((found.compacted, found.objects, found.writes), (41, 20, 20));
+        let (revision, all) = objects(&store).expect("read");
+        fill(&other, revision, &all, &mut quiet()).expect("filled");
+        assert!(fill(&other, revision, &all, &mut quiet()).is_err(), "only once");
+        assert_eq!(objects(&other).expect("read"), (revision, all));
+        assert_eq!(check(&other, &mut quiet()).expect("whole").revision, 41);
+    }
+}

@@ -1,0 +1,245 @@
+//! A cluster from outside, for `torana store`: everything it holds below a prefix is read, and objects are written.
+
+use super::client::{Access, Members, kv};
+use super::error::{ConnectError, Failure};
+use super::resource::end_of;
+use super::values::{self, MediaType};
+use crate::storage::transform::ENCRYPTED;
+use crate::storage::{Draft, embedded};
+use bytes::Bytes;
+use embedded::tool::{Object, Progress};
+use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
+use std::collections::HashMap;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const PAGE: i64 = 2_000;
+/// A key that is written again and again where revisions are to be kept, and removed at the end.
+const FILLER: &str = "torana-filler";
+/// Most revisions that are filled up.
+pub const MAX_FILL: u64 = 1_000_000;
+
+/// Why an exchange with a cluster has not worked.
+#[derive(Debug)]
+pub enum Error {
+    /// An address is wrong.
+    Connect(ConnectError),
+    /// The cluster has refused or not answered.
+    Refused(String),
+    /// A key that is to be written is there already.
+    Exists(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(e) => write!(f, "{e}"),
+            Self::Refused(why) => f.write_str(why),
+            Self::Exists(key) => write!(f, "{key} is in etcd already; nothing is overwritten"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Failure> for Error {
+    fn from(e: Failure) -> Self {
+        Self::Refused(e.to_string())
+    }
+}
+
+/// A pair as etcd has it.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// The whole key.
+    pub key: String,
+    /// The revision of its last write.
+    pub revision: u64,
+    /// The bytes.
+    pub value: Bytes,
+    /// When it goes by itself, in milliseconds since 1970.
+    pub expires: Option<i64>,
+}
+
+/// A cluster that is only read from or written to once.
+pub struct Exchange {
+    members: Members,
+}
+
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_millis() as i64)
+}
+
+/// The object's JSON as the embedded store keeps it, of bytes in any encoding.
+///
+/// # Errors
+/// Why they are no object.
+pub fn to_embedded(value: &[u8]) -> Result<Bytes, String> {
+    Ok(Draft::new(&values::decode(value)?, Vec::new()).json)
+}
+
+/// An object's group, of bytes in any encoding.
+///
+/// # Errors
+/// Why they are no object.
+pub fn group_of(value: &[u8]) -> Result<String, String> {
+    let tree = values::decode(value)?;
+    let version = tree.str_at(&["apiVersion"]);
+    Ok(version.split_once('/').map_or("", |(group, _)| group).to_owned())
+}
+
+impl Exchange {
+    /// Knows the cluster.
+    ///
+    /// # Errors
+    /// [`Error::Connect`].
+    pub fn new(access: &Access) -> Result<Self, Error> {
+        let members = Members::new(access).map_err(Error::Connect)?;
+        Ok(Self { members })
+    }
+
+    /// Everything below a prefix, at one revision, in order of the pairs' revisions.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub async fn read(&self, prefix: &str, progress: Progress<'_>) -> Result<(u64, Vec<Pair>), Error> {
+        let end = end_of(prefix);
+        let (mut from, mut pinned, mut out) = (prefix.to_owned(), None, Vec::new());
+        let mut leases: HashMap<i64, Option<i64>> = HashMap::new();
+        loop {
+            let mut options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
+            if let Some(at) = pinned {
+                options = options.with_revision(at);
+            }
+            let answer = self.members.range(&from, options).await?;
+            let revision = *pinned.get_or_insert_with(|| answer.header().map_or(0, |h| h.revision()));
+            for pair in answer.kvs() {
+                let expires = match pair.lease() {
+                    0 => None,
+                    id => match leases.get(&id) {
+                        Some(known) => *known,
+                        None => {
+                            let left = self
+                                .members
+                                .call(|client| async move { client.lease_client().time_to_live(id, None).await })
+                                .await?;
+                            let at = (left.ttl() > 0).then(|| now() + left.ttl() * 1000);
+                            leases.insert(id, at);
+                            at
+                        }
+                    },
+                };
+                out.push(Pair {
+                    key: String::from_utf8_lossy(pair.key()).into_owned(),
+                    revision: pair.mod_revision().cast_unsigned(),
+                    value: Bytes::copy_from_slice(pair.value()),
+                    expires,
+                });
+            }
+            let read = out.len() as u64;
+            progress(read, read.max(u64::try_from(answer.count()).unwrap_or(0)));
+            match answer.kvs().last() {
+                Some(last) if answer.more() => from = String::from_utf8_lossy(last.key()).into_owned() + "\0",
+                _ => {
+                    out.sort_by_key(|p| p.revision);
+                    return Ok((revision.cast_unsigned(), out));
+                }
+            }
+        }
+    }
+
+    /// The cluster's revision; 1 where nothing was ever written.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub async fn revision(&self) -> Result<u64, Error> {
+        let answer = self.members.range(FILLER, GetOptions::new()).await?;
+        Ok(self.members.saw(answer.header()).0)
+    }
+
+    /// Writes objects, which come in order of their revisions, as new keys. `keep`: the cluster is empty and each gets
+    /// the revision it had, for which others are used up in between. Values that are not encrypted are encoded as
+    /// kube-apiserver would.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Refused`]; what was written stays.
+    pub async fn write(
+        &self,
+        objects: &[Object],
+        media: MediaType,
+        keep: bool,
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        let total = objects.len() as u64;
+        let mut at = self.revision().await?;
+        let mut filled = false;
+        for (done, object) in objects.iter().enumerate() {
+            while keep && at + 1 < object.revision {
+                let put = self
+                    .members
+                    .call(|client| async move { kv(&client).put(FILLER, "", None).await });
+                at = self.members.saw(put.await?.header()).0;
+                filled = true;
+            }
+            let left = object.expires.map(|ms| (ms - now()) / 1000);
+            if left.is_some_and(|seconds| seconds <= 0) {
+                continue;
+            }
+            let lease = match left {
+                None => 0,
+                Some(seconds) => {
+                    let grant = self
+                        .members
+                        .call(|client| async move { client.lease_client().grant(seconds, None).await });
+                    grant.await?.id()
+                }
+            };
+            let value = match object.value.starts_with(ENCRYPTED) {
+                true => object.value.clone(),
+                false => values::encode(&object.value, media),
+            };
+            let answer = self
+                .members
+                .call(|client| {
+                    let options = (lease != 0).then(|| PutOptions::new().with_lease(lease));
+                    let txn = Txn::new()
+                        .when([Compare::mod_revision(&*object.key, CompareOp::Equal, 0)])
+                        .and_then([TxnOp::put(&*object.key, value.to_vec(), options)]);
+                    async move { kv(&client).txn(txn).await }
+                })
+                .await?;
+            if !answer.succeeded() {
+                return Err(Error::Exists(object.key.clone()));
+            }
+            at = self.members.saw(answer.header()).0;
+            if (done + 1) % 100 == 0 || done as u64 + 1 == total {
+                progress(done as u64 + 1, total);
+            }
+        }
+        if filled {
+            let gone = self
+                .members
+                .call(|client| async move { kv(&client).delete(FILLER, None).await });
+            gone.await?;
+        }
+        Ok(())
+    }
+
+    /// Compacts the cluster to its present revision.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub async fn compact(&self) -> Result<u64, Error> {
+        let revision = self.revision().await?;
+        let done = self
+            .members
+            .call(|client| async move { kv(&client).compact(revision.cast_signed(), None).await })
+            .await;
+        match done {
+            Err(e) if !e.is_compacted() => Err(e.into()),
+            _ => Ok(revision),
+        }
+    }
+}

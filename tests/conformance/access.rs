@@ -1,0 +1,163 @@
+//! How a cluster is reached: names and passwords, certificates; and what several gateways agree on.
+
+use crate::etcd_process::{Etcd, is_there};
+use crate::support::*;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use torana::storage::etcd::{self, Access, Cluster, ConnectError};
+use torana::storage::{Backend as _, MinRevision};
+
+async fn connect(access: &Access) -> Result<Arc<Cluster>, ConnectError> {
+    let options = etcd::Options {
+        connect_timeout: Duration::from_secs(3),
+        ..etcd::Options::default()
+    };
+    Cluster::connect(access, options).await
+}
+
+#[test]
+fn a_token_that_is_no_longer_known_is_renewed() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let mut etcd = Etcd::start(1);
+        for args in [
+            &["user", "add", "root:secret"][..],
+            &["user", "grant-role", "root", "root"],
+            &["auth", "enable"],
+        ] {
+            etcd.ctl(args);
+        }
+        let mut access = Access {
+            servers: etcd.servers(),
+            user: Some(("root".to_owned(), "wrong".to_owned())),
+            ..Access::default()
+        };
+        assert!(connect(&access).await.is_err(), "a wrong password is refused");
+        access.user = Some(("root".to_owned(), "secret".to_owned()));
+        let one = connect(&access).await.unwrap();
+        let s = one.resource(config("configmaps"));
+        let made = create(&s, "ns/a", "1").await;
+        // Tokens live in the member's memory.
+        etcd.restart(0);
+        let until = Instant::now() + Duration::from_secs(60);
+        let made = loop {
+            match s.get("ns/a", MinRevision::Latest).await {
+                Ok(found) => break found.filter(|e| e.revision == made.revision).unwrap(),
+                Err(e) => assert!(Instant::now() < until, "{e}"),
+            }
+        };
+        let mut w = s.watch(from_now()).await.unwrap();
+        let changed = update(&s, &made, "2").await;
+        let event = tokio::time::timeout(Duration::from_secs(30), next(&mut w)).await;
+        assert_eq!(event.unwrap(), format!("MODIFIED ns/a@{}", changed.revision.0));
+    });
+}
+
+fn certificates(dir: &Path) {
+    let write = |name: &str, text: String| std::fs::write(dir.join(name), text).unwrap();
+    let ca_key = KeyPair::generate().unwrap();
+    let mut ca = CertificateParams::new(Vec::new()).unwrap();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    write("ca.crt", ca.self_signed(&ca_key).unwrap().pem());
+    let issuer = Issuer::new(ca, ca_key);
+    for name in ["server", "client"] {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned(), name.to_owned()]).unwrap();
+        write(&format!("{name}.crt"), params.signed_by(&key, &issuer).unwrap().pem());
+        write(&format!("{name}.key"), key.serialize_pem());
+    }
+}
+
+#[test]
+fn a_cluster_that_wants_certificates_gets_one_and_is_checked_itself() {
+    if !is_there() {
+        return;
+    }
+    // The process' provider, as main installs it; another test may have been faster.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        certificates(dir.path());
+        let etcd = Etcd::start_secure(dir.path());
+        let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+        let access = Access {
+            servers: etcd.servers(),
+            ca: Some(read("ca.crt")),
+            identity: Some((read("client.crt"), read("client.key"))),
+            user: None,
+        };
+        let one = connect(&access).await.unwrap();
+        let s = one.resource(config("configmaps"));
+        create(&s, "ns/a", "1").await;
+        assert_eq!(s.list(everything()).await.unwrap().entries.len(), 1);
+        let nobody = Access {
+            identity: None,
+            ..access.clone()
+        };
+        assert!(
+            connect(&nobody).await.is_err(),
+            "without a certificate nothing is answered"
+        );
+        let other = tempfile::tempdir().unwrap();
+        certificates(other.path());
+        let stranger = Access {
+            ca: Some(std::fs::read(other.path().join("ca.crt")).unwrap()),
+            ..access
+        };
+        assert!(
+            connect(&stranger).await.is_err(),
+            "a member of another CA is not believed"
+        );
+    });
+}
+
+#[test]
+fn gateways_agree_on_what_is_compacted_and_keep_an_interval_of_history() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let etcd = Etcd::start(1);
+        let access = Access {
+            servers: etcd.servers(),
+            ..Access::default()
+        };
+        let options = etcd::Options {
+            compaction_interval: Duration::from_millis(300),
+            ..etcd::Options::default()
+        };
+        let gateways = [
+            Cluster::connect(&access, options.clone()).await.unwrap(),
+            Cluster::connect(&access, options).await.unwrap(),
+        ];
+        let s = gateways[0].resource(config("configmaps"));
+        let first = create(&s, "ns/a", "1").await;
+        let changed = update(&s, &first, "2").await;
+        let until = Instant::now() + Duration::from_secs(30);
+        // The state before the update can be read from etcd until it is compacted.
+        loop {
+            let old = etcd.try_ctl(&[
+                "get",
+                "/registry/configmaps/ns/a",
+                &format!("--rev={}", first.revision.0),
+            ]);
+            match old {
+                Err(why) if why.contains("compacted") => break,
+                _ => assert!(Instant::now() < until, "nothing is ever compacted"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let now = s.get("ns/a", MinRevision::Latest).await.unwrap().unwrap();
+        assert_eq!(now.revision, changed.revision);
+        assert!(
+            etcd.ctl(&["get", "compact_rev_key", "--print-value-only"])
+                .trim()
+                .parse::<u64>()
+                .is_ok()
+        );
+    });
+}
