@@ -65,6 +65,19 @@ impl Entry {
         }
     }
 
+    /// The bytes of memory it takes, with what is parsed beside it.
+    pub fn footprint(&self) -> usize {
+        /// Strings longer than this are elsewhere.
+        const INLINE: usize = 24;
+        let beside = |s: &Str| if s.len() > INLINE { s.len() } else { 0 };
+        let pairs = self.labels.iter().chain(&self.fields);
+        let pairs: usize = pairs
+            .map(|(k, v)| size_of::<(Str, Str)>() + beside(k) + beside(v))
+            .sum();
+        // The counters of what is shared.
+        size_of::<Self>() + 16 + self.key.len() + self.json.len() + pairs
+    }
+
     /// The tree. Stored bytes always decode; a damaged store is refused when it is opened.
     pub fn decode(&self) -> Value {
         json::decode(&self.json).expect("stored bytes were encoded by this crate and checked on load")
