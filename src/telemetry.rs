@@ -4,6 +4,7 @@
 //! [`requests::RequestMetrics`] keeps its series in a snapshot.
 
 pub mod authentication;
+pub mod caches;
 pub mod process;
 mod queue;
 pub mod requests;

@@ -43,8 +43,6 @@ pub struct Figures {
     pub revision: u64,
     /// Objects per resource, by key prefix.
     pub objects: Vec<(String, usize)>,
-    /// The watch caches, by key prefix.
-    pub caches: Vec<(String, CacheFigures)>,
     /// Watches ended because their reader was too slow.
     pub terminated_watchers: u64,
     /// Bytes of the database, by the name of its place: `embedded`, or an etcd cluster.

@@ -25,7 +25,7 @@ pub mod tool;
 mod upkeep;
 mod wal;
 
-use super::backend::{Backend, CacheFigures, Figures};
+use super::backend::{Backend, Figures};
 use super::cacher::history::Bounds;
 use super::cacher::{Cacher, FRESHNESS_WAIT, Progress};
 use super::transform::Transform;
@@ -304,17 +304,8 @@ impl Backend for Engine {
 
     fn figures(&self) -> Figures {
         let stats = self.stats();
-        let caches = lock(&self.shared.catalog);
-        let caches = caches.resources.iter().map(|(prefix, resource)| {
-            let figures = CacheFigures {
-                comparisons: resource.comparisons.read(),
-                ..resource.cacher.figures()
-            };
-            (prefix.clone(), figures)
-        });
         Figures {
             revision: stats.revision,
-            caches: caches.collect(),
             objects: stats.objects,
             terminated_watchers: stats.terminated_watchers,
             bytes: vec![("embedded".to_owned(), stats.db_bytes)],

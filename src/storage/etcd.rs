@@ -249,7 +249,6 @@ impl Backend for Cluster {
         for (prefix, resource) in &*lock(&self.resources) {
             let Some(serving) = resource.ready() else { continue };
             figures.objects.push((prefix.clone(), serving.cacher.count()));
-            figures.caches.push((prefix.clone(), serving.cacher.figures()));
             figures.terminated_watchers += serving.cacher.terminated();
         }
         figures

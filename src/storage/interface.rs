@@ -1,5 +1,6 @@
 //! The `Storage` trait: what the generic registry needs of a store, per resource, as upstream's `storage.Interface`.
 
+use super::backend::CacheFigures;
 use super::entry::{Draft, Entry};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -314,4 +315,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Number of objects.
     fn count(&self) -> usize;
+
+    /// What its cache says about itself; `None`: it has none, or does not tell.
+    fn figures(&self) -> Option<CacheFigures> {
+        None
+    }
 }
