@@ -18,7 +18,7 @@ pub struct Entry {
     pub version_span: (u32, u32),
     /// Labels, sorted by key.
     pub labels: Box<[(Str, Str)]>,
-    /// Selectable fields beside `metadata.name` and `metadata.namespace`, sorted by name.
+    /// Selectable fields beside `metadata.name` and `metadata.namespace`, sorted by name; empty ones are left out.
     pub fields: Box<[(Str, Str)]>,
     /// It would be stored in other bytes today (another encryption key): an update that changes nothing is written.
     pub stale: bool,
@@ -142,6 +142,8 @@ impl Draft {
         }
         out.push(b'}');
         debug_assert!(version_at > 0, "every stored object has metadata");
+        // An absent field reads as the empty one.
+        fields.retain(|(_, value)| !value.is_empty());
         fields.sort();
         Self {
             json: out.into(),

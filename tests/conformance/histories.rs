@@ -267,7 +267,7 @@ fn what_clients_are_told_is_one_history_whatever_happens() {
                 )
             })
             .collect();
-        runtime.block_on(tokio::time::sleep(ROUND));
+        runtime.block_on(async { tokio::time::sleep(ROUND).await });
         // The store goes away under the clients' hands, but in the last round.
         if round + 1 < ROUNDS {
             engine.shutdown();

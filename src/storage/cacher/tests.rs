@@ -370,7 +370,7 @@ struct OnNode(&'static str, Arc<std::sync::atomic::AtomicUsize>);
 impl crate::storage::Select for OnNode {
     fn matches(&self, e: &Entry) -> bool {
         self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        e.field("spec.nodeName") == Some(self.0)
+        e.field("spec.nodeName").unwrap_or("") == self.0
     }
 
     fn requires(&self, field: &str) -> Option<&str> {

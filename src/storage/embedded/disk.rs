@@ -20,6 +20,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
 use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,30 +90,73 @@ impl Disk {
             source,
         })?;
         looked.map_err(|why| OpenError::damaged(&path, why))?;
+        let io = |source| OpenError::Io {
+            path: path.clone(),
+            source,
+        };
+        match std::fs::metadata(&path) {
+            // SQLite would take it for a new database.
+            Ok(found) if found.len() < PAGE => {
+                return Err(OpenError::damaged(&path, "it ends within its first page"));
+            }
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                if path.with_extension("db-wal").exists() {
+                    return Err(OpenError::damaged(&path, "only its write-ahead log is there"));
+                }
+                Self::make(dir, &path)?;
+            }
+            Err(e) => return Err(io(e)),
+        }
+        let mut disk = Self::connect(&path)?;
+        disk.prepare(max_bytes)?;
+        Ok(disk)
+    }
+
+    /// Makes an empty store under another name first: the file is whole from the moment it is there.
+    fn make(dir: &Path, path: &Path) -> Result<(), OpenError> {
+        let new = dir.join("store.new");
+        let io = |path: &Path, source| OpenError::Io {
+            path: path.to_path_buf(),
+            source,
+        };
+        for leftover in ["store.new", "store.new-wal", "store.new-shm"].map(|f| dir.join(f)) {
+            match std::fs::remove_file(&leftover) {
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(io(&leftover, e)),
+                _ => {}
+            }
+        }
+        let mut disk = Self::connect(&new)?;
+        disk.prepare(None)?;
+        disk.close().map_err(|e| OpenError::sqlite(&new, e))?;
+        std::fs::rename(&new, path).map_err(|e| io(path, e))?;
+        let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
+        synced.map_err(|e| io(dir, e))
+    }
+
+    fn connect(path: &Path) -> Result<Self, OpenError> {
         let mut create = OpenOptions::new();
         create
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(&path)
+            .open(path)
             .map_err(|source| OpenError::Io {
-                path: path.clone(),
+                path: path.to_path_buf(),
                 source,
             })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags(&path, flags).map_err(|e| OpenError::sqlite(&path, e))?;
-        let mut disk = Self {
+        let db = Connection::open_with_flags(path, flags).map_err(|e| OpenError::sqlite(path, e))?;
+        Ok(Self {
             db,
-            path,
+            path: path.to_path_buf(),
             revision: 1,
             compacted: 0,
             objects: 0,
             faults: None,
             dirty: false,
-        };
-        disk.prepare(max_bytes)?;
-        Ok(disk)
+        })
     }
 
     /// Lets steps fail on purpose.
