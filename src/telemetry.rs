@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod authentication;
+pub mod caches;
 pub mod process;
 mod queue;
 pub mod requests;

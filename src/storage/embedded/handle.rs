@@ -2,6 +2,7 @@
 
 use super::committer::Action;
 use super::{ResourceStore, Shared};
+use crate::storage::backend::CacheFigures;
 use crate::storage::{
     Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
 };
@@ -73,5 +74,12 @@ impl Storage for Handle {
 
     fn count(&self) -> usize {
         self.resource.cacher.count()
+    }
+
+    fn figures(&self) -> Option<CacheFigures> {
+        Some(CacheFigures {
+            comparisons: self.resource.comparisons.read(),
+            ..self.resource.cacher.figures()
+        })
     }
 }
