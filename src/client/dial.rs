@@ -23,7 +23,7 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_PROBES: u32 = 3;
 #[cfg(target_os = "linux")]
-const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// Why a connection did not come about: a text for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ pub async fn dial(authority: &str, tls: &ClientTls, offer: Offer) -> Result<Dial
 }
 
 /// As [`dial`], by way of the proxy of the environment where there is one, to a peer whose silence is noticed in seconds:
-/// the kernel asks an idle connection after five, and gives up one whose bytes nobody acknowledges after ten.
+/// the kernel asks an idle connection after five, and gives up one whose bytes nobody takes after thirty (a
+/// backend may pause in the middle of an upload).
 ///
 /// # Errors
 /// [`DialError`].
