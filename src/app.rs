@@ -27,6 +27,7 @@ use crate::aggregator::{self, Aggregator};
 use crate::audit::Audit;
 use crate::cli::CompletedOptions;
 use crate::cli::flags::FLAGS;
+use crate::client::outbound::Outbound;
 use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
@@ -146,10 +147,13 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             telemetry: telemetry.clone(),
             connections: tasks.clone(),
             provider,
+            outbound: Outbound::from_environment()?,
             identity: Some(identity.current().certified_key.clone()),
             loopback: url.trim_start_matches("https://").to_owned(),
             to_endpoints: options.aggregator.route_by_endpoint,
             reject_redirects: options.aggregator.reject_redirects,
+            keep_in: Some(data_dir.join("aggregator")),
+            requests_in_flight: options.generic.max_requests_in_flight.div_ceil(2),
             resolver: None,
         },
     );
