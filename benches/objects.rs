@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use torana::admission::{Admission, Always};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::{Map, Value};
-use torana::authn::{Refused, TokenAuthenticator};
-use torana::authz::AlwaysAllow;
+use torana::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
+use torana::authz::{AlwaysAllow, Rbac, rbac};
 use torana::controlplane::reviews::Judges;
-use torana::controlplane::{self, ControlPlane};
+use torana::controlplane::{self, ControlPlane, KubeletConfig};
 use torana::endpoints::respond::table::{self, Include};
 use torana::registry::resource::{Backing, Resource};
 use torana::registry::schema::ManagerInfo;
-use torana::request::UserInfo;
 use torana::storage::Storage;
 use torana::storage::embedded::{Engine, Options, ResourceConfig};
+use torana::tasks::TaskGroup;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -25,7 +25,7 @@ struct NoTokens;
 
 #[async_trait::async_trait]
 impl TokenAuthenticator for NoTokens {
-    async fn authenticate_token(&self, _: &str) -> Result<Option<Arc<UserInfo>>, Refused> {
+    async fn authenticate_token(&self, _: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
         Ok(None)
     }
 }
@@ -81,8 +81,21 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
         judges: Judges {
             tokens: Arc::new(NoTokens),
             authorizer: Arc::new(AlwaysAllow),
+            anonymous: true,
+            roles: Rbac::fixed(rbac::Index::default()),
             audiences: vec![],
         },
+        components: vec![],
+        kubelets: KubeletConfig {
+            certificate_authority: None,
+            client: None,
+            preferred_address_types: vec!["InternalIP".into()],
+            port: 10250,
+            timeout: Duration::from_secs(5),
+            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            tasks: TaskGroup::new("bench"),
+        },
+        tokens: None,
     };
     let storage = |row: &Resource| -> Arc<dyn Storage> {
         match &row.backing {
