@@ -53,7 +53,9 @@ impl Collector {
                 let status = if std::mem::replace(&mut turned_away, true) {
                     let list = json::decode(&body).expect("it is JSON");
                     assert_eq!(list.str_at(&["kind"]), "EventList");
-                    kept.lock().unwrap().extend(list.get("items").items().iter().cloned());
+                    kept.lock()
+                        .expect("no code panics while holding it")
+                        .extend(list.get("items").items().iter().cloned());
                     "200 OK"
                 } else {
                     "503 Service Unavailable"
@@ -147,7 +149,11 @@ fn log_and_webhook_see_the_same_and_nothing_secret() {
     stop(&mut g);
 
     let lines = logged(dir.path());
-    let posted = collector.events.lock().unwrap().clone();
+    let posted = collector
+        .events
+        .lock()
+        .expect("no code panics while holding it")
+        .clone();
     let keys = |events: &[Value]| -> BTreeSet<String> {
         let key = |e: &Value| format!("{} {}", e.str_at(&["auditID"]), e.str_at(&["stage"]));
         events.iter().map(key).collect()

@@ -152,7 +152,7 @@ fn a_log_of_writes_is_never_cut_short_but_for_its_torn_end() {
         }
     }
     for at in offsets(bytes[1].len(), 103) {
-        let refused = lay(&bytes[1][..at], true).err().expect("the index knows of more");
+        let refused = lay(&bytes[1][..at], true).expect_err("the index knows of more");
         assert!(is_clear(&refused, copy.path()), "{refused}");
     }
 }
