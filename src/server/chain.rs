@@ -161,7 +161,7 @@ impl Chain {
             filters::timeout::filter(c.telemetry.clone()),
             filters::warnings::filter(),
             filters::authentication::filter(c.authenticator, c.identity_headers, c.telemetry.clone()),
-            filters::impersonation::filter(c.authorizer.clone()),
+            filters::impersonation::filter(c.authorizer.clone(), c.telemetry.impersonation.clone()),
             filters::max_in_flight::filter(limits, c.flow_schemas, c.telemetry.clone()),
         ];
         Self {
