@@ -12,6 +12,8 @@ use torana::apimachinery::value::Value;
 mod access;
 #[path = "bodies/edge.rs"]
 mod edge;
+#[path = "bodies/trees.rs"]
+mod trees;
 
 /// A body and its seeds.
 pub type Body = (&'static str, fn(&[u8]), &'static [&'static str]);
@@ -95,6 +97,15 @@ pub const ALL: &[Body] = &[
         json_patch,
         &[r#"[{"op":"add","path":"/a/-","value":1},{"op":"move","from":"/a/0","path":"/b~1c"}]"#],
     ),
+    (
+        "audit-policy",
+        edge::audit_policy,
+        &[
+            "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [Panic]\nrules:\n- level: Metadata\n  verbs: [get]\n  \
+             resources: [{group: '*', resources: ['pods/*', '*/scale'], resourceNames: [a]}]\n",
+            "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: None, nonResourceURLs: ['/a*', '*']}]}",
+        ],
+    ),
     ("merge-patch", merge_patch, &[r#"{"a":null,"b":{"c":1}}"#]),
     (
         "label-selector",
@@ -135,6 +146,25 @@ pub const ALL: &[Body] = &[
         edge::apply,
         &[r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","labels":{"x":"y"}},"data":{"k":"v"}}"#],
     ),
+    (
+        "patch-directives",
+        trees::patch_directives,
+        &["", "a", "the input chooses a tree"],
+    ),
+    (
+        "field-set",
+        trees::field_set,
+        &[
+            r#"{"f:spec":{".":{},"k:{\"a\":1}":{"v:\"x\"":{}},"i:3":{}}}"#,
+            "the input chooses a tree",
+        ],
+    ),
+    (
+        "hostile-managers",
+        trees::hostile_managers,
+        &["", "a", "the input chooses a tree"],
+    ),
+    ("any-tree", trees::any_tree, &["", "a", "the input chooses a tree"]),
     (
         "structural-schema",
         edge::structural_schema,

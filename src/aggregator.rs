@@ -9,10 +9,13 @@ pub mod autoregister;
 pub mod availability;
 pub mod discovery;
 pub mod internal;
+pub mod ledger;
 pub mod openapi;
 pub mod proxy;
 pub mod registration;
 pub mod resolver;
+pub mod shelf;
+pub mod status;
 pub mod transports;
 pub mod writer;
 

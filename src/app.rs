@@ -3,6 +3,7 @@
 
 mod access;
 mod admission;
+mod audit;
 mod authentication;
 mod components;
 pub mod credentials;
@@ -23,8 +24,10 @@ mod trust;
 
 use crate::admission::Cluster;
 use crate::aggregator::{self, Aggregator};
+use crate::audit::Audit;
 use crate::cli::CompletedOptions;
 use crate::cli::flags::FLAGS;
+use crate::client::outbound::Outbound;
 use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
@@ -47,6 +50,8 @@ use tokio::sync::mpsc;
 
 /// How long the gateway's own tasks get to end after the last connection is closed.
 const TASKS_GRACE: Duration = Duration::from_secs(5);
+/// How long audit backends get to store what is buffered.
+const AUDIT_GRACE: Duration = Duration::from_secs(10);
 
 /// A gateway that serves.
 pub struct Gateway {
@@ -58,6 +63,7 @@ pub struct Gateway {
     times: ShutdownTimes,
     tasks: TaskGroup,
     stores: Arc<Stores>,
+    audit: Option<Arc<Audit>>,
     port: OpenPort,
     fatal: mpsc::Receiver<String>,
 }
@@ -83,6 +89,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let telemetry = Telemetry::new();
     let tasks = TaskGroup::new("gateway");
     let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
+    let audit = audit::build(&options, &telemetry)?;
     let lifecycle = Lifecycle::new();
 
     let judges = Judges {
@@ -140,10 +147,13 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             telemetry: telemetry.clone(),
             connections: tasks.clone(),
             provider,
+            outbound: Outbound::from_environment()?,
             identity: Some(identity.current().certified_key.clone()),
             loopback: url.trim_start_matches("https://").to_owned(),
             to_endpoints: options.aggregator.route_by_endpoint,
             reject_redirects: options.aggregator.reject_redirects,
+            keep_in: Some(data_dir.join("aggregator")),
+            requests_in_flight: options.generic.max_requests_in_flight.div_ceil(2),
             resolver: None,
         },
     );
@@ -191,6 +201,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         max_requests_in_flight: options.generic.max_requests_in_flight,
         max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
         flow_schemas: Some(flows.schemas),
+        audit: audit.clone(),
         ..ChainConfig::new(
             telemetry.clone(),
             lifecycle.clone(),
@@ -221,6 +232,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         times,
         tasks,
         stores,
+        audit,
         port,
         fatal,
     })
@@ -265,6 +277,7 @@ impl Gateway {
             times,
             tasks,
             stores,
+            audit,
             port,
             ..
         } = self;
@@ -275,6 +288,9 @@ impl Gateway {
         let closed = server.drain(Duration::from_secs(2)).await;
         if let Err(late) = tasks.shutdown(tokio::time::Instant::now() + TASKS_GRACE).await {
             tracing::warn!(tasks = ?late.0, "tasks did not end in time");
+        }
+        if let Some(audit) = audit {
+            audit.shut_down(tokio::time::Instant::now() + AUDIT_GRACE).await;
         }
         let flushed = tokio::task::spawn_blocking(move || stores.shutdown()).await;
         if let Err(e) = flushed {

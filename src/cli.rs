@@ -1,5 +1,5 @@
-//! The command line: `torana serve`, `torana explain-access`, `torana token`, `torana kubeconfig`, `torana store`,
-//! `torana version`, `torana --help`.
+//! The command line: `torana serve`, `torana explain-access`, `torana status`, `torana token`, `torana kubeconfig`,
+//! `torana store`, `torana version`, `torana --help`.
 //!
 //! [`parse`] turns arguments into a [`Command`];
 //! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
@@ -11,6 +11,7 @@ pub mod credentials;
 mod explain;
 pub mod flags;
 pub mod options;
+mod status;
 pub mod store;
 pub mod value;
 mod version;
@@ -19,6 +20,7 @@ pub use complete::CompletedOptions;
 pub use credentials::{KubeconfigCommand, TokenCommand};
 pub use explain::ExplainAccess;
 pub use options::Options;
+pub use status::StatusCommand;
 pub use value::{UsageError, Values};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -35,6 +37,8 @@ pub enum Command {
     Store(Box<store::StoreCommand>),
     /// Ask a running server why somebody may do something.
     ExplainAccess(ExplainAccess),
+    /// Ask a running server how its backends do.
+    Status(StatusCommand),
     /// Print this and end well.
     Print(String),
     /// Ask the running server for a token of a service account, and print it.
@@ -73,6 +77,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
         }
         Some(("store", matches)) => Ok(Command::Store(Box::new(store::read(matches)?))),
         Some(("explain-access", matches)) => Ok(Command::ExplainAccess(ExplainAccess::read(matches))),
+        Some(("status", matches)) => Ok(Command::Status(StatusCommand::read(matches))),
         Some(("token", matches)) => Ok(Command::Token(TokenCommand::read(matches)?)),
         Some(("kubeconfig", matches)) => Ok(Command::Kubeconfig(KubeconfigCommand::read(matches)?)),
         Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
@@ -159,6 +164,7 @@ fn command() -> clap::Command {
             ),
         )
         .subcommand(explain::command())
+        .subcommand(status::command())
         .subcommand(credentials::token())
         .subcommand(credentials::kubeconfig())
         .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))

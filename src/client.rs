@@ -5,11 +5,15 @@
 pub mod backend;
 pub mod dial;
 pub mod fetch;
+mod flaws;
 pub mod headers;
 pub mod informer;
+pub mod io;
 pub mod kubeconfig;
+pub mod outbound;
 pub mod probe;
 pub mod rest;
+pub mod target;
 pub mod tls;
 pub mod tunnel;
 pub mod url;

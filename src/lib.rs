@@ -25,6 +25,8 @@ pub mod server;
 pub mod authn;
 // Whether they may.
 pub mod authz;
+// Who saw what: policy, events, backends.
+pub mod audit;
 // How much may run at once.
 pub mod flowcontrol;
 

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
             let _ = std::io::stdout().write_all(text.as_bytes());
             return ExitCode::SUCCESS;
         }
+        Ok(Command::Status(look)) => return answer(async move { look.run().await }),
         Ok(Command::ExplainAccess(question)) => return answer(async move { question.run().await }),
         Err(error) => return fail(USAGE, &error),
     };

@@ -11,6 +11,7 @@ pub mod resource;
 pub mod schema;
 pub mod store;
 pub mod strategy;
+mod too_large;
 mod update;
 
 pub(crate) use meta::dedup_owner_references;

@@ -1,5 +1,6 @@
 //! What is known about a request, carried as typed values, and the erased shapes rooms meet through.
 
+pub mod audit;
 pub mod body;
 pub mod context;
 pub mod handler;
@@ -8,6 +9,7 @@ pub mod peer;
 pub mod proof;
 pub mod user;
 
+pub use audit::{AuditLevel, AuditTrail, UntilUpgradeEnds};
 pub use body::Body;
 pub use context::{AuditId, Deadline, Ending, FromBackend, PathsIncomplete, ReceivedAt, Uncounted, Warnings};
 pub use handler::{Answering, Handler, Request, Response, UnprotectedHandler};

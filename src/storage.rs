@@ -14,5 +14,5 @@ pub use backend::{Backend, ResourceConfig};
 pub use entry::{Draft, Entry};
 pub use interface::{
     ContinueToken, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Predicate, Revision,
-    Storage, VersionMatch, Watch, WatchItem, WatchOptions,
+    Select, Storage, VersionMatch, Watch, WatchItem, WatchOptions,
 };

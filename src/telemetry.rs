@@ -4,7 +4,9 @@
 //! [`requests::RequestMetrics`] keeps its series in a snapshot.
 
 pub mod access;
+pub mod audit;
 pub mod authentication;
+pub mod caches;
 pub mod process;
 mod queue;
 pub mod requests;
@@ -36,6 +38,8 @@ pub struct Families {
     pub unavailable_apiservice: IntGaugeVec,
     /// `aggregator_unavailable_apiservice_total{name,reason}`.
     pub unavailable_apiservice_total: IntCounterVec,
+    /// Backends' certificates that a stricter client would refuse.
+    pub x509_flaws: X509Flaws,
     /// `apiserver_storage_objects{resource}`.
     pub storage_objects: IntGaugeVec,
     /// `apiserver_storage_size_bytes{storage_cluster_id}`.
@@ -70,6 +74,15 @@ pub struct Families {
     before_scrape: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
 }
 
+/// Flaws of backends' certificates, counted per handshake.
+#[derive(Clone)]
+pub struct X509Flaws {
+    /// `apiserver_kube_aggregator_x509_missing_san_total`.
+    pub missing_san: IntCounter,
+    /// `apiserver_kube_aggregator_x509_insecure_sha1_total`.
+    pub insecure_sha1: IntCounter,
+}
+
 impl Telemetry {
     /// Fresh metrics, all zero.
     pub fn new() -> Self {
@@ -102,6 +115,22 @@ impl Telemetry {
                 "How often an APIService became unavailable, by name and reason.",
                 &["name", "reason"],
             ),
+            x509_flaws: X509Flaws {
+                missing_san: counters(
+                    &r,
+                    "apiserver_kube_aggregator_x509_missing_san_total",
+                    "TLS handshakes with backends whose certificate has no subject alternative name.",
+                    &[],
+                )
+                .with_label_values::<&str>(&[]),
+                insecure_sha1: counters(
+                    &r,
+                    "apiserver_kube_aggregator_x509_insecure_sha1_total",
+                    "TLS handshakes with backends that show a certificate signed over SHA-1.",
+                    &[],
+                )
+                .with_label_values::<&str>(&[]),
+            },
             storage_objects: int_gauges(
                 &r,
                 "apiserver_storage_objects",
@@ -263,6 +292,13 @@ pub fn counters(r: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCou
     let family = IntCounterVec::new(Opts::new(name, help), labels).expect(VALID);
     r.register(Box::new(family.clone())).expect(VALID);
     family
+}
+
+/// Registers a counter without labels.
+pub fn counter(r: &Registry, name: &str, help: &str) -> IntCounter {
+    let one = IntCounter::new(name, help).expect(VALID);
+    r.register(Box::new(one.clone())).expect(VALID);
+    one
 }
 
 /// Registers a family of floating-point counters.

@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("authn", &["api", "client", "request", "serving"]),
     ("authz", &["api", "client", "request", "storage"]),
     ("flowcontrol", &["request"]),
+    ("audit", &["api", "client", "request"]),
     ("registry", &["storage", "admission", "request", "api"]),
     (
         "admission",
@@ -30,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "endpoints",
         &["registry", "admission", "authz", "request", "api", "storage", "server"],
     ),
-    ("server", &["authn", "authz", "flowcontrol", "request"]),
+    ("server", &["audit", "authn", "authz", "flowcontrol", "request"]),
     ("serving", &["request"]),
     (
         "aggregator",
@@ -86,6 +87,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "serving",
             "pki",
+            "audit",
             "authn",
             "authz",
             "storage",

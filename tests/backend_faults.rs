@@ -249,3 +249,36 @@ fn a_wrong_certificate_is_refused_and_a_corrected_bundle_heals() {
         api.get("/apis/faulty.example.com/v1").await.expect("it is served");
     });
 }
+
+#[test]
+fn status_tells_in_a_terminal_who_is_down_and_why() {
+    let (_dir, g, runtime, api) = setup();
+    let port = runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        drop(listener);
+        register(&api, port, &certificate().cert.pem()).await;
+        until_condition(&api, "False", "FailedDiscoveryCheck").await;
+        port
+    });
+    let status = |output: &str| {
+        let done = std::process::Command::new(env!("CARGO_BIN_EXE_torana"))
+            .args(["status", "-o", output, "--kubeconfig"])
+            .arg(g.kubeconfig())
+            .output()
+            .expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    let table = status("table");
+    assert!(
+        table.contains("v1.faulty.example.com") && table.contains("False (FailedDiscoveryCheck)"),
+        "{table}"
+    );
+    assert!(
+        table.contains(&format!("127.0.0.1:{port}: connect: connection refused")),
+        "{table}"
+    );
+    assert!(status("yaml").contains("discovery: Stale"));
+    assert!(status("wide").contains("ENDPOINTS"));
+}

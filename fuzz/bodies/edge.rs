@@ -10,6 +10,7 @@ use torana::apimachinery::codec::json;
 use torana::apimachinery::object::ObjectView;
 use torana::apimachinery::patch::strategic;
 use torana::apimachinery::value::Value;
+use torana::audit::Policy;
 use torana::authn::TokenFile;
 use torana::authn::jwt::{PublicKey, Token, seconds, unverified_claims};
 use torana::authn::oidc::Configuration;
@@ -23,6 +24,23 @@ use torana::storage::continue_token;
 fn service() -> Value {
     torana::json!({"metadata": {"name": "a", "finalizers": ["a", "b"], "labels": {"l": "1"}},
         "spec": {"ports": [{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP"}]}})
+}
+
+/// A policy decides about any request, or is refused by a line that says where.
+pub fn audit_policy(data: &[u8]) {
+    match Policy::parse(data) {
+        Ok(policy) => {
+            let info = RequestInfo {
+                is_resource: true,
+                resource: "pods".to_owned(),
+                verb: "get".to_owned(),
+                ..RequestInfo::default()
+            };
+            let _ = policy.decide(None, &info);
+            let _ = policy.decide(None, &RequestInfo::default());
+        }
+        Err(why) => assert!(why.contains("line") || why.starts_with("yaml"), "{why}"),
+    }
 }
 
 /// A strategic patch applies or is refused.

@@ -2,7 +2,7 @@
 
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::Value;
-use crate::request::{UserInfo, Warnings};
+use crate::request::{AuditTrail, UserInfo, Warnings};
 use std::sync::Arc;
 
 /// What is about to be done.
@@ -55,6 +55,8 @@ pub struct Attributes {
     pub options: Arc<Value>,
     /// Texts for the answer's `Warning` headers.
     pub warnings: Warnings,
+    /// Annotations for the audit event; keys are `prefix/name`.
+    pub audit: AuditTrail,
 }
 
 impl Attributes {

@@ -5,7 +5,7 @@ use crate::apimachinery::gvk::GroupVersionResource;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::request::{UserInfo, Warnings};
+use crate::request::{AuditTrail, UserInfo, Warnings};
 use crate::storage::{
     Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
 };
@@ -94,6 +94,7 @@ pub fn request(operation: Operation, group: &str, plural: &str, name: &str) -> A
         old_object: None,
         options: Arc::new(Value::Null),
         warnings: Warnings::default(),
+        audit: AuditTrail::default(),
     }
 }
 

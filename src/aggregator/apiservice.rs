@@ -1,6 +1,7 @@
 //! A snapshot of one APIService object: parsed once per change, shared by routes, controllers and documents.
 
 use crate::apimachinery::value::{Str, Value};
+use crate::client::target::{self, Target};
 use crate::endpoints::discovery::compare_versions;
 use crate::storage::Entry;
 use base64::Engine as _;
@@ -22,6 +23,8 @@ pub struct ServiceReference {
     pub name: Str,
     /// The service port.
     pub port: u16,
+    /// Where requests go instead, by an annotation of the APIService.
+    pub target: Option<Arc<Target>>,
     key: Box<str>,
 }
 
@@ -59,6 +62,8 @@ pub struct ApiService {
     pub version_priority: i64,
     /// The Available condition, if it was ever written.
     pub available: Option<Condition>,
+    /// When the verdict last turned, as it is stored.
+    pub available_since: Str,
     /// Value of the [`AUTOMANAGED`] label.
     pub automanaged: Option<Str>,
 }
@@ -70,6 +75,7 @@ impl ServiceReference {
             namespace: namespace.into(),
             name: name.into(),
             port,
+            target: None,
             key: format!("{namespace}/{name}").into(),
         }
     }
@@ -81,13 +87,19 @@ impl ServiceReference {
 
     /// The name that the backend's certificate must be valid for.
     pub fn server_name(&self) -> String {
-        format!("{}.{}.svc", self.name, self.namespace)
+        match &self.target {
+            Some(target) => target.server_name.to_string(),
+            None => format!("{}.{}.svc", self.name, self.namespace),
+        }
     }
 }
 
 impl fmt::Debug for ServiceReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.key, self.port)
+        match &self.target {
+            Some(target) => f.write_str(&target.authorities.join(",")),
+            None => write!(f, "{}:{}", self.key, self.port),
+        }
     }
 }
 
@@ -106,9 +118,13 @@ impl Condition {
         Self::new("True", "Local", "Local APIServices are always available")
     }
 
-    fn of(object: &Value) -> Option<Self> {
+    fn stored(object: &Value) -> Option<&Value> {
         let conditions = object.at(&["status", "conditions"]).items();
-        let c = conditions.iter().find(|c| c.str_at(&["type"]) == "Available")?;
+        conditions.iter().find(|c| c.str_at(&["type"]) == "Available")
+    }
+
+    fn of(object: &Value) -> Option<Self> {
+        let c = Self::stored(object)?;
         Some(Self::new(
             c.str_at(&["status"]),
             c.str_at(&["reason"]),
@@ -128,7 +144,11 @@ impl ApiService {
         let spec = object.get("spec");
         let service = spec.get("service").as_object().map(|s| {
             let port = s.get("port").and_then(Value::as_i64).unwrap_or(443);
-            ServiceReference::new(s.str("namespace"), s.str("name"), u16::try_from(port).unwrap_or(443))
+            let port = u16::try_from(port).unwrap_or(443);
+            let mut service = ServiceReference::new(s.str("namespace"), s.str("name"), port);
+            // Validation lets no wrong one through; of an older object, the Service stands.
+            service.target = target::read(object).ok().flatten().map(Arc::new);
+            service
         });
         let ca = base64::engine::general_purpose::STANDARD
             .decode(spec.str_at(&["caBundle"]))
@@ -144,6 +164,9 @@ impl ApiService {
             group_priority: spec.get("groupPriorityMinimum").as_i64().unwrap_or(0),
             version_priority: spec.get("versionPriority").as_i64().unwrap_or(0),
             available: Condition::of(object),
+            available_since: Condition::stored(object)
+                .map_or("", |c| c.str_at(&["lastTransitionTime"]))
+                .into(),
             automanaged: object
                 .at(&["metadata", "labels"])
                 .get(AUTOMANAGED)

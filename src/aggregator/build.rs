@@ -4,12 +4,16 @@ use super::apiservice::ApiService;
 use super::autoregister::AutoRegister;
 use super::availability::{Availability, Kind, Parts};
 use super::discovery::{Collector, GroupListHandler};
-use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, V2_PATH, V2Handler};
+use super::ledger::Ledger;
+use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, RemoteIndices, V2_PATH, V2Handler};
 use super::proxy::{ProxyHandler, ProxyShared, Terminations};
 use super::registration::Registration;
 use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
+use super::shelf::Shelf;
+use super::status::{self, StatusHandler};
 use super::transports::Transports;
 use super::writer::ApiServiceWriter;
+use crate::client::outbound::Outbound;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::discovery::aggregated::Negotiating;
@@ -24,6 +28,7 @@ use http::StatusCode;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What the aggregator is made from.
@@ -47,6 +52,8 @@ pub struct Config {
     pub connections: TaskGroup,
     /// Cryptography for backend connections.
     pub provider: Arc<CryptoProvider>,
+    /// The way to backends.
+    pub outbound: Outbound,
     /// The certificate to show to backends.
     pub identity: Option<Arc<CertifiedKey>>,
     /// This server's own `host:port`, for `default/kubernetes`.
@@ -55,6 +62,10 @@ pub struct Config {
     pub to_endpoints: bool,
     /// `--aggregator-reject-forwarding-redirect`.
     pub reject_redirects: bool,
+    /// Most requests to one backend at once; 0: any number.
+    pub requests_in_flight: usize,
+    /// Where last good documents of backends are kept over restarts.
+    pub keep_in: Option<PathBuf>,
     /// Where services are, instead of Services and EndpointSlices; for tests and embeddings.
     pub resolver: Option<Arc<dyn ServiceResolver>>,
 }
@@ -97,7 +108,13 @@ impl Aggregator {
                 config.to_endpoints,
             ))
         });
-        let transports = Arc::new(Transports::new(config.provider, config.connections.clone()));
+        let flaws = telemetry.x509_flaws.clone();
+        let transports = Arc::new(Transports::new(
+            config.provider,
+            config.outbound,
+            config.connections.clone(),
+            flaws,
+        ));
         transports.set_identity(config.identity);
         let shared = Arc::new(ProxyShared {
             delegate: delegate.clone(),
@@ -107,7 +124,14 @@ impl Aggregator {
             reject_redirects: config.reject_redirects,
             terminations: Arc::new(telemetry.clone()),
         });
-        let registration = Registration::new(api_services.clone(), server.mux().clone(), shared, transports.clone());
+        let ledger = Arc::new(Ledger::new(config.requests_in_flight));
+        let registration = Registration::new(
+            api_services.clone(),
+            server.mux().clone(),
+            shared,
+            transports.clone(),
+            ledger.clone(),
+        );
         let availability = Availability::new(Parts {
             informer: api_services.clone(),
             services: services.clone(),
@@ -118,15 +142,17 @@ impl Aggregator {
             writer: config.writer.clone(),
             telemetry: telemetry.clone(),
         });
+        let shelf = Shelf::at(config.keep_in);
         let collector = Collector::new(
             api_services.clone(),
             resolver.clone(),
             transports.clone(),
             config.discovery.clone(),
+            shelf.clone(),
             telemetry,
         );
-        let indices = Arc::default();
-        let documents: Arc<RemoteDocuments> = Arc::default();
+        let indices = Arc::new(RemoteIndices::new(shelf.clone()));
+        let documents = Arc::new(RemoteDocuments::new(shelf));
         let downloads: [(Arc<dyn Download>, &'static str); 2] = [
             (Arc::clone(&indices) as _, "open_api_v3_aggregation_controller"),
             (documents.clone(), "open_api_aggregation_controller"),
@@ -137,6 +163,15 @@ impl Aggregator {
         });
         let autoregister = AutoRegister::new(api_services.clone(), config.writer, &paths);
 
+        server.mux().unlisted_handle(
+            status::PATH,
+            Arc::new(StatusHandler {
+                api_services: api_services.clone(),
+                transports: transports.clone(),
+                ledger,
+                discovery: config.discovery.clone(),
+            }),
+        );
         let groups: Arc<dyn UnprotectedHandler> = Arc::new(GroupListHandler::new(api_services.clone()));
         let mux = server.mux();
         mux.unlisted_handle("/apis/", groups.clone());
@@ -147,6 +182,7 @@ impl Aggregator {
                 plain: groups,
             }),
         );
+        let converted = documents.converted();
         let merged = V2Handler::new(delegate.clone(), documents, api_services.clone());
         mux.handle(V2_PATH, Arc::new(merged));
         let mut local = vec![delegate];
@@ -154,6 +190,7 @@ impl Aggregator {
         let openapi: Arc<dyn UnprotectedHandler> = Arc::new(OpenApiHandler {
             local,
             remote: indices,
+            converted,
             registration: registration.clone(),
         });
         mux.handle(ROOT, openapi.clone());

@@ -3,6 +3,7 @@
 //! Indices of backends are downloaded off the path of requests and the last good one is kept; a slow backend delays
 //! nobody else's. The index of the servers behind us is read when it is asked for: it is in the same process.
 
+mod convert;
 mod download;
 mod merge;
 #[cfg(test)]
@@ -15,8 +16,11 @@ pub use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
 use super::apiservice::ApiService;
 use super::internal::Answer;
 use super::registration::Registration;
+use super::shelf::{Document, Shelf};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::endpoints::openapi::OpenApiV3;
+use crate::endpoints::options::Query;
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -35,10 +39,21 @@ type Indices = OrdMap<Str, Arc<Map>>;
 #[derive(Default)]
 pub struct RemoteIndices {
     all: ArcSwap<Indices>,
+    /// Backends without an index, whose older document is converted, with the key of that.
+    legacy: ArcSwap<OrdMap<Str, Str>>,
     writing: Mutex<()>,
+    shelf: Shelf,
 }
 
 impl RemoteIndices {
+    /// None but those on the shelf.
+    pub fn new(shelf: Shelf) -> Self {
+        Self {
+            shelf,
+            ..Self::default()
+        }
+    }
+
     fn set(&self, name: &Str, paths: Option<Map>) {
         let _turn = self.writing.lock().expect("no code panics while holding this lock");
         let mut all = Indices::clone(&self.all.load());
@@ -68,6 +83,12 @@ impl Download for RemoteIndices {
     }
 
     async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String> {
+        if answer.status == 404 {
+            let key: Str = of.discovery_path().trim_start_matches('/').into();
+            self.legacy.rcu(|all| all.update(of.name.clone(), key.clone()));
+            self.set(&of.name, None);
+            return Ok(());
+        }
         if answer.status != 200 {
             return Err(format!("{} on {ROOT}", answer.status));
         }
@@ -75,11 +96,26 @@ impl Download for RemoteIndices {
         let mut paths = document.get("paths").as_object().cloned().unwrap_or_default();
         // What is not a pointer to a document is left out: clients follow these.
         paths.retain(|_, v: &mut Value| v.get("serverRelativeURL").as_str().is_some());
-        self.set(&of.name, Some(paths));
+        self.legacy.rcu(|all| all.without(&of.name));
+        let known = self.all.load().get(&of.name).is_some_and(|known| **known == paths);
+        if !known {
+            self.shelf
+                .save(Document::OpenApiV3, of, Value::Object(paths.clone()))
+                .await;
+            self.set(&of.name, Some(paths));
+        }
         Ok(())
     }
 
+    async fn restore(&self, of: &ApiService) {
+        if let Some(Value::Object(paths)) = self.shelf.load(Document::OpenApiV3, of) {
+            self.set(&of.name, Some(paths));
+        }
+    }
+
     fn remove(&self, name: &Str) {
+        self.legacy.rcu(|all| all.without(name));
+        self.shelf.remove(Document::OpenApiV3, name);
         self.set(name, None);
     }
 }
@@ -90,6 +126,8 @@ pub struct OpenApiHandler {
     pub local: Vec<Arc<dyn UnprotectedHandler>>,
     /// What backends publish.
     pub remote: Arc<RemoteIndices>,
+    /// The older documents of backends without an index, converted.
+    pub converted: Arc<OpenApiV3>,
     /// Who forwards to them.
     pub registration: Arc<Registration>,
 }
@@ -110,6 +148,13 @@ impl OpenApiHandler {
         for index in self.remote.all.load_full().values() {
             for (key, value) in index.iter() {
                 paths.insert(key, value.clone());
+            }
+        }
+        for key in self.remote.legacy.load_full().values() {
+            if let Some(document) = self.converted.document(key).await {
+                let mut place = Map::new();
+                place.insert("serverRelativeURL", format!("{ROOT}/{key}?hash={}", document.hash));
+                paths.insert(key.as_str(), place);
             }
         }
         for handler in &self.local {
@@ -161,6 +206,9 @@ impl UnprotectedHandler for OpenApiHandler {
         let key = path.strip_prefix("/openapi/v3/").unwrap_or("").to_owned();
         match self.owner(&key, &authorized).await {
             Some(owner) if !key.is_empty() => owner.serve(req, authorized).await,
+            _ if self.remote.legacy.load().values().any(|k| *k == key.as_str()) => {
+                self.converted.serve_key(&key, req.headers(), &Query::of(&req)).await
+            }
             _ => {
                 let mut answer = Response::new(Body::empty());
                 *answer.status_mut() = StatusCode::NOT_FOUND;

@@ -4,6 +4,7 @@
 
 use super::apiservice::ApiService;
 use super::discovery::GroupHandler;
+use super::ledger::Ledger;
 use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings};
 use super::transports::Transports;
 use crate::apimachinery::value::Str;
@@ -18,6 +19,7 @@ pub struct Registration {
     mux: Arc<PathRecorderMux>,
     shared: Arc<ProxyShared>,
     transports: Arc<Transports>,
+    ledger: Arc<Ledger>,
     handlers: Mutex<HashMap<Str, Registered>>,
 }
 
@@ -33,12 +35,14 @@ impl Registration {
         mux: Arc<PathRecorderMux>,
         shared: Arc<ProxyShared>,
         transports: Arc<Transports>,
+        ledger: Arc<Ledger>,
     ) -> Arc<Self> {
         let registration = Arc::new(Self {
             informer: informer.clone(),
             mux,
             shared,
             transports,
+            ledger,
             handlers: Mutex::default(),
         });
         let following = registration.clone();
@@ -113,6 +117,7 @@ impl Registration {
             let last = !all.values().any(|r| r.group == gone.group);
             (gone, last)
         };
+        self.ledger.remove(name);
         let path = match name {
             "v1." => "/api".to_owned(),
             _ => format!("/apis/{}/{}", gone.group, name.split('.').next().unwrap_or(name)),
@@ -133,6 +138,7 @@ impl Registration {
                 service: service.clone(),
                 available: s.is_available(),
                 transport: self.transports.of(s),
+                account: self.ledger.of(&s.name),
             }),
         }
     }

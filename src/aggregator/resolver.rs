@@ -26,6 +26,33 @@ pub trait ServiceResolver: Send + Sync + 'static {
     /// # Errors
     /// [`ResolveError`].
     fn resolve(&self, service: &ServiceReference) -> Result<Arc<str>, ResolveError>;
+
+    /// All of them, to choose from.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    fn endpoints(&self, service: &ServiceReference) -> Result<Endpoints, ResolveError> {
+        self.resolve(service).map(Endpoints::One)
+    }
+}
+
+/// Where a request may go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoints {
+    /// There only.
+    One(Arc<str>),
+    /// To any of these; never empty.
+    Any(Arc<[Arc<str>]>),
+}
+
+impl Endpoints {
+    /// The addresses.
+    pub fn all(&self) -> &[Arc<str>] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Any(all) => all,
+        }
+    }
 }
 
 /// Services and their slices, as the gateway stores them.
@@ -43,6 +70,15 @@ pub struct ClusterResolver {
     loopback: Arc<str>,
     to_endpoints: bool,
     turn: AtomicUsize,
+    /// Ready endpoints, made when a Service or one of its slices has changed.
+    ready: ArcSwap<HashMap<ServiceReference, Ready>>,
+}
+
+#[derive(Clone)]
+struct Ready {
+    service: Arc<Service>,
+    slices: Arc<Vec<Arc<EndpointSlice>>>,
+    addresses: Arc<[Arc<str>]>,
 }
 
 impl ServiceIndex {
@@ -97,7 +133,47 @@ impl ClusterResolver {
             loopback: loopback.into(),
             to_endpoints,
             turn: AtomicUsize::new(0),
+            ready: ArcSwap::default(),
         }
+    }
+
+    /// The ready endpoints of the first family that has any.
+    fn ready(&self, wanted: &ServiceReference) -> Result<Arc<[Arc<str>]>, ResolveError> {
+        let service = self.lookup(wanted)?;
+        let slices = self.index.slices(wanted.key());
+        if let Some(made) = self.ready.load().get(wanted)
+            && Arc::ptr_eq(&made.service, &service)
+            && Arc::ptr_eq(&made.slices, &slices)
+        {
+            return Ok(made.addresses.clone());
+        }
+        // Says what is wrong, where something is.
+        self.endpoint(wanted)?;
+        let port = service.port(wanted.port).ok_or_else(|| no_port(wanted))?;
+        let of = |preferred: bool| -> Vec<Arc<str>> {
+            let family = slices
+                .iter()
+                .filter(|s| service.families.first().is_none_or(|f| s.address_type == *f) == preferred);
+            let ports = family.filter_map(|s| Some((s, s.port_named(&port.name)?)));
+            let ready = ports.flat_map(|(s, number)| {
+                let usable = s.endpoints.iter().filter(|e| e.ready && !e.address.is_empty());
+                usable.map(move |e| join(&e.address, number).into())
+            });
+            ready.collect()
+        };
+        let mut addresses = of(true);
+        if addresses.is_empty() {
+            addresses = of(false);
+        }
+        addresses.sort();
+        addresses.dedup();
+        let made = Ready {
+            service,
+            slices,
+            addresses: addresses.into(),
+        };
+        self.ready.rcu(|all| all.update(wanted.clone(), made.clone()));
+        Ok(made.addresses)
     }
 
     fn cluster_ip(&self, wanted: &ServiceReference) -> Result<Arc<str>, ResolveError> {
@@ -160,6 +236,10 @@ impl ClusterResolver {
 
 impl ServiceResolver for ClusterResolver {
     fn resolve(&self, service: &ServiceReference) -> Result<Arc<str>, ResolveError> {
+        if let Some(target) = &service.target {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            return Ok(target.authorities[turn % target.authorities.len()].clone());
+        }
         if service.port == 443 && service.key() == "default/kubernetes" {
             return Ok(self.loopback.clone());
         }
@@ -168,6 +248,23 @@ impl ServiceResolver for ClusterResolver {
         } else {
             self.cluster_ip(service)
         }
+    }
+
+    fn endpoints(&self, service: &ServiceReference) -> Result<Endpoints, ResolveError> {
+        if let Some(target) = &service.target {
+            return Ok(match &*target.authorities {
+                [one] => Endpoints::One(one.clone()),
+                _ => Endpoints::Any(target.authorities.clone()),
+            });
+        }
+        if !self.to_endpoints || (service.port == 443 && service.key() == "default/kubernetes") {
+            return self.resolve(service).map(Endpoints::One);
+        }
+        let ready = self.ready(service)?;
+        Ok(match &*ready {
+            [one] => Endpoints::One(one.clone()),
+            _ => Endpoints::Any(ready),
+        })
     }
 }
 

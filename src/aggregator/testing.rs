@@ -72,7 +72,7 @@ pub fn transport(ca_pem: &str) -> Result<Arc<Transport>, String> {
         server_name: "ext.ns.svc".into(),
         identity: None,
     })?;
-    Ok(Arc::new(Transport::new(tls, tasks())))
+    Ok(Arc::new(Transport::new(tls, Arc::default(), tasks())))
 }
 
 pub fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
@@ -80,6 +80,7 @@ pub fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
         service: ServiceReference::new("ns", "ext", 443),
         available: true,
         transport: transport(ca_pem),
+        account: Arc::new(crate::aggregator::ledger::Account::new(0)),
     });
     Arc::new(ProxyHandler::new(
         shared(Arc::new(Always(authority.to_owned()))),

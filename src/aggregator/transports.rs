@@ -3,7 +3,9 @@
 use super::apiservice::ApiService;
 use super::proxy::tls::{TlsBuilder, TlsInputs};
 use super::proxy::transport::Transport;
+use crate::client::outbound::Outbound;
 use crate::tasks::TaskGroup;
+use crate::telemetry::X509Flaws;
 use arc_swap::ArcSwapOption;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
@@ -13,15 +15,17 @@ use std::sync::{Arc, Mutex, Weak};
 pub struct Transports {
     tls: TlsBuilder,
     identity: ArcSwapOption<CertifiedKey>,
+    outbound: Arc<Outbound>,
     tasks: TaskGroup,
     known: Mutex<Vec<(TlsInputs, Weak<Transport>)>>,
 }
 
 impl Transports {
     /// None yet. Connections' tasks belong to `tasks`.
-    pub fn new(provider: Arc<CryptoProvider>, tasks: TaskGroup) -> Self {
+    pub fn new(provider: Arc<CryptoProvider>, outbound: Outbound, tasks: TaskGroup, flaws: X509Flaws) -> Self {
         Self {
-            tls: TlsBuilder::new(provider),
+            outbound: Arc::new(outbound),
+            tls: TlsBuilder::new(provider).counting(flaws),
             identity: ArcSwapOption::empty(),
             tasks,
             known: Mutex::default(),
@@ -54,7 +58,11 @@ impl Transports {
         if let Some(transport) = found.and_then(|(_, t)| t.upgrade()) {
             return Ok(transport);
         }
-        let transport = Arc::new(Transport::new(self.tls.build(&wanted)?, self.tasks.clone()));
+        let transport = Arc::new(Transport::new(
+            self.tls.build(&wanted)?,
+            self.outbound.clone(),
+            self.tasks.clone(),
+        ));
         known.push((wanted, Arc::downgrade(&transport)));
         Ok(transport)
     }

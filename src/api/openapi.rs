@@ -5,6 +5,7 @@
 use super::{Emit, Field, Free, ListType, MapType, PatchStrategy, SchemaOr, Ty, TypeDef, by_name, types};
 use crate::apimachinery::value::{Map, Value};
 use crate::json;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Read as _;
 
@@ -208,7 +209,11 @@ fn property(dialect: Dialect, f: &Field, text: &str, values: &[&str]) -> Value {
         _ if f.emit == Emit::Zero => element_default(f.ty),
         _ => None,
     };
-    let mut out = schema(dialect, f.ty, Some(text), default);
+    let text = match f.ty {
+        Ty::List(_) | Ty::Map(_) => Cow::Borrowed(text),
+        _ => with_values(text, values),
+    };
+    let mut out = schema(dialect, f.ty, Some(&text), default);
     if !values.is_empty() {
         let strings = match f.ty {
             Ty::List(_) => out.object_entry("items"),
@@ -246,6 +251,15 @@ fn property(dialect: Dialect, f: &Field, text: &str, values: &[&str]) -> Value {
         out.insert("x-kubernetes-patch-merge-key", key);
     }
     Value::Object(out)
+}
+
+/// The description with the values of an enumeration below it. Upstream tells of each what it means; no crate ships that.
+fn with_values<'a>(text: &'a str, values: &[&str]) -> Cow<'a, str> {
+    if values.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let lines: String = values.iter().map(|v| format!("\n - `{v:?}`")).collect();
+    Cow::Owned(format!("{text}\n\nPossible enum values:{lines}"))
 }
 
 /// What v3 documents give as the default of a value Go holds by value.
@@ -316,6 +330,22 @@ mod tests {
             *limits.at(&["properties", "limits", "additionalProperties"]),
             json!({"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"})
         );
+    }
+
+    #[test]
+    fn descriptions_name_the_values_of_enumerations() {
+        let spec = component("io.k8s.api.core.v1.PodSpec").expect("a definition");
+        let policy = spec.at(&["properties", "restartPolicy"]);
+        let text = policy.str_at(&["description"]);
+        assert!(
+            text.ends_with("\n\nPossible enum values:\n - `\"Always\"`\n - `\"Never\"`\n - `\"OnFailure\"`"),
+            "{text}"
+        );
+        assert_eq!(policy.get("enum").items().len(), 3);
+        let claim = component("io.k8s.api.core.v1.PersistentVolumeClaimSpec").expect("a definition");
+        let modes = claim.at(&["properties", "accessModes"]);
+        assert!(!modes.str_at(&["description"]).contains("Possible enum values"));
+        assert_eq!(modes.at(&["items", "enum"]).items().len(), 4);
     }
 
     #[test]

@@ -78,3 +78,45 @@ fn the_table_stays_small() {
         size_of::<Field>()
     );
 }
+
+#[test]
+fn a_field_added_by_one_line_is_read_written_applied_and_described() {
+    use crate::apimachinery::apply::{ApplySchema, PathElement, typed::to_field_set};
+    use crate::json;
+
+    let corrections = include_str!("../../tools/schema-gen/corrections.txt");
+    let lines: Vec<&str> = corrections.lines().filter_map(|l| l.strip_prefix("field ")).collect();
+    assert!(lines.len() > 50);
+    let all = openapi::Components::load();
+    for line in lines {
+        let (path, ty) = line.split_once(' ').expect("a path and a type");
+        let (definition, name) = path.rsplit_once('.').expect("definition.field");
+        let def = by_name(&format!("io.k8s.{definition}")).expect("a definition");
+        let value = match ty.split(' ').next().expect("a type") {
+            "string" => json!("x"),
+            "boolean" => json!(true),
+            "int64" => json!(7),
+            "[]string" => json!(["x"]),
+            list if list.starts_with("[]") => json!([{}]),
+            _ => json!({}),
+        };
+        let mut object = crate::apimachinery::Value::object();
+        object.set(&[name], value);
+        let findings = decode::normalize(def, &mut object).expect("it has the right type");
+        assert_eq!(findings, [""; 0], "{path}");
+        let field = def.field(name).expect("a row");
+        if field.tag != 0 {
+            let mut bytes = Vec::new();
+            protobuf::encode_message(def, &object, &mut bytes);
+            let mut again = protobuf::decode_message(def, &bytes).expect("what we write, we read");
+            decode::normalize(def, &mut again).expect("it has the right type");
+            assert_eq!(again, object, "{path}");
+        }
+        let schema = apply_schema::ApplyType::Root(def);
+        assert!(schema.member(name).is_some_and(|m| m.declared), "{path}");
+        let owned = to_field_set(&object, schema);
+        assert!(owned.get(&PathElement::Field(name.into())).is_some(), "{path}");
+        let described = all.schema(openapi::Dialect::V3, def, &[]);
+        assert!(described.at(&["properties", name]).as_object().is_some(), "{path}");
+    }
+}

@@ -153,9 +153,51 @@ pub fn parse_duration(value: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanos.round() as u64))
 }
 
+/// A duration as Go's `Duration.String` prints it: `1m2.5s`, `512.25ms`, `0s`.
+pub fn go_duration(d: Duration) -> String {
+    fn trimmed(whole: u128, part: u128, digits: usize, unit: &str) -> String {
+        let part = format!("{part:0digits$}");
+        match part.trim_end_matches('0') {
+            "" => format!("{whole}{unit}"),
+            part => format!("{whole}.{part}{unit}"),
+        }
+    }
+    let nanos = d.as_nanos();
+    match nanos {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{nanos}ns"),
+        1_000..1_000_000 => trimmed(nanos / 1_000, nanos % 1_000, 3, "µs"),
+        1_000_000..1_000_000_000 => trimmed(nanos / 1_000_000, nanos % 1_000_000, 6, "ms"),
+        _ => {
+            let (minutes, rest) = (nanos / 60_000_000_000, nanos % 60_000_000_000);
+            let seconds = trimmed(rest / 1_000_000_000, rest % 1_000_000_000, 9, "s");
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => seconds,
+                (0, m) => format!("{m}m{seconds}"),
+                (h, m) => format!("{h}h{m}m{seconds}"),
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_print_as_gos() {
+        for (nanos, want) in [
+            (0, "0s"),
+            (7, "7ns"),
+            (1_500, "1.5µs"),
+            (512_250_000, "512.25ms"),
+            (1_000_000_000, "1s"),
+            (62_500_000_000, "1m2.5s"),
+            (3_600_000_000_000, "1h0m0s"),
+        ] {
+            assert_eq!(go_duration(Duration::from_nanos(nanos)), want);
+        }
+    }
 
     #[test]
     fn any_offset_is_read_and_utc_is_written() {

@@ -1,10 +1,12 @@
 //! Options → [`CompletedOptions`]: files are read and judged, flags are held against each other, gaps are filled.
 
 use super::options::{
-    AdmissionOptions, AggregatorOptions, AuthenticationOptions, AuthorizationOptions, FeatureGates, GenericOptions,
-    KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions, StorageOptions,
+    AdmissionOptions, AggregatorOptions, AuditOptions, AuthenticationOptions, AuthorizationOptions, FeatureGates,
+    GenericOptions, KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions,
+    StorageOptions,
 };
 use super::value::{UsageError, Values};
+use crate::audit::Policy;
 use crate::authn::jwt::{PublicKey, Signer};
 use crate::authn::oidc::Configuration;
 use crate::client::ClientConfig;
@@ -32,6 +34,8 @@ pub struct CompletedOptions {
     pub authentication: AuthenticationOptions,
     /// What they may do.
     pub authorization: AuthorizationOptions,
+    /// What is recorded, and where.
+    pub audit: AuditOptions,
     /// Which admission plugins are on.
     pub admission: AdmissionOptions,
     /// Which features are on.
@@ -159,6 +163,7 @@ impl Options {
             serving,
             mut authentication,
             mut authorization,
+            audit,
             admission,
             features,
             runtime,
@@ -237,6 +242,12 @@ impl Options {
             authorization.authorizers = crate::authz::config::parse(&text)
                 .map_err(|e| about("authorization-config", format!("{}: {e}", path.display())))?;
         }
+        if let Some(path) = &audit.policy {
+            Policy::read(path).map_err(|e| about("audit-policy-file", e))?;
+        }
+        if let Some(webhook) = &audit.webhook {
+            ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about("audit-webhook-config-file", e))?;
+        }
         if authorization.allows_all() && authentication.anonymous {
             if values.is_given("anonymous-auth") {
                 warnings.push("--anonymous-auth has no effect: with AlwaysAllow anyone could do anything".to_owned());
@@ -274,6 +285,7 @@ impl Options {
             serving,
             authentication,
             authorization,
+            audit,
             admission,
             features,
             runtime,

@@ -2,6 +2,7 @@
 
 mod admission;
 mod aggregator;
+mod audit;
 mod authentication;
 mod authorization;
 mod features;
@@ -15,6 +16,7 @@ mod storage;
 
 pub use admission::AdmissionOptions;
 pub use aggregator::AggregatorOptions;
+pub use audit::{AuditLogOptions, AuditOptions, AuditWebhookOptions};
 pub use authentication::{
     AuthenticationOptions, OidcOptions, RequestHeaderOptions, ServiceAccountOptions, TokenWebhookOptions,
 };
@@ -41,6 +43,8 @@ pub struct Options {
     pub authentication: AuthenticationOptions,
     /// What they may do.
     pub authorization: AuthorizationOptions,
+    /// What is recorded, and where.
+    pub audit: AuditOptions,
     /// Which admission plugins are on.
     pub admission: AdmissionOptions,
     /// Which features are on.
@@ -85,6 +89,7 @@ impl Options {
             serving: ServingOptions::read(&values)?,
             authentication: AuthenticationOptions::read(&values)?,
             authorization: AuthorizationOptions::read(&values)?,
+            audit: AuditOptions::read(&values, &mut warnings)?,
             admission: AdmissionOptions::read(&values)?,
             features: FeatureGates::read(&values, &mut warnings)?,
             runtime: RuntimeConfig::read(&values)?,

@@ -287,6 +287,46 @@ fn an_authorizer_and_what_it_needs_come_together() {
 }
 
 #[test]
+fn audit_flags_are_read_and_held_against_each_other() {
+    use crate::audit::{Batching, Mode};
+    let given = [
+        "--audit-policy-file=p",
+        "--audit-log-path=l",
+        "--audit-webhook-config-file=w",
+    ];
+    let audit = serve(&given).audit;
+    let (log, webhook) = (audit.log.unwrap(), audit.webhook.unwrap());
+    assert_eq!(log.mode, Mode::Blocking);
+    let batching = Batching {
+        buffer: 10_000,
+        max_size: 400,
+        max_wait: Duration::from_secs(30),
+        throttle: Some((10.0, 15)),
+    };
+    assert_eq!(webhook.mode, Mode::Batch(batching));
+    assert_eq!(webhook.initial_backoff, Duration::from_secs(10));
+    for (flag, want) in [
+        ("--audit-log-format=xml", "allowed formats are"),
+        ("--audit-log-mode=async", "allowed modes are"),
+        ("--audit-log-maxage=-1", "can't be a negative number"),
+        ("--audit-log-version=audit.k8s.io/v1beta1", "expected audit.k8s.io/v1"),
+        ("--audit-webhook-batch-buffer-size=0", "must be a positive number"),
+        ("--audit-webhook-batch-throttle-qps=0", "must be a positive number"),
+    ] {
+        let text = error(&[given[0], given[1], given[2], flag]);
+        assert!(text.contains(want), "{flag}: {text}");
+    }
+    let limits = [
+        "--audit-log-path=l",
+        "--audit-log-truncate-enabled",
+        "--audit-log-truncate-max-batch-size=10",
+    ];
+    assert!(error(&limits).contains("must not be less than --audit-log-truncate-max-event-size"));
+    let idle = serve(&["--audit-policy-file=p"]);
+    assert!(idle.warnings[0].starts_with("--audit-policy-file has no effect: "));
+}
+
+#[test]
 fn help_and_version_are_printed() {
     let printed = |args: &[&str]| match read(args) {
         Ok(Command::Print(text)) => text,
@@ -294,7 +334,7 @@ fn help_and_version_are_printed() {
     };
     let help = printed(&["serve", "--help"]);
     assert!(
-        help.contains("--secure-port") && !help.contains("--audit-log-path"),
+        help.contains("--secure-port") && !help.contains("--cors-allowed-origins"),
         "{help}"
     );
     assert!(printed(&["--help"]).contains("serve"));

@@ -7,7 +7,6 @@ use crate::request::{Body, FromBackend, Response};
 use crate::tasks::TaskGroup;
 use http::{HeaderValue, StatusCode, header};
 use hyper::client::conn::http1;
-use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::error::Error as _;
 use std::fmt;
@@ -80,7 +79,7 @@ pub async fn send(
 pub async fn upgrade(
     backend: &Backend,
     request: http::Request<Body>,
-    client: OnUpgrade,
+    client: super::tunnel::ClientSide,
     tasks: &TaskGroup,
 ) -> Result<Upgrade, BackendError> {
     let mut answer = send(backend, request, tasks).await?;

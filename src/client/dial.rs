@@ -1,6 +1,8 @@
 //! A connection to a backend: name lookup, TCP, TLS, with the errors in Go's words, because they reach clients and
 //! APIService conditions.
 
+use super::io::Io;
+use super::outbound::Outbound;
 use super::tls::{ClientTls, X509Error};
 use rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
 use std::fmt;
@@ -16,6 +18,12 @@ use tokio_rustls::client::TlsStream;
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The TLS handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVE_PROBES: u32 = 3;
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// Why a connection did not come about: a text for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +41,7 @@ pub enum Offer {
 /// An established connection, and whether the backend chose HTTP/2.
 pub struct Dialed {
     /// The stream.
-    pub io: TlsStream<TcpStream>,
+    pub io: TlsStream<Io>,
     /// HTTP/2 was agreed on.
     pub http2: bool,
 }
@@ -46,7 +54,42 @@ pub struct Dialed {
 /// # Cancel safety
 /// When dropped, the attempt ends and the socket closes.
 pub async fn dial(authority: &str, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
-    let tcp = connect(authority).await?;
+    secure(connect(authority).await?, tls, offer).await
+}
+
+/// As [`dial`], by way of the proxy of the environment where there is one, to a peer whose silence is noticed in seconds:
+/// the kernel asks an idle connection after five, and gives up one whose bytes nobody takes after thirty (a
+/// backend may pause in the middle of an upload).
+///
+/// # Errors
+/// [`DialError`].
+///
+/// # Cancel safety
+/// When dropped, the attempt ends and the socket closes.
+pub async fn dial_watched(
+    authority: &str,
+    tls: &ClientTls,
+    offer: Offer,
+    outbound: &Outbound,
+) -> Result<Dialed, DialError> {
+    let tcp = outbound.connect(authority).await?;
+    let socket = socket2::SockRef::from(&tcp);
+    let alive = socket2::TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_PROBES);
+    // A system without these options has its own; the connection is good either way.
+    if let Err(e) = socket.set_tcp_keepalive(&alive) {
+        tracing::debug!(%authority, "keep-alive cannot be set: {e}");
+    }
+    #[cfg(target_os = "linux")]
+    if let Err(e) = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED)) {
+        tracing::debug!(%authority, "the limit for unacknowledged bytes cannot be set: {e}");
+    }
+    secure(tcp, tls, offer).await
+}
+
+async fn secure(tcp: TcpStream, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
     let (local, peer) = (tcp.local_addr().ok(), tcp.peer_addr().ok());
     let Some(name) = tls.server_name.clone() else {
         return Err(DialError(
@@ -57,7 +100,7 @@ pub async fn dial(authority: &str, tls: &ClientTls, offer: Offer) -> Result<Dial
         Offer::Any => tls.any.clone(),
         Offer::Http1 => tls.http1.clone(),
     };
-    let handshake = TlsConnector::from(config).connect(name, tcp);
+    let handshake = TlsConnector::from(config).connect(name, Io::new(tcp));
     let io = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Err(_) => return Err(DialError("net/http: TLS handshake timeout".into())),
         Ok(Err(e)) => return Err(DialError(handshake_error(&e, local, peer))),

@@ -16,14 +16,13 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-const HOP_BY_HOP: [HeaderName; 9] = [
+const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     PROXY_CONNECTION,
     KEEP_ALIVE,
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
     header::TE,
-    header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
@@ -125,6 +124,57 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     for name in HOP_BY_HOP {
         headers.remove(name);
     }
+    if headers.contains_key(header::TRAILER) {
+        announce_trailers(headers);
+    }
+}
+
+/// `Trailer` belongs to one connection, but what it announces travels, so the next connection announces it too: all but
+/// what would say who calls, or where a message ends.
+fn announce_trailers(headers: &mut HeaderMap) {
+    let names: Vec<String> = headers
+        .get_all(header::TRAILER)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty() && may_trail(&name.to_ascii_lowercase()))
+        .collect();
+    headers.remove(header::TRAILER);
+    // A message of a stated length has none over HTTP/1.1.
+    if names.is_empty() || headers.contains_key(header::CONTENT_LENGTH) {
+        return;
+    }
+    if let Ok(value) = HeaderValue::try_from(names.join(", ")) {
+        headers.insert(header::TRAILER, value);
+    }
+}
+
+/// Takes out of trailers what a header of this name would not be let through with.
+pub fn clean_trailers(trailers: &mut HeaderMap) {
+    let refused: Vec<HeaderName> = trailers.keys().filter(|n| !may_trail(n.as_str())).cloned().collect();
+    for name in refused {
+        trailers.remove(name);
+    }
+}
+
+fn may_trail(name: &str) -> bool {
+    let prefixes = ["x-remote-", "x-forwarded-", "impersonate-"];
+    let names = [
+        "audit-id",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "host",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    !names.contains(&name) && !prefixes.iter().any(|p| name.starts_with(p))
 }
 
 /// True where the client asked for trailers.
@@ -313,6 +363,23 @@ mod tests {
         assert!(wants_trailers(&h));
         strip_hop_by_hop(&mut h);
         assert_eq!(h, map(&[("X-Other", "1")]));
+    }
+
+    #[test]
+    fn announced_trailers_travel_but_no_identity_does() {
+        let mut h = map(&[("trailer", "X-Sum, X-Remote-User"), ("trailer", "content-length")]);
+        strip_hop_by_hop(&mut h);
+        assert_eq!(all(&h, "trailer"), ["X-Sum"]);
+        let mut t = map(&[
+            ("x-sum", "1"),
+            ("x-remote-group", "system:masters"),
+            ("x-remote-user", "root"),
+        ]);
+        clean_trailers(&mut t);
+        assert_eq!((t.len(), all(&t, "x-sum")), (1, vec!["1"]));
+        let mut h = map(&[("trailer", "X-Sum"), ("content-length", "5")]);
+        strip_hop_by_hop(&mut h);
+        assert!(h.keys().all(|k| k != "trailer"));
     }
 
     #[test]

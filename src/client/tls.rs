@@ -4,6 +4,8 @@
 //! itself is trusted as it is, also when it is marked as a CA (self-signed certificates usually are). Name, validity
 //! and handshake signature are always checked.
 
+use super::flaws::Inspecting;
+use crate::telemetry::X509Flaws;
 use bytes::Bytes;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -48,6 +50,7 @@ pub struct ClientTls {
 pub struct TlsBuilder {
     provider: Arc<CryptoProvider>,
     system_roots: OnceLock<Arc<RootCertStore>>,
+    flaws: Option<X509Flaws>,
 }
 
 /// A verification failure in Go's words.
@@ -77,7 +80,14 @@ impl TlsBuilder {
         Self {
             provider,
             system_roots: OnceLock::new(),
+            flaws: None,
         }
+    }
+
+    /// Counts flaws of the certificates that backends show.
+    pub fn counting(mut self, flaws: X509Flaws) -> Self {
+        self.flaws = Some(flaws);
+        self
     }
 
     /// The configurations for these inputs. Takes a few hundred microseconds: once per change, not per request.
@@ -93,6 +103,13 @@ impl TlsBuilder {
         } else {
             let (roots, certs) = parse_bundle(&inputs.ca_bundle)?;
             Arc::new(GoLikeVerifier::new(Arc::new(roots), certs, self.provider.clone()))
+        };
+        let verifier = match &self.flaws {
+            None => verifier,
+            Some(flaws) => Arc::new(Inspecting {
+                verdict: verifier,
+                flaws: flaws.clone(),
+            }),
         };
         let config = |alpn: &[&[u8]]| -> Result<Arc<ClientConfig>, String> {
             let builder = ClientConfig::builder_with_provider(self.provider.clone())

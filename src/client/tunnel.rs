@@ -1,25 +1,36 @@
 //! Upgraded connections: bytes both ways between a client and a backend, until either side ends.
 
-use crate::request::Request;
+use crate::request::{Request, UntilUpgradeEnds};
 use crate::tasks::TaskGroup;
 use http::Version;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+/// The client's side of a coming upgrade.
+pub struct ClientSide {
+    upgrade: OnUpgrade,
+    /// Dropped when the tunnel has ended.
+    held: Option<UntilUpgradeEnds>,
+}
+
 /// The client's side of a coming upgrade; `None` where its protocol has none.
-pub fn client_side(request: &mut Request) -> Option<OnUpgrade> {
+pub fn client_side(request: &mut Request) -> Option<ClientSide> {
     let is_http1 = matches!(request.version(), Version::HTTP_10 | Version::HTTP_11);
     let can = is_http1 && request.extensions().get::<OnUpgrade>().is_some();
-    can.then(|| hyper::upgrade::on(request))
+    can.then(|| ClientSide {
+        upgrade: hyper::upgrade::on(&mut *request),
+        held: request.extensions_mut().remove(),
+    })
 }
 
 /// Starts a tunnel as a task of `tasks`. False: the group is ending, and both connections close.
 #[must_use]
-pub fn start(client: OnUpgrade, backend: OnUpgrade, tasks: &TaskGroup) -> bool {
+pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool {
     let stop = tasks.stop_signal().clone();
     tasks.spawn("upgrade tunnel", async move {
-        let (client, backend) = match tokio::try_join!(client, backend) {
+        let ClientSide { upgrade, held: _held } = client;
+        let (client, backend) = match tokio::try_join!(upgrade, backend) {
             Ok(both) => both,
             Err(e) => return tracing::debug!("an upgrade came to nothing: {e}"),
         };

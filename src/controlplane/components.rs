@@ -70,7 +70,7 @@ impl Storage for Components {
         let wanted = self.0.iter().filter(|p| !options.single || p.name() == options.prefix);
         let mut entries = join_all(wanted.map(|p| status(&**p))).await;
         if let Some(test) = &options.predicate.0 {
-            entries.retain(|e| test(e));
+            entries.retain(|e| test.matches(e));
         }
         Ok(Listing {
             entries,

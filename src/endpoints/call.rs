@@ -10,7 +10,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
 use crate::registry::{Context, MayCreate, Resource, Store, SubresourceBehaviour};
-use crate::request::{Authorized, Warnings};
+use crate::request::{AuditTrail, Authorized, Warnings};
 use crate::telemetry::WatchMetrics;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +36,7 @@ impl Call {
             user: authorized.user().clone(),
             namespace: route.namespace.clone(),
             warnings: parts.extensions.get::<Warnings>().cloned().unwrap_or_default(),
+            audit: parts.extensions.get::<AuditTrail>().cloned().unwrap_or_default(),
             dry_run: false,
             verb: match parts.method {
                 http::Method::POST => "create",

@@ -141,6 +141,7 @@ impl ApiGroupVersion {
             call.watch_metrics = Some(telemetry.watch(group, version, name));
         }
         if resource.strategy.deprecation().is_some() {
+            call.cx.audit.annotate("k8s.io/deprecated", "true");
             let labels = [group.as_str(), "", name.as_str(), call.subresource(), version.as_str()];
             telemetry.requested_deprecated_apis.with_label_values(&labels).set(1);
         }

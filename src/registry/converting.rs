@@ -63,7 +63,7 @@ impl Converting {
         let conversion = self.conversion.clone();
         Predicate(Some(Arc::new(move |e: &Entry| {
             let fields = fields(&*conversion, e);
-            test(&Entry {
+            test.matches(&Entry {
                 fields: fields.into(),
                 ..e.clone()
             })

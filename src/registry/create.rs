@@ -6,7 +6,7 @@
 use super::meta;
 use super::store::{Store, WriteOptions, Written};
 use super::strategy::Context;
-use super::{dry_run, errors};
+use super::{dry_run, errors, too_large};
 use crate::admission::Operation;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -118,7 +118,8 @@ async fn checked(
         }
         let ttl = resource.strategy.ttl_seconds(object);
         let draft = meta::draft(resource, object);
-        match store.storage.put(&key, Precondition::Absent, draft, ttl).await {
+        let may_forget = options.manager.is_some();
+        match too_large::put(store, &key, Precondition::Absent, (object, draft), ttl, may_forget).await {
             Ok(entry) => return Ok(Ok(Written::Stored(entry))),
             Err(Error::Conflict(existing)) => existing,
             Err(e) => return Err(errors::write(&e, &resource.group_resource(), object.name())),

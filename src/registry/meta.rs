@@ -165,6 +165,7 @@ pub(super) fn attributes(
         old_object: old,
         options: options.options.clone(),
         warnings: cx.warnings.clone(),
+        audit: cx.audit.clone(),
     }
 }
 

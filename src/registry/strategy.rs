@@ -4,7 +4,7 @@
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::request::{UserInfo, Warnings};
+use crate::request::{AuditTrail, UserInfo, Warnings};
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ pub struct Context {
     pub namespace: String,
     /// Texts for the answer's `Warning` headers.
     pub warnings: Warnings,
+    /// What the audit event is told.
+    pub audit: AuditTrail,
     /// True where nothing may be written.
     pub dry_run: bool,
     /// The verb as authorization knows it: `create`, `update`, `patch`, `delete`.
@@ -30,6 +32,7 @@ impl Context {
             user: Arc::new(UserInfo::system("system:apiserver", &[crate::request::user::MASTERS])),
             namespace: namespace.to_owned(),
             warnings: Warnings::default(),
+            audit: AuditTrail::default(),
             dry_run: false,
             verb: "update",
         }

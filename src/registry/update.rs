@@ -3,7 +3,7 @@
 use super::meta;
 use super::store::{Store, Transform, Updated, WriteOptions, Written};
 use super::strategy::Context;
-use super::{create, errors};
+use super::{create, errors, too_large};
 use crate::admission::Operation;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
@@ -200,9 +200,8 @@ async fn checked(
         return gone.map(|_| Written::Tree(new.clone())).map_err(Failure::Storage);
     }
     let ttl = resource.strategy.ttl_seconds(new);
-    let put = store
-        .storage
-        .put(&key, Precondition::Unchanged(live.revision), draft, ttl);
+    let when = Precondition::Unchanged(live.revision);
+    let put = too_large::put(store, &key, when, (new, draft), ttl, options.manager.is_some());
     put.await.map(Written::Stored).map_err(Failure::Storage)
 }
 

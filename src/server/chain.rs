@@ -6,6 +6,7 @@
 
 use super::filters;
 use super::lifecycle::Lifecycle;
+use crate::audit::Audit;
 use crate::authn::{Authenticator, RequestHeaderNames};
 use crate::authz::Authorizer;
 use crate::flowcontrol::{FlowSchemas, MaxInFlight};
@@ -81,6 +82,8 @@ pub struct ChainConfig {
     pub max_mutating_requests_in_flight: usize,
     /// Whose uids answers name; `None` where the server has no such objects.
     pub flow_schemas: Option<Arc<FlowSchemas>>,
+    /// What is recorded, and where; `None`: nothing is, and nothing in the chain is there for it.
+    pub audit: Option<Arc<Audit>>,
 }
 
 /// Headers by which a front proxy names the caller; they never travel on.
@@ -120,6 +123,7 @@ impl ChainConfig {
             max_requests_in_flight: 400,
             max_mutating_requests_in_flight: 200,
             flow_schemas: None,
+            audit: None,
         }
     }
 }
@@ -148,7 +152,7 @@ impl Chain {
             c.max_mutating_requests_in_flight,
             &c.telemetry.inflight,
         );
-        let filters = vec![
+        let mut filters = vec![
             filters::audit_init::filter(),
             filters::panic_recovery::filter(),
             filters::mux_ready::filter(paths_complete),
@@ -157,13 +161,21 @@ impl Chain {
             filters::http_log::filter(),
             filters::cache_control::filter(),
             filters::wait_group::filter(c.lifecycle),
-            filters::deadline::filter(c.request_timeout),
+            filters::deadline::filter(c.request_timeout, c.audit.clone()),
             filters::timeout::filter(c.telemetry.clone()),
             filters::warnings::filter(),
-            filters::authentication::filter(c.authenticator, c.identity_headers, c.telemetry.clone()),
+            filters::authentication::filter(
+                c.authenticator,
+                c.identity_headers,
+                c.telemetry.clone(),
+                c.audit.clone(),
+            ),
+        ];
+        filters.extend(c.audit.map(filters::audit::filter));
+        filters.extend([
             filters::impersonation::filter(c.authorizer.clone(), c.telemetry.impersonation.clone()),
             filters::max_in_flight::filter(limits, c.flow_schemas, c.telemetry.clone()),
-        ];
+        ]);
         Self {
             filters,
             gate: filters::authorization::gate(c.authorizer, c.telemetry),

@@ -17,6 +17,25 @@ pub struct ResourceConfig {
     pub fields: Option<SelectableFields>,
 }
 
+/// What a watch cache says about itself to metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CacheFigures {
+    /// Bytes of memory its objects take.
+    pub objects_bytes: u64,
+    /// Bytes of memory that history takes, as counted for its bound.
+    pub history_bytes: u64,
+    /// Events of history.
+    pub events: usize,
+    /// Events there is room for now.
+    pub capacity: usize,
+    /// Running watches.
+    pub watchers: usize,
+    /// The newest change.
+    pub revision: u64,
+    /// Comparisons with the store: equal, different, not possible.
+    pub comparisons: [u64; 3],
+}
+
 /// What a backend says about itself to metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {

@@ -4,6 +4,7 @@
 //!
 //! Locks: reads of the present state take none. `history` before `hub`; neither is held across an await.
 
+mod digest;
 pub mod history;
 mod hub;
 mod progress;
@@ -12,6 +13,7 @@ mod snapshot;
 mod tests;
 mod watch;
 
+use super::backend::CacheFigures;
 use super::interface::VersionMatch;
 use super::{ContinueToken, Entry, Error, Event, ListOptions, Listing, MinRevision, Revision, Watch, WatchOptions};
 use arc_swap::ArcSwap;
@@ -23,6 +25,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use watch::{CacheWatch, Stage};
 
+pub use digest::Digest;
 pub use progress::{FRESHNESS_WAIT, Progress};
 pub use snapshot::Snapshot;
 
@@ -84,6 +87,21 @@ impl Cacher {
     /// Number of running watches.
     pub fn watchers(&self) -> usize {
         lock(&self.hub).len()
+    }
+
+    /// What it holds, for metrics.
+    pub fn figures(&self) -> CacheFigures {
+        let state = self.snapshot();
+        let (events, history_bytes, capacity) = lock(&self.history).figures();
+        CacheFigures {
+            objects_bytes: state.bytes() as u64,
+            history_bytes: history_bytes as u64,
+            events,
+            capacity,
+            watchers: self.watchers(),
+            revision: state.revision.0,
+            comparisons: [0; 3],
+        }
     }
 
     /// Number of watches ended because their reader was too slow.
@@ -232,7 +250,7 @@ impl Cacher {
         if everything && options.prefix.is_empty() && options.token.is_none() {
             entries.reserve_exact(state.len().min(limit));
         }
-        let mut scan = state.scan(&options.prefix, from);
+        let mut scan = state.candidates(&options.predicate, &options.prefix, from);
         while entries.len() < limit
             && let Some(e) = scan.next()
         {

@@ -10,13 +10,20 @@ mod catalog;
 mod committer;
 mod disk;
 mod error;
+pub mod faults;
+mod format;
 mod handle;
 mod load;
 mod lock;
+mod space;
 mod stats;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_damage;
 pub mod tool;
+mod upkeep;
+mod wal;
 
 use super::backend::{Backend, Figures};
 use super::cacher::history::Bounds;
@@ -56,9 +63,16 @@ pub struct Options {
     pub freshness_wait: Duration,
     /// Bounds of the event ring of each resource.
     pub ring: Bounds,
-    /// The database file may not grow beyond this; a write that would need more fails the store.
+    /// The database file may not grow beyond this; a write that would need more finds the disk full.
     pub max_bytes: Option<u64>,
+    /// Time between comparisons of a resource's cache with the disk.
+    pub compare_every: Duration,
+    /// A disk that fails on purpose, for tests.
+    pub faults: Option<Arc<dyn faults::Faults>>,
 }
+
+/// What is said while the disk is full.
+const FULL: &str = "the store's disk is full: only reads and deletions are taken until there is space";
 
 impl Default for Options {
     fn default() -> Self {
@@ -69,6 +83,8 @@ impl Default for Options {
             freshness_wait: FRESHNESS_WAIT,
             ring: Bounds::default(),
             max_bytes: None,
+            compare_every: Duration::from_secs(300),
+            faults: None,
         }
     }
 }
@@ -87,6 +103,8 @@ struct Shared {
     permits: Semaphore,
     progress: Arc<Progress>,
     failed: OnceLock<String>,
+    /// The disk is full; this passes.
+    full: AtomicBool,
     counters: stats::Counters,
     ring: Bounds,
     catalog: Mutex<Catalog>,
@@ -101,6 +119,7 @@ pub(crate) struct ResourceStore {
     transform: Option<Arc<dyn Transform>>,
     /// Why its bytes could not be read, where that is so: nothing of it is served.
     broken: Option<String>,
+    comparisons: stats::Comparisons,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -118,7 +137,10 @@ impl Engine {
         let lock = DirectoryLock::acquire(dir)?;
         let mut disk = Disk::open(dir, options.max_bytes)?;
         let mut contents = disk.load(options.max_replay)?;
+        disk.inject(options.faults.clone());
         let objects = contents.objects.len() as u64;
+        let size = |(key, o): &(String, disk::Raw)| space::packed(key.len(), o.value.len());
+        let packed = contents.objects.iter().map(size).sum();
         let catalog = Catalog::new(&mut contents);
         let revision = Revision(contents.revision);
         let (queue, commands) = mpsc::channel();
@@ -127,6 +149,7 @@ impl Engine {
             permits: Semaphore::new(QUEUE_PERMITS),
             progress: Arc::new(Progress::new(revision, options.freshness_wait)),
             failed: OnceLock::new(),
+            full: AtomicBool::new(false),
             counters: stats::Counters::default(),
             ring: options.ring,
             catalog: Mutex::new(catalog),
@@ -134,6 +157,7 @@ impl Engine {
         let found = Found {
             revision: contents.revision,
             objects,
+            packed,
             marks: contents.marks.into(),
         };
         let committer = Committer::new(shared.clone(), commands, disk, options, found);
@@ -201,6 +225,18 @@ impl Engine {
         }
     }
 
+    /// Whether writes would be taken now: not where the disk is full, which passes.
+    ///
+    /// # Errors
+    /// Why they are not; reads go on.
+    pub fn readiness(&self) -> Result<(), String> {
+        self.health()?;
+        if self.shared.full.load(Ordering::Acquire) {
+            return Err(FULL.into());
+        }
+        Ok(())
+    }
+
     /// Counters for metrics.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
@@ -210,6 +246,7 @@ impl Engine {
         for (prefix, resource) in &lock(&self.shared.catalog).resources {
             stats.objects.push((prefix.clone(), resource.cacher.count()));
             stats.watchers.push((prefix.clone(), resource.cacher.watchers()));
+            stats.comparisons.push((prefix.clone(), resource.comparisons.read()));
             stats.terminated_watchers += resource.cacher.terminated();
         }
         let wal = self.path.with_extension("db-wal");
@@ -261,6 +298,10 @@ impl Backend for Engine {
         Engine::health(self)
     }
 
+    fn readiness(&self) -> Result<(), String> {
+        Engine::readiness(self)
+    }
+
     fn figures(&self) -> Figures {
         let stats = self.stats();
         Figures {
@@ -295,6 +336,7 @@ impl Shared {
             return Err(Error::Failed(why.clone()));
         }
         let bytes = match &action {
+            Action::Put { .. } if self.full.load(Ordering::Acquire) => return Err(Error::Failed(FULL.into())),
             Action::Put { stored, .. } => stored.len(),
             Action::Delete { .. } => 0,
         };

@@ -18,7 +18,7 @@ pub struct Entry {
     pub version_span: (u32, u32),
     /// Labels, sorted by key.
     pub labels: Box<[(Str, Str)]>,
-    /// Selectable fields beside `metadata.name` and `metadata.namespace`, sorted by name.
+    /// Selectable fields beside `metadata.name` and `metadata.namespace`, sorted by name; empty ones are left out.
     pub fields: Box<[(Str, Str)]>,
     /// It would be stored in other bytes today (another encryption key): an update that changes nothing is written.
     pub stale: bool,
@@ -63,6 +63,19 @@ impl Entry {
             "metadata.namespace" => Some(self.namespace()),
             _ => self.fields.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str()),
         }
+    }
+
+    /// The bytes of memory it takes, with what is parsed beside it.
+    pub fn footprint(&self) -> usize {
+        /// Strings longer than this are elsewhere.
+        const INLINE: usize = 24;
+        let beside = |s: &Str| if s.len() > INLINE { s.len() } else { 0 };
+        let pairs = self.labels.iter().chain(&self.fields);
+        let pairs: usize = pairs
+            .map(|(k, v)| size_of::<(Str, Str)>() + beside(k) + beside(v))
+            .sum();
+        // The counters of what is shared.
+        size_of::<Self>() + 16 + self.key.len() + self.json.len() + pairs
     }
 
     /// The tree. Stored bytes always decode; a damaged store is refused when it is opened.
@@ -129,6 +142,8 @@ impl Draft {
         }
         out.push(b'}');
         debug_assert!(version_at > 0, "every stored object has metadata");
+        // An absent field reads as the empty one.
+        fields.retain(|(_, value)| !value.is_empty());
         fields.sort();
         Self {
             json: out.into(),

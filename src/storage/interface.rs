@@ -1,5 +1,6 @@
 //! The `Storage` trait: what the generic registry needs of a store, per resource, as upstream's `storage.Interface`.
 
+use super::backend::CacheFigures;
 use super::entry::{Draft, Entry};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -40,8 +41,27 @@ pub struct ContinueToken {
     pub start: String,
 }
 
-/// Says whether an entry is selected.
-pub type Test = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
+/// Says whether an entry is selected. Any function of an entry does.
+pub trait Select: Send + Sync {
+    /// True where the entry is selected.
+    fn matches(&self, entry: &Entry) -> bool;
+
+    /// The one value that a selectable field of selected entries has, where the selector says so: an index may then
+    /// stand for looking at all.
+    fn requires(&self, field: &str) -> Option<&str> {
+        let _ = field;
+        None
+    }
+}
+
+impl<F: Fn(&Entry) -> bool + Send + Sync> Select for F {
+    fn matches(&self, entry: &Entry) -> bool {
+        self(entry)
+    }
+}
+
+/// A shared selector.
+pub type Test = Arc<dyn Select>;
 
 /// The test of a selector over an entry. `None`: everything matches.
 #[derive(Clone, Default)]
@@ -174,6 +194,8 @@ pub enum Error {
     },
     /// Not yet, or no longer, serving: retry after so many seconds (429).
     NotReady(u32),
+    /// The object is larger than the store takes; its text.
+    TooLarge(String),
     /// The store has failed and takes no more writes.
     Failed(String),
     /// Stored bytes cannot be read, or objects not be encrypted (500 InternalError).
@@ -189,7 +211,7 @@ impl fmt::Display for Error {
                 write!(f, "Too large resource version: {}, current: {}", asked.0, current.0)
             }
             Self::NotReady(_) => f.write_str("storage is (re)initializing"),
-            Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
+            Self::TooLarge(why) | Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
         }
     }
 }
@@ -199,8 +221,14 @@ impl std::error::Error for Error {}
 impl Predicate {
     /// True where the entry is selected.
     pub fn matches(&self, e: &Entry) -> bool {
-        self.0.as_ref().is_none_or(|f| f(e))
+        self.0.as_ref().is_none_or(|f| f.matches(e))
     }
+
+    /// As [`Select::requires`].
+    pub fn requires(&self, field: &str) -> Option<&str> {
+        self.0.as_ref().and_then(|f| f.requires(field))
+    }
+
     /// True where nothing is left out.
     pub fn is_everything(&self) -> bool {
         self.0.is_none()
@@ -290,4 +318,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Number of objects.
     fn count(&self) -> usize;
+
+    /// What its cache says about itself; `None`: it has none, or does not tell.
+    fn figures(&self) -> Option<CacheFigures> {
+        None
+    }
 }

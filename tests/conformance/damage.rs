@@ -117,7 +117,7 @@ fn a_store_of_another_format_is_refused() {
 }
 
 #[test]
-fn a_failed_write_is_the_last_one_and_reads_go_on() {
+fn a_full_store_takes_no_writes_until_something_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let full = Options {
         max_bytes: Some(256 << 10),
@@ -141,12 +141,21 @@ fn a_failed_write_is_the_last_one_and_reads_go_on() {
         }
         let (i, e) = failed.expect("the disk is full");
         assert!(matches!(e, Error::Failed(_)), "{e}");
+        assert!(e.to_string().contains("full"), "{e}");
         let again = s.put("ns/small", Precondition::Absent, draft("1"), None).await;
         assert!(matches!(again, Err(Error::Failed(_))), "writes stay refused");
-        assert!(engine.health().is_err());
+        assert!(engine.readiness().is_err() && engine.health().is_ok());
         let read = s.get("ns/kept", MinRevision::Latest).await.unwrap();
         assert_eq!(read.unwrap().revision, kept.revision);
         assert!(s.get(&format!("ns/{i}"), MinRevision::Latest).await.unwrap().is_none());
+        let large = s.get("ns/0", MinRevision::Latest).await.unwrap().unwrap();
+        s.delete("ns/0", large.revision).await.unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while engine.readiness().is_err() {
+            assert!(std::time::Instant::now() < until, "space is never found");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        create(&s, "ns/small", "1").await;
     });
     engine.shutdown();
     let engine = Engine::open(dir.path(), options()).unwrap();

@@ -2,6 +2,8 @@
 
 // `allow-unwrap-in-tests` does not reach the helpers of a test binary.
 #![allow(clippy::unwrap_used)]
+// One object of many members.
+#![recursion_limit = "512"]
 
 mod access;
 mod cost;
@@ -9,7 +11,9 @@ mod crash;
 mod damage;
 #[path = "../support/etcd.rs"]
 mod etcd_process;
+mod histories;
 mod lists;
+mod memory;
 mod random;
 mod shared;
 mod support;

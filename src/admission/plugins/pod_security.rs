@@ -40,6 +40,9 @@ pub struct Verdict {
     pub annotations: Vec<(&'static str, String)>,
 }
 
+/// Prefix of this plugin's annotations of audit events.
+const ANNOTATIONS: &str = "pod-security.kubernetes.io/";
+
 /// Subresources of pods that cannot change what runs.
 const IGNORED: [&str; 8] = [
     "exec",
@@ -118,15 +121,28 @@ fn is_significant(new: &Value, old: &Value) -> bool {
         })
 }
 
+fn exempt(attributes: &Attributes, by: &str) {
+    attributes.audit.annotate(&format!("{ANNOTATIONS}exempt"), by);
+}
+
 impl PodSecurity {
     /// Reads namespaces and pods there.
     pub fn new(cluster: Cluster, config: PodSecurityConfig) -> Self {
         Self { cluster, config }
     }
 
+    /// Whether the request is exempt, which the audit event says.
     fn is_exempt(&self, attributes: &Attributes) -> bool {
         let has = |list: &[String], name: &str| list.iter().any(|n| n == name);
-        has(&self.config.namespaces, &attributes.namespace) || has(&self.config.usernames, &attributes.user.name)
+        let by = if has(&self.config.namespaces, &attributes.namespace) {
+            "namespace"
+        } else if has(&self.config.usernames, &attributes.user.name) {
+            "user"
+        } else {
+            return false;
+        };
+        exempt(attributes, by);
+        true
     }
 
     async fn of_namespace(&self, name: &str) -> Option<(Policy, ErrorList)> {
@@ -230,9 +246,13 @@ impl PodSecurity {
         enforce: bool,
     ) -> Result<()> {
         if self.config.exempts_runtime_class(pod.spec) {
+            exempt(attributes, "runtimeClass");
             return Ok(());
         }
         let verdict = judge(policy, errors, pod, enforce);
+        for (key, text) in verdict.annotations {
+            attributes.audit.annotate(&format!("{ANNOTATIONS}{key}"), text);
+        }
         if let Some(why) = verdict.refusal {
             return Err(forbidden(attributes, object, &why));
         }

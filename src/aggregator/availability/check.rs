@@ -35,6 +35,9 @@ pub(super) async fn condition(
 
 /// What is wrong with Service, port and endpoints.
 fn wiring(wanted: &ServiceReference, index: &ServiceIndex) -> Option<Condition> {
+    if wanted.target.is_some() {
+        return None;
+    }
     let (ns, name) = (wanted.namespace.as_str(), wanted.name.as_str());
     let no = |reason: &str, message: String| Some(Condition::new("False", reason, message));
     let Some(service) = index.service(wanted.key()) else {

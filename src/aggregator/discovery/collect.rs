@@ -5,6 +5,7 @@ use super::convert;
 use crate::aggregator::apiservice::{ApiService, ServiceReference};
 use crate::aggregator::internal::{self, AGGREGATOR, AGGREGATOR_ALONE};
 use crate::aggregator::resolver::ServiceResolver;
+use crate::aggregator::shelf::{Document, Shelf};
 use crate::aggregator::transports::Transports;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::gvk::GroupVersion;
@@ -37,6 +38,7 @@ pub struct Collector {
     resolver: Arc<dyn ServiceResolver>,
     transports: Arc<Transports>,
     document: Arc<AggregatedDiscovery>,
+    shelf: Shelf,
     queue: WorkQueue<Str>,
     state: Mutex<State>,
 }
@@ -46,6 +48,8 @@ struct State {
     services: HashMap<ServiceReference, Arc<Cached>>,
     /// When an APIService last asked to be looked at: a document fetched since then will do.
     dirty: HashMap<Str, Instant>,
+    /// Last good entries by APIService.
+    good: HashMap<Str, Value>,
 }
 
 struct Cached {
@@ -61,6 +65,7 @@ impl Collector {
         resolver: Arc<dyn ServiceResolver>,
         transports: Arc<Transports>,
         document: Arc<AggregatedDiscovery>,
+        shelf: Shelf,
         telemetry: &Telemetry,
     ) -> Arc<Self> {
         let c = Arc::new(Self {
@@ -68,6 +73,7 @@ impl Collector {
             resolver,
             transports,
             document,
+            shelf,
             queue: WorkQueue::new(BACKOFF, telemetry.queue("discovery-manager")),
             state: Mutex::default(),
         });
@@ -82,6 +88,8 @@ impl Collector {
                 self.document.remove_group_version(Source::AGGREGATED, &gv(old));
                 let mut state = self.lock();
                 state.dirty.remove(change.key);
+                state.good.remove(change.key);
+                self.shelf.remove(Document::Discovery, change.key);
                 let used = self.informer.snapshot();
                 state
                     .services
@@ -90,7 +98,10 @@ impl Collector {
             (_, Some(new)) if new.service.is_some() => {
                 if change.old.is_none() {
                     // Listed at once, before anybody was asked.
-                    self.publish(new, convert::bare(&new.version, "Stale"));
+                    if let Some(kept) = self.shelf.load(Document::Discovery, new) {
+                        self.lock().good.insert(new.name.clone(), kept);
+                    }
+                    self.publish(new, self.stale(new));
                 }
                 self.lock().dirty.insert(change.key.into(), Instant::now());
                 self.queue.forget(&change.key.into());
@@ -150,13 +161,31 @@ impl Collector {
         };
         let still_there = self.informer.get(name).is_some_and(|now| now.service.is_some());
         if still_there {
-            let entry = match &outcome {
-                Ok(entry) => entry.clone(),
-                Err(_) => convert::bare(&s.version, "Stale"),
-            };
-            self.publish(&s, entry);
+            match &outcome {
+                Ok(entry) => {
+                    self.publish(&s, entry.clone());
+                    let before = self.lock().good.insert(s.name.clone(), entry.clone());
+                    if before.as_ref() != Some(entry) {
+                        self.shelf.save(Document::Discovery, &s, entry.clone()).await;
+                    }
+                }
+                Err(_) => self.publish(&s, self.stale(&s)),
+            }
         }
         outcome.map(|_| true)
+    }
+
+    /// What is listed of a backend that does not answer: what it last said, marked as such. Upstream lists the version
+    /// without its resources; clients that go by the mark see no difference, and others keep working.
+    fn stale(&self, s: &ApiService) -> Value {
+        match self.lock().good.get(&s.name) {
+            Some(good) => {
+                let mut entry = good.clone();
+                entry.set(&["freshness"], "Stale");
+                entry
+            }
+            None => convert::bare(&s.version, "Stale"),
+        }
     }
 
     async fn fetch(&self, s: &ApiService, service: &ServiceReference) -> Result<Value, String> {

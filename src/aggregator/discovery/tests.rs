@@ -117,3 +117,56 @@ fn a_resource_list_becomes_an_aggregated_entry() {
                                "verbs": ["get"]}]}]})
     );
 }
+
+#[tokio::test]
+async fn what_a_backend_said_last_is_listed_as_stale_also_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |r| async move {
+        let discovery = json!({"items": [{"metadata": {"name": "g"}, "versions": [
+            {"version": "v1", "resources": [{"resource": "things", "scope": "Namespaced"}]}]}]});
+        let older = json!({"paths": {"/apis/g/v1/things": {"get": {}}}});
+        let mut a = match r.uri().path() {
+            "/apis" => answer(200, json::to_vec(&discovery)),
+            "/openapi/v2" => answer(200, json::to_vec(&older)),
+            "/apis/g/v1" => answer(200, "{}"),
+            _ => answer(404, ""),
+        };
+        a.headers_mut().insert("content-type", V2.parse().unwrap());
+        a
+    })
+    .await;
+    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
+    let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
+    let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
+    services.set("ns/ext", &service);
+    api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    let start = || World::start_in(Some(dir.path().to_owned()), api_services.clone(), services.clone());
+    async fn version(w: &World) -> crate::apimachinery::Value {
+        let group = w.aggregated("g").await;
+        group.get("versions").items().first().cloned().unwrap_or_default()
+    }
+    let w = start().await;
+    let current = || async { (version(&w).await.str_at(&["freshness"]) == "Current").then_some(()) };
+    w.until("freshness", current).await;
+    let kept = || async { (std::fs::read_dir(dir.path()).unwrap().count() == 2).then_some(()) };
+    w.until("both files", kept).await;
+    drop(w);
+    drop(backend);
+    let w = start().await;
+    let stale = version(&w).await;
+    assert_eq!(stale.str_at(&["freshness"]), "Stale");
+    assert_eq!(
+        stale.get("resources").items().len(),
+        1,
+        "its resources are listed still"
+    );
+    let path = || async {
+        let document = json::decode(w.get("/openapi/v2").await.1.as_bytes()).unwrap();
+        (!document.at(&["paths", "/apis/g/v1/things"]).is_null()).then_some(())
+    };
+    w.until("the older document", path).await;
+    w.api_services.remove("v1.g");
+    let gone = || async { (std::fs::read_dir(dir.path()).unwrap().count() == 0).then_some(()) };
+    w.until("the files' end", gone).await;
+}

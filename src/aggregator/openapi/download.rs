@@ -14,7 +14,8 @@ use crate::tasks::{Backoff, TaskGroup, WorkQueue};
 use crate::telemetry::QueueMetrics;
 use async_trait::async_trait;
 use http::HeaderName;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// So that one slow backend does not hold up another's download.
@@ -41,6 +42,9 @@ pub trait Download: Send + Sync {
     /// A text for the log: there is nothing to keep.
     async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String>;
 
+    /// Takes what was kept of an APIService by a process before this one.
+    async fn restore(&self, of: &ApiService);
+
     /// Forgets an APIService.
     fn remove(&self, name: &Str);
 }
@@ -52,6 +56,8 @@ pub struct Downloader {
     transports: Arc<Transports>,
     what: Arc<dyn Download>,
     queue: WorkQueue<Str>,
+    /// APIServices whose kept document was looked for.
+    restored: Mutex<HashSet<Str>>,
 }
 
 impl Downloader {
@@ -69,6 +75,7 @@ impl Downloader {
             transports,
             what,
             queue: WorkQueue::new(BACKOFF, queue),
+            restored: Mutex::default(),
         });
         let me = d.clone();
         informer.subscribe(move |change| match change.new {
@@ -78,7 +85,10 @@ impl Downloader {
                 me.queue.add(name);
             }
             // Gone, or served in this process now.
-            _ => me.what.remove(&change.key.into()),
+            _ => {
+                me.restored().remove(change.key);
+                me.what.remove(&change.key.into());
+            }
         });
         d
     }
@@ -111,6 +121,10 @@ impl Downloader {
         });
     }
 
+    fn restored(&self) -> MutexGuard<'_, HashSet<Str>> {
+        self.restored.lock().expect("no code panics while holding this lock")
+    }
+
     async fn sync(&self, name: &Str) -> Result<bool, String> {
         let Some(s) = self.informer.get(name) else {
             return Ok(false);
@@ -118,6 +132,9 @@ impl Downloader {
         let Some(service) = &s.service else {
             return Ok(false);
         };
+        if self.restored().insert(name.clone()) {
+            self.what.restore(&s).await;
+        }
         // Where nobody has probed it yet, we find out ourselves.
         if s.available.is_some() && !s.is_available() {
             return Err("the service is unavailable".into());

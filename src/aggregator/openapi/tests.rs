@@ -74,4 +74,16 @@ async fn the_older_document_has_the_paths_of_backends() {
     };
     assert_eq!(names("paths"), ["/apis/apps/v1/", "/apis/g/v1/things"]);
     assert_eq!(names("definitions"), ["local", "thing"], "what others need is left out");
+    // It answers 404 for the newer index: its older document is converted.
+    let url = || async {
+        let index = json::decode(w.get("/openapi/v3").await.1.as_bytes()).unwrap();
+        let url = index.at(&["paths", "apis/g/v1", "serverRelativeURL"]);
+        url.as_str().map(str::to_owned)
+    };
+    let url = w.until("the converted document's key", url).await;
+    let document = json::decode(w.get(&url).await.1.as_bytes()).unwrap();
+    assert_eq!(
+        document.at(&["components", "schemas", "thing", "type"]).as_str(),
+        Some("object")
+    );
 }

@@ -5,14 +5,17 @@
 //! local `/openapi/v2`, asked for each time, 304 mostly ────────────┴─→ merged when a part has changed, off the threads
 //! ```
 
+use super::convert::v3_of;
 use super::download::Download;
 use super::merge::{filter, merge};
 use crate::aggregator::apiservice::ApiService;
 use crate::aggregator::internal::Answer;
+use crate::aggregator::shelf::{Document, Shelf};
 use crate::api::openapi::Dialect;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Informer;
+use crate::endpoints::openapi::OpenApiV3;
 use crate::endpoints::openapi::kept::{Kept, off_thread};
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -37,6 +40,9 @@ struct Part {
 #[derive(Default)]
 pub struct RemoteDocuments {
     all: ArcSwap<OrdMap<Str, Arc<Part>>>,
+    /// The same as v3 documents, made when somebody asks: for backends that publish none.
+    converted: Arc<OpenApiV3>,
+    shelf: Shelf,
 }
 
 /// Serves the merged document.
@@ -64,6 +70,30 @@ struct Current {
 
 // === impl RemoteDocuments ===
 
+impl RemoteDocuments {
+    /// None but those on the shelf.
+    pub fn new(shelf: Shelf) -> Self {
+        Self {
+            shelf,
+            ..Self::default()
+        }
+    }
+
+    fn keep(&self, of: &ApiService, etag: Option<String>, document: Kept) {
+        let older = document.clone();
+        let convert = move || json::decode(&older.json()).map_or(Value::Null, |v| v3_of(&v));
+        let key = of.discovery_path();
+        self.converted.set(key.trim_start_matches('/'), Arc::new(convert));
+        let part = Arc::new(Part { etag, document });
+        self.all.rcu(|all| all.update(of.name.clone(), part.clone()));
+    }
+
+    /// Converted documents, by key.
+    pub fn converted(&self) -> Arc<OpenApiV3> {
+        self.converted.clone()
+    }
+}
+
 #[async_trait]
 impl Download for RemoteDocuments {
     fn path(&self) -> &'static str {
@@ -90,15 +120,31 @@ impl Download for RemoteDocuments {
         let document = off_thread(move || {
             let mut document = json::decode(&answer.body)?;
             filter(&mut document, |path| path.starts_with(&prefix));
-            Ok::<_, String>(Kept::new(&document, Dialect::V2))
+            Ok::<_, String>((Kept::new(&document, Dialect::V2), document))
         });
-        let document = document.await.ok_or("the process is ending")??;
-        let part = Arc::new(Part { etag, document });
-        self.all.rcu(|all| all.update(of.name.clone(), part.clone()));
+        let (document, tree) = document.await.ok_or("the process is ending")??;
+        let known = self
+            .all
+            .load()
+            .get(&of.name)
+            .is_some_and(|p| p.document.hash == document.hash);
+        if !known {
+            self.shelf.save(Document::OpenApiV2, of, tree).await;
+        }
+        self.keep(of, etag, document);
         Ok(())
     }
 
+    async fn restore(&self, of: &ApiService) {
+        let (shelf, s) = (self.shelf.clone(), of.clone());
+        let kept = off_thread(move || Some(Kept::new(&shelf.load(Document::OpenApiV2, &s)?, Dialect::V2)));
+        if let Some(document) = kept.await.flatten() {
+            self.keep(of, None, document);
+        }
+    }
+
     fn remove(&self, name: &Str) {
+        self.shelf.remove(Document::OpenApiV2, name);
         self.all.rcu(|all| all.without(name));
     }
 }

@@ -1,8 +1,11 @@
 //! Answers the proxy gives in its own name. They are plain text, as upstream's are (`http.Error` in
 //! `kube-aggregator/pkg/apiserver/handler_proxy.go`), not `Status` objects.
 
+use crate::aggregator::apiservice::ServiceReference;
+use crate::apimachinery::status::Status;
 use crate::request::{Body, Response};
-use http::{HeaderValue, StatusCode, header};
+use crate::server::respond;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 /// What a refused redirect answers; without a newline, as upstream writes it.
 pub const REDIRECT_REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
@@ -15,6 +18,13 @@ pub fn error(status: StatusCode, text: &str) -> Response {
 /// The backend cannot be reached now.
 pub fn unavailable() -> Response {
     plain(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n")
+}
+
+/// The backend has as many requests as it may have: a `Status`, since upstream has no such answer.
+pub fn too_many(service: &ServiceReference, headers: &HeaderMap) -> Response {
+    let message =
+        format!("too many requests are under way to the backend {service:?} of this API group, please try again later");
+    respond::status(&Status::too_many_requests(message, 1), headers)
 }
 
 /// A redirect that was not passed on.

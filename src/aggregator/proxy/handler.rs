@@ -6,7 +6,8 @@ use super::gunzip::Gunzip;
 use super::transport::{BackendBody, Outgoing, SendError, Transport};
 use super::{headers, upgrade, url};
 use crate::aggregator::apiservice::ServiceReference;
-use crate::aggregator::resolver::ServiceResolver;
+use crate::aggregator::ledger::{Account, Permit};
+use crate::aggregator::resolver::{Endpoints, ServiceResolver};
 use crate::request::{
     Answering, AuditId, Authorized, Body, FromBackend, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
     UserInfo,
@@ -21,6 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// Whom no limit of requests under way stops, here as in front.
+const MASTERS: &str = "system:masters";
 /// The limit for discovery documents.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
 
@@ -62,6 +65,15 @@ pub struct Remote {
     pub available: bool,
     /// The connections, or why there can be none.
     pub transport: Result<Arc<Transport>, String>,
+    /// Its requests, counted and limited.
+    pub account: Arc<Account>,
+}
+
+/// Where one request goes.
+struct Place<'a> {
+    transport: &'a Arc<Transport>,
+    endpoints: &'a Endpoints,
+    account: &'a Account,
 }
 
 /// The handler of one APIService.
@@ -107,24 +119,35 @@ impl ProxyHandler {
         if user.name.is_empty() {
             return end(answers::error(StatusCode::INTERNAL_SERVER_ERROR, "missing user"));
         }
-        let authority = match self.shared.resolver.resolve(&remote.service) {
-            Ok(authority) => authority,
+        let endpoints = match self.shared.resolver.endpoints(&remote.service) {
+            Ok(endpoints) => endpoints,
             Err(why) => {
                 tracing::debug!(service = ?remote.service, "cannot resolve: {why}");
                 return end(answers::unavailable());
             }
         };
-        self.exchange(transport, &authority, req, user, info.as_deref()).await
+        let long_running = info.as_ref().is_some_and(|i| i.is_long_running());
+        let Some(permit) = remote.account.enter(long_running, || user.in_group(MASTERS)) else {
+            return end(answers::too_many(&remote.service, req.headers()));
+        };
+        let place = Place {
+            transport,
+            endpoints: &endpoints,
+            account: &remote.account,
+        };
+        self.exchange(place, permit, req, user, info.as_deref()).await
     }
 
     async fn exchange(
         &self,
-        transport: &Arc<Transport>,
-        authority: &str,
+        place: Place<'_>,
+        permit: Permit,
         mut req: Request,
         user: &UserInfo,
         info: Option<&RequestInfo>,
     ) -> Response {
+        let transport = place.transport;
+        let authority: &str = transport.choose(place.endpoints.all());
         let upgrading = headers::wants_upgrade(req.headers());
         let client_side = upgrading.then(|| upgrade::client_side(&mut req)).flatten();
         if upgrading && client_side.is_none() {
@@ -174,7 +197,8 @@ impl ProxyHandler {
         // The request's own deadline is the chain's (`server/filters/timeout`): it drops this future, or the body, which
         // cancels the request at the backend.
         let end = is_discovery(info, out.target.path()).then(|| Instant::now() + DISCOVERY_LIMIT);
-        let sending = transport.send(authority, out);
+        let began = std::time::Instant::now();
+        let sending = transport.send_to(place.endpoints.all(), authority, out);
         let sent = match end {
             None => sending.await,
             Some(end) => match tokio::time::timeout_at(end, sending).await {
@@ -183,8 +207,16 @@ impl ProxyHandler {
             },
         };
         match sent {
-            Ok(answer) => self.answer(authority, answer, unpack, end),
-            Err(why) => unreachable_backend(&why.to_string()),
+            Ok(answer) => {
+                place.account.answered(began.elapsed(), answer.status().as_u16());
+                let answer = answer.map(|body| body.holding(permit));
+                self.answer(authority, answer, unpack, end)
+            }
+            Err(why) => {
+                let why = why.to_string();
+                place.account.failed(&why);
+                unreachable_backend(&why)
+            }
         }
     }
 

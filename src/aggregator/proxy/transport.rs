@@ -5,15 +5,19 @@
 //! Each connection is driven by a task of its own, which ends when nothing refers to the connection any more: dropping a
 //! transport closes what is idle and lets requests in flight finish.
 
+mod balance;
 mod body;
 mod host;
 mod http2;
 mod upload;
 
+pub use balance::EndpointState;
 pub use body::BackendBody;
 
 use super::dial::{self, DialError, Offer};
 use super::tls::ClientTls;
+use crate::client::io::Io;
+use crate::client::outbound::Outbound;
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use host::{Host, Lease};
@@ -24,6 +28,7 @@ use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Attempts for a request that provably never reached the backend.
@@ -56,17 +61,21 @@ pub enum SendError {
 /// Connections that share a TLS configuration.
 pub struct Transport {
     tls: Arc<ClientTls>,
+    outbound: Arc<Outbound>,
     tasks: TaskGroup,
     hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
+    turn: AtomicU64,
 }
 
 impl Transport {
     /// A transport without connections. Its connections' tasks belong to `tasks`.
-    pub fn new(tls: ClientTls, tasks: TaskGroup) -> Self {
+    pub fn new(tls: ClientTls, outbound: Arc<Outbound>, tasks: TaskGroup) -> Self {
         Self {
             tls: Arc::new(tls),
+            outbound,
             tasks,
             hosts: Mutex::default(),
+            turn: AtomicU64::new(0),
         }
     }
 
@@ -86,7 +95,33 @@ impl Transport {
     /// # Cancel safety
     /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
     pub async fn send(&self, authority: &str, out: Outgoing) -> Result<Response<BackendBody>, SendError> {
-        let host = self.host(authority)?;
+        self.send_to(&[authority.into()], authority, out).await
+    }
+
+    /// Which of these addresses a request should go to: the less busy of two that are drawn, leaving out those that have
+    /// failed lately.
+    pub fn choose<'a>(&self, endpoints: &'a [Arc<str>]) -> &'a Arc<str> {
+        match endpoints {
+            [] => unreachable!("a resolver gives at least one address"),
+            [one] => one,
+            many => balance::choose(many, &self.lock(), self.turn.fetch_add(1, Ordering::Relaxed), None),
+        }
+    }
+
+    /// As [`Transport::send`]; what cannot be sent to `first`, and never was, goes to another of `endpoints`.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    ///
+    /// # Cancel safety
+    /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
+    pub async fn send_to(
+        &self,
+        endpoints: &[Arc<str>],
+        first: &str,
+        out: Outgoing,
+    ) -> Result<Response<BackendBody>, SendError> {
+        let mut host = self.host(first)?;
         let mut spare = (http_body::Body::is_end_stream(&out.body)).then(|| Outgoing {
             method: out.method.clone(),
             target: out.target.clone(),
@@ -97,11 +132,28 @@ impl Transport {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let lease = host.checkout().await.map_err(SendError::Dial)?;
+            let others = endpoints.len() > 1 && attempt < MOST_ATTEMPTS;
+            let lease = match balance::checkout(&host, others).await {
+                Ok(lease) => lease,
+                Err(why) => {
+                    host.health.failed(&why.0);
+                    if !others {
+                        return Err(SendError::Dial(why));
+                    }
+                    // Nothing was sent yet.
+                    host = self.another(endpoints, &host)?;
+                    balance::say_where(&host, &mut next);
+                    continue;
+                }
+            };
             let mut failure = match exchange(&host, lease, next).await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    host.health.succeeded();
+                    return Ok(answer);
+                }
                 Err(failure) => failure,
             };
+            host.health.failed(&failure.text);
             next = match (failure.unsent.take(), spare.take()) {
                 (Some(unsent), kept) if attempt < MOST_ATTEMPTS => {
                     spare = kept;
@@ -110,7 +162,25 @@ impl Transport {
                 (None, Some(kept)) if failure.may_retry(&kept.method) => kept,
                 _ => return Err(SendError::Exchange(failure.text)),
             };
+            if others {
+                host = self.another(endpoints, &host)?;
+                balance::say_where(&host, &mut next);
+            }
         }
+    }
+
+    fn another(&self, endpoints: &[Arc<str>], not: &Host) -> Result<Arc<Host>, SendError> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let authority = balance::choose(endpoints, &self.lock(), turn, Some(not.authority.as_str())).clone();
+        self.host(&authority)
+    }
+
+    /// What is known of the addresses that were used.
+    pub fn endpoints(&self) -> Vec<EndpointState> {
+        let hosts: Vec<Arc<Host>> = self.lock().values().cloned().collect();
+        let mut all: Vec<EndpointState> = hosts.iter().map(|h| h.state()).collect();
+        all.sort_by(|a, b| a.address.cmp(&b.address));
+        all
     }
 
     /// A connection of its own for an upgrade.
@@ -120,10 +190,8 @@ impl Transport {
     ///
     /// # Cancel safety
     /// When dropped, the attempt ends.
-    pub async fn dial_http1(
-        &self,
-        authority: &str,
-    ) -> Result<TokioIo<tokio_rustls::client::TlsStream<tokio::net::TcpStream>>, DialError> {
+    pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<tokio_rustls::client::TlsStream<Io>>, DialError> {
+        // Upgrades go straight, as upstream's do.
         let dialed = dial::dial(authority, &self.tls, Offer::Http1).await?;
         Ok(TokioIo::new(dialed.io))
     }
@@ -150,7 +218,13 @@ impl Transport {
         if hosts.len() >= MOST_HOSTS {
             hosts.retain(|_, h| !h.is_idle());
         }
-        let host = Arc::new(Host::new(name, value, self.tls.clone(), self.tasks.clone()));
+        let host = Arc::new(Host::new(
+            name,
+            value,
+            self.tls.clone(),
+            self.outbound.clone(),
+            self.tasks.clone(),
+        ));
         hosts.insert(authority.into(), host.clone());
         Ok(host)
     }
@@ -228,13 +302,14 @@ async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Respo
     *request.headers_mut() = out.headers;
     let mut uri = http::uri::Parts::default();
     uri.path_and_query = Some(out.target);
+    let busy = host.busy.enter();
     match lease {
         Lease::Http2(stream) => {
             uri.scheme = Some(http::uri::Scheme::HTTPS);
             uri.authority = Some(host.authority.clone());
             *request.uri_mut() = Uri::from_parts(uri).expect("scheme, authority and path make a URI");
             match stream.exchange(request, out.body, &host.tasks).await {
-                Ok((answer, upload)) => Ok(answer.map(|b| BackendBody::http2(b, stream, upload))),
+                Ok((answer, upload)) => Ok(answer.map(|b| BackendBody::http2(b, stream, upload, busy))),
                 Err(e) => {
                     if e.unsent.is_some() {
                         host.forget(&stream);
@@ -247,7 +322,7 @@ async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Respo
             *request.uri_mut() = Uri::from_parts(uri).expect("a path makes a URI");
             request.headers_mut().insert(header::HOST, host.value.clone());
             match sender.try_send_request(request.map(|()| out.body)).await {
-                Ok(answer) => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host)))),
+                Ok(answer) => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
                 Err(e) => Err(Failure::http1(e, reused)),
             }
         }

@@ -9,7 +9,6 @@ use crate::request::{Body, FromBackend, Response};
 use crate::tasks::TaskGroup;
 use http::{HeaderValue, StatusCode, header};
 use hyper::client::conn::http1;
-use hyper::upgrade::OnUpgrade;
 
 /// The answer where the client's connection cannot be taken over.
 pub fn not_hijackable() -> Response {
@@ -27,7 +26,7 @@ pub async fn tunnel(
     transport: &Transport,
     authority: &str,
     mut out: Outgoing,
-    client: OnUpgrade,
+    client: tunnel::ClientSide,
     tasks: &TaskGroup,
 ) -> Response {
     let unavailable = |text: String| answers::error(StatusCode::SERVICE_UNAVAILABLE, &text);

@@ -42,6 +42,15 @@ impl crate::request::UnprotectedHandler for Local {
 impl World {
     /// Hooks have run; `api_services` hold what the caller put in.
     pub async fn start(api_services: Arc<MemoryStorage>, services: Arc<MemoryStorage>) -> Self {
+        Self::start_in(None, api_services, services).await
+    }
+
+    /// With a directory for what is kept.
+    pub async fn start_in(
+        keep_in: Option<std::path::PathBuf>,
+        api_services: Arc<MemoryStorage>,
+        services: Arc<MemoryStorage>,
+    ) -> Self {
         let slices = MemoryStorage::new();
         let built_in = GenericServer::new("core", Arc::new(EmptyDelegate));
         for path in [
@@ -67,10 +76,13 @@ impl World {
                 telemetry: telemetry.clone(),
                 connections: tasks.clone(),
                 provider: provider(),
+                outbound: crate::client::outbound::Outbound::direct(),
                 identity: None,
                 loopback: "127.0.0.1:6443".into(),
                 to_endpoints: false,
                 reject_redirects: true,
+                requests_in_flight: 0,
+                keep_in,
                 resolver: None,
             },
         );

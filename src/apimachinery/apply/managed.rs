@@ -87,7 +87,7 @@ impl ManagedEntry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    fn decode(v: &Value) -> Result<Self, String> {
+    fn decode(v: Value) -> Result<Self, String> {
         let operation = match v.str_at(&["operation"]) {
             "Apply" => Operation::Apply,
             "Update" => Operation::Update,
@@ -110,7 +110,7 @@ impl ManagedEntry {
             subresource: Str::new(v.str_at(&["subresource"])),
             time: v.get("time").as_str().map(Str::new),
             fields,
-            encoded: Some(v.clone()),
+            encoded: Some(v),
         })
     }
 
@@ -159,8 +159,16 @@ impl ManagedEntry {
 /// # Errors
 /// What is wrong with the first bad entry.
 pub fn decode(list: &Value) -> Result<Vec<ManagedEntry>, String> {
-    let mut out: Vec<ManagedEntry> = Vec::new();
-    for v in list.items() {
+    decode_owned(list.clone())
+}
+
+/// [`decode`] of a list that is not needed any more.
+pub(super) fn decode_owned(list: Value) -> Result<Vec<ManagedEntry>, String> {
+    let Value::Array(list) = list else {
+        return Ok(Vec::new());
+    };
+    let mut out: Vec<ManagedEntry> = Vec::with_capacity(list.len());
+    for v in list {
         let e = ManagedEntry::decode(v)?;
         match out.iter_mut().find(|x| x.same_manager(&e)) {
             Some(x) => *x = e,

@@ -59,10 +59,9 @@ pub fn apply_across<S: ApplySchema>(
 ) -> Result<Applied, Status> {
     check(config, schema)?;
     let writer = &request.writer;
-    let before = live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]));
-    let mut entries = managed::decode(before).unwrap_or_default();
     let mut base = live.cloned().unwrap_or_else(|| schema.empty());
-    base.unset(&["metadata", "managedFields"]);
+    let before = base.unset(&["metadata", "managedFields"]).unwrap_or_default();
+    let mut entries = managed::decode_owned(before).unwrap_or_default();
     if entries.is_empty() && live.is_some() {
         let first = Writer {
             manager: "before-first-apply",
@@ -244,16 +243,26 @@ fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S
     let shape = shape_of(schema, if b.is_null() { a } else { b });
     match (shape, a, b) {
         (Shape::Object, Value::Object(x), Value::Object(y)) => {
-            let mut out = x.clone();
-            for (k, v) in y.iter() {
-                let Some(Member { schema, .. }) = schema.member(k) else {
-                    continue;
+            // Both are sorted; each value is copied once, where it ends up.
+            let mut out: Vec<(Str, Value)> = Vec::with_capacity(x.len() + y.len());
+            let mut wanted = y.iter().peekable();
+            let mut add = |k: &str, live: Option<&Value>, v: Option<&Value>| {
+                let merged = match (v, schema.member(k)) {
+                    (Some(_), Some(Member { schema, .. })) => merge(live, v, schema),
+                    _ => live.cloned(),
                 };
-                if let Some(v) = merge(x.get(k), Some(v), schema) {
-                    out.insert(k, v);
+                out.extend(merged.map(|v| (Str::new(k), v)));
+            };
+            for (k, live) in x.iter() {
+                while let Some((k, v)) = wanted.next_if(|(w, _)| *w < k) {
+                    add(k, None, Some(v));
                 }
+                add(k, Some(live), wanted.next_if(|(w, _)| *w == k).map(|(_, v)| v));
             }
-            Some(Value::Object(out))
+            for (k, v) in wanted {
+                add(k, None, Some(v));
+            }
+            Some(Value::Object(Map::from_pairs(out)))
         }
         (Shape::Object, Value::Object(_), Value::Null) => Some(a.clone()),
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(x), Value::Array(y)) => {
@@ -331,7 +340,7 @@ fn prune<S: ApplySchema>(
     mine: &ManagedEntry,
     others: &[ManagedEntry],
 ) -> Value {
-    let cut = |v: &Value, set: &FieldSet, s: S| without(v, set, s).unwrap_or_else(Value::object);
+    let cut = |v: &Value, set: &FieldSet, s: S| without(v, set, s, Hollow::Null).unwrap_or_else(Value::object);
     let fields = |v: &Value, s: S| with_named_fields(&to_field_set(v, s), s);
     let (at_last, s) = frame.at(&merged, &last.api_version);
     let mut pruned = cut(&at_last, &with_named_fields(&last.fields, s), s);
@@ -354,7 +363,8 @@ fn prune<S: ApplySchema>(
     let gone = fields(&at_last, s)
         .difference(&fields(&part, s))
         .intersection(&with_named_fields(&last.fields, s));
-    frame.at(&cut(&at_last, &gone, s), frame.api_version).0
+    let left = without(&at_last, &gone, s, Hollow::Absent).unwrap_or_else(Value::object);
+    frame.at(&left, frame.api_version).0
 }
 
 /// The set with every declared field on its paths as a member of its own.
@@ -374,8 +384,17 @@ fn with_named_fields<S: ApplySchema>(set: &FieldSet, schema: S) -> FieldSet {
     out
 }
 
-/// The value without the members of a set. An object or list that loses everything is gone itself.
-fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value> {
+/// What stands for a member of an object that is not removed itself and has lost everything in it.
+#[derive(Clone, Copy, PartialEq)]
+enum Hollow {
+    /// Null: it is still a field, which somebody may own as a whole.
+    Null,
+    /// Nothing, though the object it was in stays.
+    Absent,
+}
+
+/// The value without the members of a set. `None` where everything in it was removed.
+fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S, hollow: Hollow) -> Option<Value> {
     if set.is_empty() {
         return Some(v.clone());
     }
@@ -383,16 +402,21 @@ fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value
     match (shape, v) {
         (Shape::Object, Value::Object(m)) => {
             let mut out: Vec<(Str, Value)> = Vec::with_capacity(m.len());
+            let mut stays = false;
             for (k, v) in m.iter() {
                 let e = set.get(&PathElement::Field(Str::new(k)));
                 let left = match (e, schema.member(k)) {
-                    (Some(e), _) if e.member => None,
-                    (Some(e), Some(member)) => without(v, &e.children, member.schema),
+                    (Some(e), _) if e.member => continue,
+                    (Some(e), Some(member)) => {
+                        let left = without(v, &e.children, member.schema, hollow);
+                        left.or((hollow == Hollow::Null).then_some(Value::Null))
+                    }
                     _ => Some(v.clone()),
                 };
+                stays = true;
                 out.extend(left.map(|v| (Str::new(k), v)));
             }
-            (!out.is_empty()).then(|| Value::Object(Map::from_pairs(out)))
+            stays.then(|| Value::Object(Map::from_pairs(out)))
         }
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
             let mut out = Vec::with_capacity(a.len());
@@ -400,7 +424,7 @@ fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value
                 let e = item_element(schema, shape, item).ok().and_then(|e| set.get(&e));
                 out.extend(match e {
                     Some(e) if e.member => None,
-                    Some(e) => without(item, &e.children, of),
+                    Some(e) => without(item, &e.children, of, hollow),
                     None => Some(item.clone()),
                 });
             }

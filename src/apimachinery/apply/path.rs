@@ -6,8 +6,8 @@ use crate::apimachinery::value::{Str, Value};
 use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
-/// One step of a path.
-#[derive(Clone, Debug, PartialEq)]
+/// One step of a path. Equal are those that sort as equal: `80` and `80.0` are one key.
+#[derive(Clone, Debug)]
 pub enum PathElement {
     /// A member of an object: `f:name`.
     Field(Str),
@@ -17,6 +17,12 @@ pub enum PathElement {
     Value(Value),
     /// The item at a position: `i:0`.
     Index(i64),
+}
+
+impl PartialEq for PathElement {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
 }
 
 impl Eq for PathElement {}
@@ -80,8 +86,22 @@ fn compare_values(a: &Value, b: &Value) -> Ordering {
                 .find(|o| *o != Ordering::Equal);
             first.unwrap_or_else(|| a.len().cmp(&b.len()))
         }
-        (a, b) if class(a) == 0 && class(b) == 0 => a.as_f64().unwrap_or(0.0).total_cmp(&b.as_f64().unwrap_or(0.0)),
+        (Value::Int(a), Value::Float(b)) => compare_numbers(*a, *b),
+        (Value::Float(a), Value::Int(b)) => compare_numbers(*b, *a).reverse(),
+        (Value::Float(a), Value::Float(b)) => a.partial_cmp(b).unwrap_or_else(|| a.total_cmp(b)),
         (a, b) => class(a).cmp(&class(b)),
+    }
+}
+
+/// Exact: through `f64`, large integers that differ would both equal one float, and the order would be none.
+fn compare_numbers(i: i64, f: f64) -> Ordering {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    if f >= END {
+        Ordering::Less
+    } else if f < -END {
+        Ordering::Greater
+    } else {
+        i.cmp(&(f.trunc() as i64)).then(0.0f64.total_cmp(&(f.fract() + 0.0)))
     }
 }
 
@@ -162,5 +182,51 @@ impl fmt::Display for PathElement {
             Self::Value(v) => write!(f, "[={}]", show(v)),
             Self::Index(i) => write!(f, "[{i}]"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn number() -> impl Strategy<Value = Value> {
+        let near = prop_oneof![
+            Just(0i64),
+            Just(1i64 << 53),
+            Just(-(1i64 << 53)),
+            Just(i64::MAX),
+            Just(i64::MIN)
+        ];
+        (near, -3i64..4, 0..4).prop_map(|(n, by, form)| match form {
+            0 => Value::Float(n.saturating_add(by) as f64),
+            1 => Value::Float(n as f64 + by as f64 / 2.0),
+            2 => Value::Float(-0.0),
+            _ => Value::Int(n.saturating_add(by)),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_in_one_order(a in number(), b in number(), c in number()) {
+            let [x, y, z] = [a, b, c].map(PathElement::Value);
+            prop_assert_eq!(x.cmp(&y), y.cmp(&x).reverse());
+            if x <= y && y <= z {
+                prop_assert!(x <= z, "{} {} {}", x, y, z);
+            }
+            if x == y {
+                prop_assert_eq!(x.cmp(&z), y.cmp(&z));
+            }
+        }
+    }
+
+    #[test]
+    fn whole_floats_are_the_same_keys_as_integers() {
+        let (int, float) = (Value::Int(80), Value::Float(80.0));
+        assert_eq!(PathElement::Value(int.clone()), PathElement::Value(float.clone()));
+        let key = |v| PathElement::Key(vec![("port".into(), v)]);
+        assert_eq!(key(int), key(float));
+        assert!(PathElement::Value(Value::Int(80)) < PathElement::Value(Value::Float(80.5)));
+        assert!(PathElement::Value(Value::Int(-80)) > PathElement::Value(Value::Float(-80.5)));
     }
 }

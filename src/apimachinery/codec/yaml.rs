@@ -6,9 +6,11 @@
 //! quotes only where needed.
 
 mod emit;
+mod places;
 mod resolve;
 
 pub use emit::{to_string, to_vec};
+pub use places::places;
 
 use super::json;
 use crate::apimachinery::value::{Map, Str, Value};

@@ -22,7 +22,6 @@ macro_rules! flags {
 
 const COUNTED: &str = "counted and measured as metrics are read";
 const CACHE: &str = "every kind is served from memory";
-const AUDIT: &str = "this release writes no audit events";
 const LEADER: &str = "coordinated leader election is not in this release";
 const PEERS: &str = "gateways do not proxy to each other in this release";
 const VERSIONS: &str = "only v1.36 is spoken";
@@ -94,38 +93,38 @@ flags! {
         "tls-sni-cert-key" Array "" honoured "cert,key[:name,…]: a pair to show for these names, or those in the certificate; repeatable";
     }
     Auditing {
-        "audit-log-batch-buffer-size" Int "10000" ignored(AUDIT) "Audit log option";
-        "audit-log-batch-max-size" Int "1" ignored(AUDIT) "Audit log option";
-        "audit-log-batch-max-wait" Duration "0s" ignored(AUDIT) "Audit log option";
-        "audit-log-batch-throttle-burst" Int "0" ignored(AUDIT) "Audit log option";
-        "audit-log-batch-throttle-enable" Bool "false" ignored(AUDIT) "Audit log option";
-        "audit-log-batch-throttle-qps" Float "0" ignored(AUDIT) "Audit log option";
-        "audit-log-compress" Bool "false" ignored(AUDIT) "Audit log option";
-        "audit-log-format" Text "json" ignored(AUDIT) "Audit log option";
-        "audit-log-maxage" Int "366" ignored(AUDIT) "Audit log option";
-        "audit-log-maxbackup" Int "100" ignored(AUDIT) "Audit log option";
-        "audit-log-maxsize" Int "100" ignored(AUDIT) "Audit log option";
-        "audit-log-mode" Text "blocking" ignored(AUDIT) "Audit log option";
-        "audit-log-path" Text "" ignored(AUDIT) "Audit log file";
-        "audit-log-truncate-enabled" Bool "false" ignored(AUDIT) "Audit log option";
-        "audit-log-truncate-max-batch-size" Int "10485760" ignored(AUDIT) "Audit log option";
-        "audit-log-truncate-max-event-size" Int "102400" ignored(AUDIT) "Audit log option";
-        "audit-log-version" Text "audit.k8s.io/v1" ignored(AUDIT) "Audit log option";
-        "audit-policy-file" Text "" ignored(AUDIT) "Audit policy";
-        "audit-webhook-batch-buffer-size" Int "10000" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-batch-initial-backoff" Duration "10s" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-batch-max-size" Int "400" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-batch-max-wait" Duration "30s" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-batch-throttle-burst" Int "15" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-batch-throttle-enable" Bool "true" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-batch-throttle-qps" Float "10" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-config-file" Text "" ignored(AUDIT) "Audit webhook kubeconfig";
-        "audit-webhook-initial-backoff" Duration "10s" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-mode" Text "batch" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-truncate-enabled" Bool "false" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-truncate-max-batch-size" Int "10485760" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-truncate-max-event-size" Int "102400" ignored(AUDIT) "Audit webhook option";
-        "audit-webhook-version" Text "audit.k8s.io/v1" ignored(AUDIT) "Audit webhook option";
+        "audit-log-batch-buffer-size" Int "10000" honoured "Batch mode: events that may wait; further ones are dropped and counted";
+        "audit-log-batch-max-size" Int "1" honoured "Batch mode: most events of one write";
+        "audit-log-batch-max-wait" Duration "0s" honoured "Batch mode: longest wait for a batch to fill";
+        "audit-log-batch-throttle-burst" Int "0" honoured "Batch mode: writes that may come at once";
+        "audit-log-batch-throttle-enable" Bool "false" honoured "Batch mode: limit the rate of writes";
+        "audit-log-batch-throttle-qps" Float "0" honoured "Batch mode: writes per second";
+        "audit-log-compress" Bool "false" honoured "Compress rotated audit logs (gzip)";
+        "audit-log-format" Text "json" honoured "json: an event per line; legacy: upstream's older one-line text";
+        "audit-log-maxage" Int "366" honoured "Days to keep rotated audit logs; 0: for ever";
+        "audit-log-maxbackup" Int "100" honoured "Rotated audit logs to keep; 0: all";
+        "audit-log-maxsize" Int "100" honoured "Megabytes after which the audit log is rotated; 0: never";
+        "audit-log-mode" Text "blocking" honoured "blocking: requests wait for the write; blocking-strict: and are refused where it fails; batch: nobody waits";
+        "audit-log-path" Text "" honoured "Audit log file, made with mode 0600; -: standard output";
+        "audit-log-truncate-enabled" Bool "false" honoured "Drop objects of events that are too large, then the events";
+        "audit-log-truncate-max-batch-size" Int "10485760" honoured "Most bytes of one write";
+        "audit-log-truncate-max-event-size" Int "102400" honoured "Most bytes of one event";
+        "audit-log-version" Text "audit.k8s.io/v1" honoured "Version events are written in; only audit.k8s.io/v1 is";
+        "audit-policy-file" Text "" honoured "Audit policy (audit.k8s.io/v1 Policy); without one nothing is recorded";
+        "audit-webhook-batch-buffer-size" Int "10000" honoured "Batch mode: events that may wait; further ones are dropped and counted";
+        "audit-webhook-batch-initial-backoff" Duration "10s" honoured "Deprecated: --audit-webhook-initial-backoff";
+        "audit-webhook-batch-max-size" Int "400" honoured "Batch mode: most events of one request";
+        "audit-webhook-batch-max-wait" Duration "30s" honoured "Batch mode: longest wait for a batch to fill";
+        "audit-webhook-batch-throttle-burst" Int "15" honoured "Batch mode: requests that may come at once";
+        "audit-webhook-batch-throttle-enable" Bool "true" honoured "Batch mode: limit the rate of requests";
+        "audit-webhook-batch-throttle-qps" Float "10" honoured "Batch mode: requests per second";
+        "audit-webhook-config-file" Text "" honoured "Kubeconfig of the server that audit events are posted to";
+        "audit-webhook-initial-backoff" Duration "10s" honoured "Wait before a failed request is tried again; each further one is half as long again";
+        "audit-webhook-mode" Text "batch" honoured "batch: nobody waits; blocking: requests wait; blocking-strict: and are refused where storing fails";
+        "audit-webhook-truncate-enabled" Bool "false" honoured "Drop objects of events that are too large, then the events";
+        "audit-webhook-truncate-max-batch-size" Int "10485760" honoured "Most bytes of one request";
+        "audit-webhook-truncate-max-event-size" Int "102400" honoured "Most bytes of one event";
+        "audit-webhook-version" Text "audit.k8s.io/v1" honoured "Version events are written in; only audit.k8s.io/v1 is";
     }
     Features {
         "contention-profiling" Bool "false" ignored("there is no block profile") "Profile lock contention";

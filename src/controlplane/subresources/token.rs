@@ -228,7 +228,9 @@ impl SubresourceHandler for Token {
             .ok()
             .and_then(|now| time::format_unix(now.unix_timestamp() + asked));
         let issued = how.issuer.issue(&bound);
-        let (token, _id) = issued.map_err(|e| Status::internal(format!("failed to generate token: {e}")))?;
+        let (token, id) = issued.map_err(|e| Status::internal(format!("failed to generate token: {e}")))?;
+        cx.audit
+            .annotate("authentication.kubernetes.io/issued-credential-id", format!("JTI={id}"));
         object.set(&["status", "token"], token);
         object.set(&["status", "expirationTimestamp"], until.unwrap_or_default());
         Ok(object)

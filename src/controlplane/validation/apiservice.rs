@@ -4,10 +4,14 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, net, path_segment_name};
 use crate::apimachinery::value::Value;
+use crate::client::target;
 use crate::controlplane::fields::{invalid_each, required_choice};
 
 pub(crate) fn api_service(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
+    if let Err(errors) = target::read(v) {
+        out.extend(errors);
+    }
     let spec = v.get("spec");
     let path = FieldPath::new("spec");
     let (group, version) = (spec.str_at(&["group"]), spec.str_at(&["version"]));

@@ -7,7 +7,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::{FieldSelector, LabelSelector};
 use crate::registry::Resource;
-use crate::storage::{Entry, MinRevision, Predicate, Revision, VersionMatch};
+use crate::storage::{Entry, MinRevision, Predicate, Revision, Select, VersionMatch};
 use std::sync::Arc;
 
 /// Kinds whose field selectors do not know `metadata.namespace`.
@@ -43,6 +43,22 @@ pub struct ListQuery {
     pub bookmarks: bool,
     /// `sendInitialEvents`, also where it is implied.
     pub initial_events: Option<bool>,
+}
+
+/// The selectors of a request as a test of entries.
+struct Selectors {
+    labels: LabelSelector,
+    fields: FieldSelector,
+}
+
+impl Select for Selectors {
+    fn matches(&self, e: &Entry) -> bool {
+        self.labels.matches(&|k| e.label(k)) && self.fields.matches(&|k| e.field(k))
+    }
+
+    fn requires(&self, field: &str) -> Option<&str> {
+        self.fields.requires_exact(field)
+    }
 }
 
 impl ListQuery {
@@ -91,9 +107,7 @@ impl ListQuery {
             return Predicate::default();
         }
         let (labels, fields) = (self.labels.clone(), self.fields.clone());
-        Predicate(Some(Arc::new(move |e: &Entry| {
-            labels.matches(&|k| e.label(k)) && fields.matches(&|k| e.field(k))
-        })))
+        Predicate(Some(Arc::new(Selectors { labels, fields })))
     }
 
     /// The part of the keys that can match, and whether it is one whole key.

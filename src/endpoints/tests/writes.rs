@@ -283,3 +283,26 @@ async fn patches_that_meet_are_all_kept() {
         17
     );
 }
+
+#[tokio::test]
+async fn an_object_that_is_too_large_with_its_managed_fields_is_stored_without_them() {
+    let s = serve().await;
+    let with_keys = |n: usize| {
+        let data: Vec<String> = (0..n).map(|i| format!("\"k{i:06}\":\"\"")).collect();
+        format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"big"}},"data":{{{}}}}}"#,
+            data.join(",")
+        )
+    };
+    let made = s.post(CMS, &with_keys(70_000)).await;
+    assert_eq!(made.code, 201, "{}", made.message());
+    assert!(made.json().at(&["metadata", "managedFields"]).is_null());
+    let put = s.put(&format!("{CMS}/big"), &with_keys(71_000)).await;
+    assert_eq!(put.code, 200, "{}", put.message());
+
+    let refused = s.put(&format!("{CMS}/big"), &with_keys(130_000)).await;
+    assert_eq!(
+        (refused.code, refused.message().as_str()),
+        (500, "etcdserver: request is too large")
+    );
+}

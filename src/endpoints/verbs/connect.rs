@@ -30,6 +30,7 @@ pub(crate) async fn connect(call: Call, body: Body) -> Answer {
             old_object: None,
             options: Arc::new(Value::Null),
             warnings: call.cx.warnings.clone(),
+            audit: call.cx.audit.clone(),
         };
         call.store().admission().mutate(&attributes, &mut options).await?;
         call.store().admission().validate(&attributes, &options).await?;

@@ -29,6 +29,7 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
     call.cx.dry_run = options.dry_run;
     let mut object = decode(&call, &bytes, body_type, &options)?;
     call.check_namespace(&mut object)?;
+    note(&call, &object);
 
     let raw = Arc::new(options.to_value("CreateOptions", call.query.text("fieldValidation")));
     let manager = options.manager(&call.parts.headers);
@@ -95,6 +96,18 @@ fn manage(call: &Call, object: &mut Value, manager: &str) {
     }
 }
 
+/// Tells the audit event of the object a request brings: with defaults, as upstream decodes it.
+pub(crate) fn note(call: &Call, object: &Value) {
+    let trail = &call.cx.audit;
+    if trail.wants_objects() && call.kind() == call.resource().gvk() {
+        let mut whole = object.clone();
+        call.resource().strategy.default(&mut whole);
+        trail.request_object(&whole);
+    } else {
+        trail.request_object(object);
+    }
+}
+
 /// A Status that a storage answers with says 201.
 fn complete_status(answer: &mut Value) {
     if ObjectView::kind(answer) == "Status" && answer.get("code").is_null() {
@@ -116,6 +129,7 @@ fn attributes(call: &Call, name: &str, options: Arc<Value>) -> Attributes {
         old_object: None,
         options,
         warnings: call.cx.warnings.clone(),
+        audit: call.cx.audit.clone(),
     }
 }
 

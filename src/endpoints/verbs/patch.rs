@@ -66,6 +66,11 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
     call.check_name()?;
     let negotiated = call.negotiate(call.offer())?;
     let bytes = body::read(req_body).await?;
+    call.cx.audit.request_patch(&bytes, |raw| match patch_type {
+        PatchType::Apply => body::parse_yaml(raw).ok().map(|d| d.value),
+        PatchType::ApplyCbor => body::parse(raw, body::BodyType::Cbor).ok().map(|d| d.value),
+        _ => None,
+    });
     let apply = patch_type.is_apply();
     let options = WriteQuery::parse(&call.query, "PatchOptions", apply)?;
     call.cx.dry_run = options.dry_run;

@@ -4,7 +4,7 @@ use super::super::call::Call;
 use super::super::group_version::Answer;
 use super::super::options::WriteQuery;
 use super::super::{body, finish, respond};
-use super::create::decode;
+use super::create::{decode, note};
 use crate::admission::{Attributes, Operation};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -24,6 +24,7 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
     let body_type = body::body_type(&call.parts.headers, call.definition().is_some(), call.codecs)?;
     let mut object = decode(&call, &bytes, body_type, &options)?;
     call.check_namespace(&mut object)?;
+    note(&call, &object);
     call.check_body_name(&object)?;
     dedup_owner_references(&mut object, &call.cx.warnings, false);
 
@@ -80,6 +81,7 @@ pub(crate) async fn custom(
         old_object: Some(Arc::new(old)),
         options: write.options.clone(),
         warnings: call.cx.warnings.clone(),
+        audit: call.cx.audit.clone(),
     };
     let admission = call.store().admission();
     admission.mutate(&attributes, &mut object).await?;

@@ -1,16 +1,22 @@
 //! Finds out who calls, and removes from the request what said so.
 
+use super::audit::Seen;
 use crate::apimachinery::status::Status;
+use crate::audit::Audit;
+use crate::audit::event::ResponseStatus;
 use crate::authn::bearer::strip_subprotocol;
 use crate::authn::{Authenticator, Credentials};
+use crate::request::audit::CredentialNotes;
+use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
-use crate::request::{Authenticated, Handler, PeerCertificates, Request, Response, Warnings};
+use crate::request::{Authenticated, Handler, PeerCertificates, Request, RequestInfo, Response, Warnings};
 use crate::server::chain::{Fact, Filter, IdentityHeaders};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use http::Version;
 use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
 use prometheus::{Histogram, IntCounter};
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,6 +30,7 @@ struct Authentication {
     error: IntCounter,
     users: [IntCounter; KINDS.len()],
     took: Took,
+    audit: Option<Arc<Audit>>,
 }
 
 /// Durations by result.
@@ -49,8 +56,13 @@ fn kind(name: &str) -> usize {
     known.unwrap_or(if name.contains('@') { 5 } else { 6 })
 }
 
-/// The filter. `remove` names headers that a front proxy may use besides the standard ones.
-pub fn filter(authenticator: Arc<dyn Authenticator>, mut remove: IdentityHeaders, telemetry: Telemetry) -> Filter {
+/// The filter. `remove` names headers that a front proxy may use besides the standard ones; refusals are told to `audit`.
+pub fn filter(
+    authenticator: Arc<dyn Authenticator>,
+    mut remove: IdentityHeaders,
+    telemetry: Telemetry,
+    audit: Option<Arc<Audit>>,
+) -> Filter {
     remove
         .names
         .extend(["x-remote-user", "x-remote-uid", "x-remote-group"].map(HeaderName::from_static));
@@ -66,7 +78,7 @@ pub fn filter(authenticator: Arc<dyn Authenticator>, mut remove: IdentityHeaders
     };
     Filter {
         name: "authentication",
-        needs: &[Fact::Warnings],
+        needs: &[Fact::AuditId, Fact::ReceivedAt, Fact::RequestInfo, Fact::Warnings],
         leaves: &[Fact::Authenticated],
         wrap: Box::new(move |inner| {
             Arc::new(Authentication {
@@ -78,6 +90,7 @@ pub fn filter(authenticator: Arc<dyn Authenticator>, mut remove: IdentityHeaders
                 error,
                 users,
                 took,
+                audit,
             })
         }),
     }
@@ -109,18 +122,21 @@ impl Handler for Authentication {
             Ok(None) => {
                 self.failure.inc();
                 self.took.failure.observe(took);
-                return unauthorized(&parts.headers, http2);
+                return self.refuse(&parts, http2).await;
             }
             Err(reason) => {
                 self.error.inc();
                 self.took.error.observe(took);
                 tracing::debug!(%reason, "unable to authenticate a request");
-                return unauthorized(&parts.headers, http2);
+                return self.refuse(&parts, http2).await;
             }
         };
         self.clean(&mut parts.headers);
         if found.strip_subprotocol {
             strip_subprotocol(&mut parts.headers);
+        }
+        if self.audit.is_some() && !found.annotations.is_empty() {
+            parts.extensions.insert(CredentialNotes(found.annotations));
         }
         let anonymous = found.user.name == ANONYMOUS;
         parts.extensions.insert(Authenticated::mint(found.user));
@@ -144,7 +160,43 @@ fn unauthorized(headers: &HeaderMap, http2: bool) -> Response {
     r
 }
 
+/// What a failed authentication was tried with, in upstream's words.
+fn attempted(parts: &Parts) -> String {
+    let said = parts.headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
+    let said = said.unwrap_or("").trim();
+    let scheme = |name: &str| {
+        let mut words = said.split(' ');
+        words.next().is_some_and(|w| w.eq_ignore_ascii_case(name)) && words.next().is_some()
+    };
+    let token = parts.uri.query().and_then(|q| first_value(q, "access_token"));
+    let tried = [
+        ("basic", scheme("basic")),
+        ("bearer", scheme("bearer")),
+        ("access_token", token.is_some_and(|t| !t.trim().is_empty())),
+        ("x509", parts.extensions.get::<PeerCertificates>().is_some()),
+    ];
+    let tried: Vec<&str> = tried.into_iter().filter(|(_, t)| *t).map(|(name, _)| name).collect();
+    if tried.is_empty() {
+        "Authentication failed, no credentials provided".to_owned()
+    } else {
+        format!("Authentication failed, attempted: {}", tried.join(", "))
+    }
+}
+
 impl Authentication {
+    async fn refuse(&self, parts: &Parts, http2: bool) -> Response {
+        if let Some(audit) = &self.audit {
+            let info = parts.extensions.get::<Arc<RequestInfo>>().cloned().unwrap_or_default();
+            let seen = Seen::of_parts(&parts.uri, &parts.headers, &parts.extensions, info);
+            let status = ResponseStatus {
+                message: attempted(parts),
+                ..ResponseStatus::of(401)
+            };
+            super::audit::refused(audit, seen, status).await;
+        }
+        unauthorized(&parts.headers, http2)
+    }
+
     fn clean(&self, headers: &mut HeaderMap) {
         headers.remove(AUTHORIZATION);
         for name in &self.remove.names {

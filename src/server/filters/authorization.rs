@@ -1,8 +1,8 @@
 //! Asks whether the caller may. The one place where a request from outside becomes an authorized one.
 
 use super::instrument::Instrument;
-use crate::authz::{Attributes, Authorizer, Decision, forbidden};
-use crate::request::{Authenticated, Authorized, Handler, Request, Response};
+use crate::authz::{Attributes, Authorizer, Decision, Verdict, forbidden};
+use crate::request::{AuditTrail, Authenticated, Authorized, Handler, Request, Response};
 use crate::server::chain::{Fact, Gate};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::Telemetry;
@@ -60,6 +60,21 @@ pub fn gate(authorizer: Arc<dyn Authorizer>, telemetry: Telemetry) -> Gate {
     }
 }
 
+/// What the audit event says of a decision.
+fn note(trail: &AuditTrail, verdict: &Verdict) {
+    let (decision, reason) = match (verdict.decision, &verdict.error) {
+        (Decision::Allow, _) => ("allow", &*verdict.reason),
+        // Nothing was decided.
+        (_, Some(_)) => return trail.annotate(REASON, "internal error"),
+        _ => ("forbid", &*verdict.reason),
+    };
+    trail.annotate(DECISION, decision);
+    trail.annotate(REASON, reason);
+}
+
+const DECISION: &str = "authorization.k8s.io/decision";
+const REASON: &str = "authorization.k8s.io/reason";
+
 #[async_trait]
 impl Handler for Authorization {
     async fn handle(&self, req: Request) -> Response {
@@ -71,6 +86,9 @@ impl Handler for Authorization {
         let start = Instant::now();
         let verdict = self.authorizer.authorize(&asked).await;
         let took = start.elapsed().as_secs_f64();
+        if let Some(trail) = req.extensions().get::<AuditTrail>() {
+            note(trail, &verdict);
+        }
         if verdict.decision == Decision::Allow {
             self.allowed.inc();
             self.took.allowed.observe(took);

@@ -1,7 +1,9 @@
 //! Decides by when a request must be answered: `?timeout=`, at most the server's own limit. Long-running requests have
 //! no deadline.
 
+use super::audit::{self, Seen};
 use crate::apimachinery::status::Status;
+use crate::audit::Audit;
 use crate::request::info::first_value;
 use crate::request::{Answering, Deadline, Handler, ReceivedAt, Request};
 use crate::server::chain::{Fact, Filter};
@@ -12,15 +14,16 @@ use std::time::Duration;
 struct RequestDeadline {
     inner: Arc<dyn Handler>,
     longest: Duration,
+    audit: Option<Arc<Audit>>,
 }
 
-/// The filter; `longest` is `--request-timeout`.
-pub fn filter(longest: Duration) -> Filter {
+/// The filter; `longest` is `--request-timeout`. A refusal is told to `audit`.
+pub fn filter(longest: Duration, audit: Option<Arc<Audit>>) -> Filter {
     Filter {
         name: "deadline",
-        needs: &[Fact::RequestInfo, Fact::ReceivedAt],
+        needs: &[Fact::AuditId, Fact::RequestInfo, Fact::ReceivedAt],
         leaves: &[Fact::Deadline],
-        wrap: Box::new(move |inner| Arc::new(RequestDeadline { inner, longest })),
+        wrap: Box::new(move |inner| Arc::new(RequestDeadline { inner, longest, audit })),
     }
 }
 
@@ -38,8 +41,16 @@ impl Handler for RequestDeadline {
                     Ok(d) => d,
                     Err(error) => {
                         let text = format!("invalid timeout specified in the request URL - {error}");
-                        let refusal = respond::status(&Status::bad_request(text), req.headers());
-                        return Box::pin(std::future::ready(refusal));
+                        let status = Status::bad_request(text);
+                        let refusal = respond::status(&status, req.headers());
+                        let Some(audit) = self.audit.clone() else {
+                            return Box::pin(std::future::ready(refusal));
+                        };
+                        let seen = Seen::of(&req, super::info(&req));
+                        return Box::pin(async move {
+                            audit::refused(&audit, seen, audit::refusal(&status)).await;
+                            refusal
+                        });
                     }
                 },
             };

@@ -3,7 +3,7 @@
 
 use crate::authz::impersonation::{Impersonation, is_impersonation_header, wanted};
 use crate::authz::{Attributes, Authorizer};
-use crate::request::{Authenticated, Handler, ImpersonatedBy, Request, Response};
+use crate::request::{AuditTrail, Authenticated, Handler, ImpersonatedBy, Request, Response};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::access::ImpersonationMetrics;
@@ -56,6 +56,9 @@ impl Handler for Impersonate {
                 Ok(found) => {
                     tracing::debug!(user = %who.user().name, r#as = %found.user.name, "impersonation");
                     let extensions = req.extensions_mut();
+                    if let Some(trail) = extensions.get::<AuditTrail>() {
+                        trail.impersonated(&found.user, found.constraint);
+                    }
                     extensions.insert(ImpersonatedBy {
                         user: who.user().clone(),
                         constraint: found.constraint,

@@ -24,6 +24,8 @@ pub struct Bounds {
     pub min_events: usize,
     /// Never exceeded.
     pub max_events: usize,
+    /// Bytes of memory that events may take beyond the minimum number.
+    pub max_bytes: usize,
     /// Events younger than this are kept, up to the maximum.
     pub window: Duration,
 }
@@ -33,6 +35,7 @@ impl Default for Bounds {
         Self {
             min_events: 100,
             max_events: 102_400,
+            max_bytes: 64 << 20,
             window: Duration::from_secs(75),
         }
     }
@@ -45,9 +48,16 @@ pub struct Rewind {
     to: Revision,
 }
 
+/// What an event is counted as: the state it made, and a frame of it.
+fn weight(event: &Event) -> usize {
+    event.entry.footprint() + event.entry.json.len() + 256
+}
+
 pub(super) struct History {
     bounds: Bounds,
     events: VecDeque<(Instant, Arc<Event>)>,
+    /// Bytes they take.
+    bytes: usize,
     /// Events after this revision are all in the ring.
     base: Revision,
     checkpoints: VecDeque<Snapshot>,
@@ -69,8 +79,10 @@ impl Rewind {
 
 impl History {
     pub fn new(bounds: Bounds, base: Revision, events: Vec<Arc<Event>>, now: Instant) -> Self {
+        let bytes = events.iter().map(|e| weight(e)).sum();
         Self {
             bounds,
+            bytes,
             events: events.into_iter().map(|e| (now, e)).collect(),
             base,
             checkpoints: VecDeque::new(),
@@ -81,6 +93,7 @@ impl History {
 
     /// Adds an event; `after` is the state with it.
     pub fn push(&mut self, now: Instant, event: Arc<Event>, after: &Snapshot) {
+        self.bytes += weight(&event);
         self.events.push_back((now, event));
         self.since_checkpoint += 1;
         if self.since_checkpoint >= CHECKPOINT_EVERY {
@@ -95,10 +108,12 @@ impl History {
         while let Some((at, event)) = self.events.front() {
             let many = self.events.len() > b.max_events;
             let old = self.events.len() > b.min_events && now.saturating_duration_since(*at) > b.window;
-            if !many && !old {
+            let large = self.events.len() > b.min_events && self.bytes > b.max_bytes;
+            if !many && !old && !large {
                 break;
             }
             self.base = event.entry.revision;
+            self.bytes = self.bytes.saturating_sub(weight(event));
             self.events.pop_front();
         }
         if self.events.capacity() > 1024 && self.events.len() < self.events.capacity() / 4 {
@@ -114,6 +129,11 @@ impl History {
         {
             self.pins.pop_front();
         }
+    }
+
+    /// Events, their bytes, and how many there is room for.
+    pub fn figures(&self) -> (usize, usize, usize) {
+        (self.events.len(), self.bytes, self.events.capacity())
     }
 
     /// Keeps the state of a list whose next page will be asked for.

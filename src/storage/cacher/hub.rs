@@ -4,6 +4,7 @@
 //! A queue is bounded: a reader that leaves it full for longer than [`PATIENCE`], or lets it grow to [`HARD_LIMIT`], is
 //! ended. The dispatcher never waits for a reader and never skips an event.
 
+use super::snapshot::INDEXED;
 use crate::storage::{Event, EventType, Predicate, Revision};
 use futures_util::task::AtomicWaker;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -82,6 +83,13 @@ impl Subscriber {
         }
     }
 
+    /// The value of the indexed field that all it wants have, where that leads to it: it watches everything else, and an
+    /// object without the field is not meant.
+    fn place(&self) -> Option<&str> {
+        let value = self.predicate.requires(INDEXED)?;
+        (self.prefix.is_empty() && !self.single && !value.is_empty()).then_some(value)
+    }
+
     /// Queues the event if it concerns this watcher.
     fn offer(&self, event: &Arc<Event>, now: Instant) -> Offer {
         if event.entry.revision <= self.after {
@@ -146,6 +154,8 @@ pub(super) struct Hub {
     everything: Group,
     /// By exact key, or by a prefix that is one whole namespace with its slash.
     scoped: HashMap<Box<str>, Group>,
+    /// Watchers of everything whose selector wants one value of the indexed field, by it.
+    placed: HashMap<Box<str>, Group>,
     /// Prefixes of any other form.
     odd: Group,
     pub terminated: u64,
@@ -157,6 +167,8 @@ impl Hub {
         let namespace = s.prefix.find('/').is_some_and(|i| i + 1 == s.prefix.len());
         if s.single || namespace {
             self.scoped.entry(s.prefix.clone()).or_default()
+        } else if let Some(value) = s.place() {
+            self.placed.entry(value.into()).or_default()
         } else if s.prefix.is_empty() {
             &mut self.everything
         } else {
@@ -180,16 +192,20 @@ impl Hub {
         group.remove(&id);
         if group.is_empty() {
             self.scoped.remove(&s.prefix);
+            if let Some(value) = s.place() {
+                self.placed.remove(value);
+            }
         }
     }
 
     /// Number of watchers.
     pub fn len(&self) -> usize {
-        self.everything.len() + self.odd.len() + self.scoped.values().map(BTreeMap::len).sum::<usize>()
+        let grouped = self.scoped.values().chain(self.placed.values());
+        self.everything.len() + self.odd.len() + grouped.map(BTreeMap::len).sum::<usize>()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.everything.is_empty() && self.odd.is_empty() && self.scoped.is_empty()
+        self.everything.is_empty() && self.odd.is_empty() && self.scoped.is_empty() && self.placed.is_empty()
     }
 
     /// Queues the events, in order, where they belong; returns whom to wake, each once.
@@ -216,6 +232,15 @@ impl Hub {
                     }
                 }
             }
+            if !self.placed.is_empty() {
+                let now = event.entry.field(INDEXED);
+                let before = event.previous.as_ref().and_then(|e| e.field(INDEXED));
+                for value in [now, before.filter(|b| now != Some(*b))].into_iter().flatten() {
+                    for s in self.placed.get(value).into_iter().flat_map(BTreeMap::values) {
+                        offer(s, event);
+                    }
+                }
+            }
             for s in self.odd.values().filter(|s| s.covers(key)) {
                 offer(s, event);
             }
@@ -227,7 +252,8 @@ impl Hub {
     /// Ends everybody, and lets nobody in any more.
     pub fn close(&mut self) {
         self.closed = true;
-        let groups = [&self.everything, &self.odd].into_iter().chain(self.scoped.values());
+        let groups = [&self.everything, &self.odd].into_iter();
+        let groups = groups.chain(self.scoped.values()).chain(self.placed.values());
         for s in groups.flat_map(BTreeMap::values) {
             s.end();
         }

@@ -95,6 +95,7 @@ async fn a_ring_out_of_bounds_forgets_and_says_from_where_to_start() {
     let bounds = Bounds {
         min_events: 5,
         max_events: 10,
+        max_bytes: usize::MAX,
         window: Duration::from_secs(3600),
     };
     let mut feed = Feed::new(bounds);
@@ -124,6 +125,7 @@ fn a_ring_keeps_the_window_and_a_minimum() {
     let bounds = Bounds {
         min_events: 5,
         max_events: 1000,
+        max_bytes: usize::MAX,
         window: Duration::from_secs(75),
     };
     let mut feed = Feed::new(Bounds::default());
@@ -147,6 +149,7 @@ async fn a_paged_list_goes_on_after_the_ring_has_forgotten() {
     let bounds = Bounds {
         min_events: 2,
         max_events: 2,
+        max_bytes: usize::MAX,
         window: Duration::ZERO,
     };
     let mut feed = Feed::new(bounds);
@@ -359,4 +362,136 @@ proptest! {
             prop_assert_eq!(&replayed, &states[last]);
         }
     }
+}
+
+/// Selects what is on a node, and counts how often it is asked.
+struct OnNode(&'static str, Arc<std::sync::atomic::AtomicUsize>);
+
+impl crate::storage::Select for OnNode {
+    fn matches(&self, e: &Entry) -> bool {
+        self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        e.field("spec.nodeName").unwrap_or("") == self.0
+    }
+
+    fn requires(&self, field: &str) -> Option<&str> {
+        (field == "spec.nodeName").then_some(self.0)
+    }
+}
+
+fn on_node(key: &str, node: &str, revision: u64) -> Arc<Entry> {
+    let fields = vec![("spec.nodeName".into(), node.into())];
+    Arc::new(Draft::new(&crate::json!({"metadata": {}}), fields).into_entry(key, Revision(revision)))
+}
+
+#[tokio::test]
+async fn what_is_on_a_node_is_found_and_watched_without_looking_at_the_rest() {
+    let entries: Vec<_> = (0..1000)
+        .map(|i| on_node(&format!("ns{}/{i:03}", i % 2), ["", "a", "b", "c"][i % 4], 1))
+        .collect();
+    let progress = Arc::new(Progress::new(Revision(1), Duration::ZERO));
+    let initial = Initial {
+        state: Snapshot::new(entries.clone(), Revision(1)),
+        base: Revision(1),
+        events: vec![],
+    };
+    let cacher = Arc::new(Cacher::new(progress.clone(), initial, Bounds::default()));
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let predicate = |node| Predicate(Some(Arc::new(OnNode(node, asked.clone()))));
+    let list = async |node, prefix: &str| {
+        let options = ListOptions {
+            prefix: prefix.into(),
+            version: VersionMatch::NotOlderThan(MinRevision::Any),
+            predicate: predicate(node),
+            ..exactly(0)
+        };
+        cacher.list(options).await.expect("listed").entries.len()
+    };
+    assert_eq!(
+        (list("a", "").await, list("a", "ns1/").await, list("a", "ns0/").await),
+        (250, 250, 0)
+    );
+    assert_eq!(asked.swap(0, std::sync::atomic::Ordering::Relaxed), 500);
+    assert_eq!((list("nowhere", "").await, list("", "").await), (0, 250));
+    assert_eq!(
+        asked.swap(0, std::sync::atomic::Ordering::Relaxed),
+        1000,
+        "the empty value is looked for"
+    );
+    let watching = |node| WatchOptions {
+        predicate: predicate(node),
+        ..watching()
+    };
+    let mut a = cacher.watch(watching("a")).await.expect("watched");
+    let mut b = cacher.watch(watching("b")).await.expect("watched");
+    let _others = [
+        cacher.watch(watching("c")).await.expect("watched"),
+        cacher.watch(watching("d")).await.expect("watched"),
+    ];
+    assert_eq!(cacher.watchers(), 4);
+    let change = |now: Arc<Entry>, previous: Option<Arc<Entry>>, deleted| {
+        let events = [Arc::new(Event {
+            entry: now,
+            previous,
+            deleted,
+            frames: Default::default(),
+            binary_frames: Default::default(),
+        })];
+        cacher.apply(&events);
+        progress.set_applied(events[0].entry.revision);
+        cacher.dispatch(&events);
+        progress.set_dispatched(events[0].entry.revision);
+    };
+    asked.store(0, std::sync::atomic::Ordering::Relaxed);
+    let was = cacher.peek("ns1/001").expect("on a");
+    change(on_node("ns1/001", "b", 2), Some(was), false);
+    assert!(
+        asked.load(std::sync::atomic::Ordering::Relaxed) <= 4,
+        "only the watchers of a and b are asked"
+    );
+    let kind = |item| match item {
+        Some(WatchItem::Change(kind, _)) => Some(kind),
+        _ => None,
+    };
+    let next = (kind(a.try_next()), kind(b.try_next()));
+    assert_eq!(next, (Some(EventType::Deleted), Some(EventType::Added)));
+    assert_eq!((list("a", "").await, list("b", "").await), (249, 251));
+    let past = ListOptions {
+        predicate: predicate("a"),
+        ..exactly(1)
+    };
+    assert_eq!(
+        cacher.list(past).await.expect("listed").entries.len(),
+        250,
+        "the past has its index"
+    );
+    let was = cacher.peek("ns1/001").expect("on b");
+    change(Arc::new(was.at_revision(Revision(3))), Some(was), true);
+    assert_eq!((list("b", "").await, cacher.count()), (250, 999));
+    let state = cacher.snapshot();
+    let all = state.scan("", std::ops::Bound::Unbounded);
+    assert_eq!(state.bytes(), all.map(|e| e.footprint()).sum::<usize>());
+    drop((a, b));
+    assert_eq!(cacher.watchers(), 2);
+}
+
+#[test]
+fn a_ring_forgets_when_its_bytes_are_too_many() {
+    let bounds = Bounds {
+        min_events: 2,
+        max_bytes: 20_000,
+        ..Bounds::default()
+    };
+    let mut feed = Feed::new(Bounds::default());
+    let now = Instant::now();
+    let mut history = History::new(bounds, Revision(1), vec![], now);
+    let state = Snapshot::new(vec![], Revision(1));
+    for _ in 0..200 {
+        history.push(now, feed.put("ns/a"), &state);
+        history.trim(now);
+    }
+    let (events, bytes, _) = history.figures();
+    assert!(
+        events > 2 && events < 100 && bytes <= 20_000,
+        "{events} events of {bytes} bytes"
+    );
 }

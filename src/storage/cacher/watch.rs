@@ -119,7 +119,7 @@ impl CacheWatch {
             self.initial.extend(found.cloned().map(WatchItem::Initial));
         } else {
             let from = cursor.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            for e in state.scan(&s.prefix, from) {
+            for e in state.candidates(&s.predicate, &s.prefix, from) {
                 if s.predicate.matches(e) {
                     self.initial.push_back(WatchItem::Initial(e.clone()));
                     if self.initial.len() == CHUNK {

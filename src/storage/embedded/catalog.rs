@@ -181,6 +181,7 @@ impl Catalog {
             cacher: Arc::new(Cacher::new(shared.progress.clone(), initial, shared.ring)),
             released: AtomicBool::new(false),
             broken: reader.broken,
+            comparisons: super::stats::Comparisons::default(),
             transform,
         });
         if !expiring.is_empty() {

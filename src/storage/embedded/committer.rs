@@ -2,10 +2,12 @@
 //! when that is durable: snapshots → revision → answers → watchers. A failed transaction is the last one.
 
 use super::disk::{Disk, Row};
-use super::{Options, ResourceStore, Shared, lock};
+use super::upkeep::{Comparison, MAINTENANCE};
+use super::{FULL, Options, ResourceStore, Shared, lock, space};
 use crate::storage::{Draft, Entry, Error, Event, Precondition, Revision};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,13 +17,6 @@ use tokio::sync::oneshot;
 const BATCH: usize = 1024;
 /// Bytes of objects after which a transaction takes no more.
 const BATCH_BYTES: usize = 1 << 20;
-/// How often the thread looks after history and space.
-const MAINTENANCE: Duration = Duration::from_secs(1);
-/// Writes of history that one step of compaction goes over.
-const COMPACTION_STEP: usize = 2000;
-/// Time between marks: how exactly history is kept by time.
-const MARK_EVERY: i64 = 30;
-
 pub(super) type Answer = Result<Arc<Entry>, Error>;
 
 pub(super) enum Action {
@@ -66,7 +61,11 @@ struct Batch {
     overlay: HashMap<(usize, Box<str>), Option<Arc<Entry>>>,
     answers: Vec<(oneshot::Sender<Answer>, Answer)>,
     expiries: Vec<(i64, Arc<ResourceStore>, Box<str>, Revision)>,
+    /// Objects that go by themselves in it: they go later where it fails.
+    lapsed: Vec<(i64, Arc<ResourceStore>, Box<str>, Revision)>,
     objects: i64,
+    /// Room that objects need, less or more.
+    packed: i64,
 }
 
 /// What goes by itself unless it was written again.
@@ -76,28 +75,32 @@ type Expiring = (Arc<ResourceStore>, Box<str>, Revision);
 pub(super) struct Found {
     pub revision: u64,
     pub objects: u64,
+    /// Room they need, packed.
+    pub packed: u64,
     pub marks: VecDeque<(u64, i64)>,
 }
 
 pub(super) struct Committer {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     queue: Receiver<Command>,
-    disk: Disk,
-    options: Options,
-    revision: u64,
+    pub(super) disk: Disk,
+    pub(super) options: Options,
+    pub(super) revision: u64,
     objects: u64,
+    pub(super) packed: u64,
     /// When revisions were current, in seconds since 1970, oldest first.
-    marks: VecDeque<(u64, i64)>,
+    pub(super) marks: VecDeque<(u64, i64)>,
     /// By time, then by order of arrival.
     expiring: BTreeMap<(i64, u64), Expiring>,
     expiring_next: u64,
-    compact_to: u64,
-    written: usize,
-    maintained: Instant,
+    pub(super) compact_to: u64,
+    pub(super) written: usize,
+    pub(super) maintained: Instant,
+    pub(super) comparison: Comparison,
 }
 
 /// Milliseconds since 1970.
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_millis() as i64)
@@ -138,6 +141,10 @@ impl Batch {
             self.answers.extend(reply.map(|to| (to, Err(Error::Conflict(current)))));
             return false;
         }
+        if let (None, Action::Delete { unchanged }) = (&reply, &action) {
+            self.lapsed
+                .push((now() + 1000, resource.clone(), key.clone(), *unchanged));
+        }
         let full_key = format!("{}{key}", resource.prefix);
         let prev = current.as_ref().map_or(0, |e| e.revision.0);
         let (entry, value, expires, deleted) = match (action, &current) {
@@ -151,6 +158,12 @@ impl Batch {
         };
         let entry = Arc::new(entry);
         self.objects += i64::from(!deleted) - i64::from(current.is_some());
+        if let Some(was) = &current {
+            self.packed -= space::packed(full_key.len(), was.json.len() - was.version_span.1 as usize).cast_signed();
+        }
+        if let Some(now) = &value {
+            self.packed += space::packed(full_key.len(), now.len()).cast_signed();
+        }
         self.rows.push(Row {
             revision,
             key: full_key,
@@ -180,6 +193,7 @@ impl Batch {
 
 impl Committer {
     pub fn new(shared: Arc<Shared>, queue: Receiver<Command>, disk: Disk, options: Options, found: Found) -> Self {
+        let comparison = Comparison::new(options.compare_every);
         Self {
             shared,
             queue,
@@ -187,6 +201,8 @@ impl Committer {
             options,
             revision: found.revision,
             objects: found.objects,
+            packed: found.packed,
+            comparison,
             marks: found.marks,
             expiring: BTreeMap::new(),
             expiring_next: 0,
@@ -301,10 +317,12 @@ impl Committer {
         }
         let mut batch = Batch::default();
         let mut revision = self.revision;
+        let full = self.shared.full.load(Ordering::Acquire);
         for write in writes {
             let refusal = match self.shared.failed.get() {
                 Some(why) => Some(Error::Failed(why.clone())),
                 None if write.resource.is_released() => Some(Error::NotReady(1)),
+                None if full && matches!(write.action, Action::Put { .. }) => Some(Error::Failed(FULL.into())),
                 None => None,
             };
             if let Some(refusal) = refusal {
@@ -318,6 +336,9 @@ impl Committer {
             let started = Instant::now();
             if let Err(e) = self.disk.commit(&batch.rows, objects) {
                 let why = self.fail(&e);
+                for (at, resource, key, unchanged) in batch.lapsed {
+                    self.expire_at(at, resource, key, unchanged);
+                }
                 for (to, _) in batch.answers {
                     // Nobody may be waiting any more.
                     let _ = to.send(Err(Error::Failed(why.clone())));
@@ -327,6 +348,7 @@ impl Committer {
             self.shared.counters.committed(batch.rows.len(), started.elapsed());
             self.written += batch.rows.len();
             (self.revision, self.objects) = (revision, objects);
+            self.packed = self.packed.saturating_add_signed(batch.packed);
         }
         self.publish(batch);
     }
@@ -355,55 +377,18 @@ impl Committer {
         }
     }
 
-    /// No write is tried again after one has failed: what the disk then holds is not known.
-    fn fail(&self, e: &rusqlite::Error) -> String {
+    /// No write is tried again after one has failed, as what the disk then holds is not known; but one that found no
+    /// space was taken back whole.
+    pub(super) fn fail(&self, e: &rusqlite::Error) -> String {
+        if e.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) {
+            if !self.shared.full.swap(true, Ordering::AcqRel) {
+                tracing::error!(error = %e, "the disk is full, writes are refused until there is space");
+            }
+            return FULL.into();
+        }
         let why = format!("the store can no longer be written: {e}");
         tracing::error!(error = %e, "storage failed, it takes no more writes until restarted");
         self.shared.failed.get_or_init(|| why).clone()
-    }
-
-    fn maintain(&mut self, idle: bool) {
-        if self.shared.failed.get().is_some() {
-            return;
-        }
-        let due = self.maintained.elapsed() >= MAINTENANCE;
-        if !due && self.written < COMPACTION_STEP / 2 {
-            return;
-        }
-        self.written = 0;
-        let outcome = self.keep_house(idle, due);
-        if let Err(e) = outcome {
-            self.fail(&e);
-        }
-    }
-
-    fn keep_house(&mut self, idle: bool, due: bool) -> rusqlite::Result<()> {
-        let now = now() / 1000;
-        if due {
-            self.maintained = Instant::now();
-            self.shared.trim_caches();
-            let (marked, at) = self.marks.back().copied().unwrap_or((1, 0));
-            if self.revision > marked && now - at >= MARK_EVERY {
-                self.disk.mark(self.revision, now)?;
-                self.marks.push_back((self.revision, now));
-            }
-        }
-        let old = now.saturating_sub(i64::try_from(self.options.history.as_secs()).unwrap_or(i64::MAX));
-        let mut target = self.revision.saturating_sub(self.options.max_history);
-        while let Some((revision, at)) = self.marks.front()
-            && (*at <= old || *revision < target)
-        {
-            target = target.max(*revision);
-            self.marks.pop_front();
-        }
-        self.compact_to = self.compact_to.max(target);
-        if self.disk.compacted() < self.compact_to {
-            self.disk.compact(self.compact_to, COMPACTION_STEP)?;
-        } else if idle && due {
-            self.disk.reclaim()?;
-            self.disk.checkpoint()?;
-        }
-        Ok(())
     }
 
     /// Whatever is still queued is refused: whoever sent it was not told that it would be written.

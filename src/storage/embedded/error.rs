@@ -81,8 +81,10 @@ impl fmt::Display for OpenError {
             Self::Io { path, source } => write!(f, "cannot open {}: {source}", path.display()),
             Self::Damaged { path, why } => write!(
                 f,
-                "the store {} is damaged and was not opened: {why}; restore it from a backup",
-                path.display()
+                "the store {} is damaged and was not opened: {why}. See `torana store check \
+                 --data-dir={dir}`; put a backup in its place with `torana store restore --data-dir={dir} --from=FILE`",
+                path.display(),
+                dir = path.parent().unwrap_or(path).display()
             ),
             Self::Version { path, found, known } => write!(
                 f,

@@ -2,11 +2,16 @@
 
 use super::committer::Action;
 use super::{ResourceStore, Shared};
+use crate::storage::backend::CacheFigures;
 use crate::storage::{
     Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
+
+/// The largest object, in bytes of its JSON: the bound that etcd has by default, so that what is written here could be
+/// written there, and fails with the same words.
+const MAX_OBJECT_BYTES: usize = 3 << 19;
 
 /// A resource as the registry sees it.
 pub(super) struct Handle {
@@ -40,6 +45,9 @@ impl Storage for Handle {
         draft: Draft,
         ttl_seconds: Option<u64>,
     ) -> Result<Arc<Entry>, Error> {
+        if draft.json.len() > MAX_OBJECT_BYTES {
+            return Err(Error::TooLarge("etcdserver: request is too large".to_owned()));
+        }
         let stored = self.resource.seal(key, draft.json.clone()).map_err(Error::Unreadable)?;
         let action = Action::Put {
             when,
@@ -66,5 +74,12 @@ impl Storage for Handle {
 
     fn count(&self) -> usize {
         self.resource.cacher.count()
+    }
+
+    fn figures(&self) -> Option<CacheFigures> {
+        Some(CacheFigures {
+            comparisons: self.resource.comparisons.read(),
+            ..self.resource.cacher.figures()
+        })
     }
 }

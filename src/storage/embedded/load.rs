@@ -16,6 +16,7 @@ pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&Sel
     let labels = labels.into_iter().flat_map(|m| m.iter());
     let fields = fields.and_then(|extract| json::decode(value).ok().map(|tree| extract(&tree)));
     let mut fields: Vec<(Str, Str)> = fields.unwrap_or_default();
+    fields.retain(|(_, value)| !value.is_empty());
     fields.sort();
     let draft = Draft {
         json: value.clone(),

@@ -17,6 +17,8 @@ pub struct Stats {
     pub objects: Vec<(String, usize)>,
     /// Running watches per resource, by key prefix.
     pub watchers: Vec<(String, usize)>,
+    /// Comparisons of a resource's cache with the disk, by key prefix: equal, different, not possible.
+    pub comparisons: Vec<(String, [u64; 3])>,
     /// Watches ended because their reader was too slow.
     pub terminated_watchers: u64,
     /// Bytes of the database file and its write-ahead log.
@@ -29,6 +31,28 @@ pub struct Stats {
     pub commit_seconds: f64,
     /// Transactions that took at most [`COMMIT_BUCKETS`]`[i]`, not cumulative; the last counts all slower ones.
     pub commit_buckets: [u64; COMMIT_BUCKETS.len() + 1],
+}
+
+/// How often a resource's cache was compared with the disk, by what came of it.
+#[derive(Debug, Default)]
+pub(super) struct Comparisons([AtomicU64; 3]);
+
+impl Comparisons {
+    pub fn success(&self) {
+        self.0[0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn failure(&self) {
+        self.0[1].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn error(&self) {
+        self.0[2].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn read(&self) -> [u64; 3] {
+        std::array::from_fn(|i| self.0[i].load(Ordering::Relaxed))
+    }
 }
 
 #[derive(Debug, Default)]

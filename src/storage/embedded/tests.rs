@@ -172,7 +172,7 @@ fn a_store_that_is_rewritten_does_not_grow_and_one_that_is_emptied_shrinks() {
     assert_eq!(disk.load(0).expect("loads").objects.len(), 200);
     write(&mut disk, true);
     disk.compact(revision, 1000).expect("compacted");
-    while disk.reclaim().expect("reclaimed") {}
+    while disk.reclaim(0, false).expect("reclaimed") {}
     disk.close().expect("closed");
     assert!(size() < steady / 2, "{} shrank only to {}", steady, size());
 }

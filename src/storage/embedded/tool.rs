@@ -2,7 +2,9 @@
 //! while it is not.
 
 use super::DirectoryLock;
-use super::disk::{Disk, Row, checksum};
+use super::disk::{Disk, Row};
+use super::format::{APPLICATION, checksum};
+use super::wal;
 use bytes::Bytes;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
@@ -56,6 +58,22 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("store.db")
 }
 
+/// Looks at a store in its directory. Where nobody has it, opening it would end its write-ahead log at the first frame
+/// that does not fit; that is looked at before.
+fn look_in(dir: &Path) -> Result<Connection, OpenError> {
+    let path = file(dir);
+    if path.exists()
+        && let Ok(_lock) = DirectoryLock::acquire(dir)
+    {
+        let log = wal::check(&path).map_err(|source| OpenError::Io {
+            path: path.with_extension("db-wal"),
+            source,
+        })?;
+        log.map_err(|why| OpenError::damaged(&path, why))?;
+    }
+    look(&path)
+}
+
 /// A second connection, beside that of a running process, if there is one. All its reads see one state.
 fn look(path: &Path) -> Result<Connection, OpenError> {
     let missing = |source| OpenError::Io {
@@ -72,7 +90,7 @@ fn look(path: &Path) -> Result<Connection, OpenError> {
     let application: i64 = db
         .pragma_query_value(None, "application_id", |r| r.get(0))
         .map_err(sql)?;
-    if application != super::disk::APPLICATION {
+    if application != APPLICATION {
         return Err(OpenError::damaged(path, "it is a database of something else"));
     }
     Ok(db)
@@ -93,7 +111,7 @@ pub fn resource_of(key: &str) -> String {
 /// [`OpenError`].
 pub fn stats(dir: &Path) -> Result<Holdings, OpenError> {
     let path = file(dir);
-    let db = look(&path)?;
+    let db = look_in(dir)?;
     let sql = |e| OpenError::sqlite(&path, e);
     let mut found = Holdings::default();
     let meta = "SELECT revision, compacted, objects, (SELECT count(*) FROM log) FROM meta";
@@ -130,12 +148,11 @@ pub fn stats(dir: &Path) -> Result<Holdings, OpenError> {
 /// # Errors
 /// [`OpenError::Damaged`] with the first that does not fit.
 pub fn check(dir: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
-    check_file(&file(dir), progress)?;
+    check_file(look_in(dir)?, &file(dir), progress)?;
     stats(dir)
 }
 
-fn check_file(path: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
-    let db = look(path)?;
+fn check_file(db: Connection, path: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
     let sql = |e| OpenError::sqlite(path, e);
     let whole: String = db
         .query_row("PRAGMA integrity_check(1)", [], |r| r.get(0))
@@ -146,7 +163,7 @@ fn check_file(path: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
     let count = |query: &str| db.query_row(query, [], |r| r.get::<_, i64>(0)).map_err(sql);
     let total = count("SELECT count(*) FROM log")?.cast_unsigned();
     let mut all = db
-        .prepare("SELECT revision, key, value, sum FROM log ORDER BY revision")
+        .prepare("SELECT revision, key, value, sum, prev FROM log ORDER BY revision")
         .map_err(sql)?;
     let mut rows = all.query([]).map_err(sql)?;
     let mut done = 0;
@@ -154,7 +171,8 @@ fn check_file(path: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
         let revision: i64 = row.get(0).map_err(sql)?;
         let key: String = row.get(1).map_err(sql)?;
         let value = row.get_ref(2).map_err(sql)?.as_blob_or_null().unwrap_or_default();
-        if checksum(&key, revision.cast_unsigned(), value) != row.get::<_, i64>(3).map_err(sql)? {
+        let prev: i64 = row.get(4).map_err(sql)?;
+        if checksum(&key, revision.cast_unsigned(), prev.cast_unsigned(), value) != row.get::<_, i64>(3).map_err(sql)? {
             let why = format!("revision {revision} of {key} does not match its checksum");
             return Err(OpenError::damaged(path, why));
         }
@@ -196,9 +214,10 @@ pub fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<Holdings,
         path: to.to_path_buf(),
         source,
     })?;
+    drop(look_in(dir)?);
     let copied = copy(&file(dir), to, progress).and_then(|()| {
         let mut quiet = |_, _| {};
-        check_file(to, &mut quiet)
+        check_file(look(to)?, to, &mut quiet)
     });
     if let Err(e) = copied {
         // The copy is of no use; the error says why there is none.
@@ -243,7 +262,7 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
 pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> Result<Option<PathBuf>, OpenError> {
     let _lock = DirectoryLock::acquire(dir)?;
     let mut quiet = |_, _| {};
-    check_file(from, &mut quiet)?;
+    check_file(look(from)?, from, &mut quiet)?;
     let io = |path: &Path, source| OpenError::Io {
         path: path.to_path_buf(),
         source,
@@ -262,8 +281,7 @@ pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> R
         .find(|p| !p.exists());
     let mut kept = None;
     if path.exists() {
-        // Its log of writes goes into it first.
-        drop(Disk::open(dir, None)?);
+        // As it is, with its log: it may be damaged, and be looked at later.
         for suffix in ["", "-wal", "-shm"] {
             let old = PathBuf::from(format!("{}{suffix}", path.display()));
             let Some(aside) = &aside else { break };
@@ -325,12 +343,12 @@ pub fn compact(dir: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError
 /// [`OpenError`].
 pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
     let path = file(dir);
-    let db = look(&path)?;
+    let db = look_in(dir)?;
     let sql = |e| OpenError::sqlite(&path, e);
     let revision: i64 = db
         .query_row("SELECT revision FROM meta", [], |r| r.get(0))
         .map_err(sql)?;
-    let all = "SELECT live.key, live.revision, live.expires, log.value, log.sum
+    let all = "SELECT live.key, live.revision, live.expires, log.value, log.sum, log.prev
         FROM live JOIN log ON log.revision = live.revision ORDER BY live.revision";
     let mut all = db.prepare(all).map_err(sql)?;
     let mut rows = all.query([]).map_err(sql)?;
@@ -338,7 +356,10 @@ pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
     while let Some(row) = rows.next().map_err(sql)? {
         let (key, at): (String, i64) = (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?);
         let value: Vec<u8> = row.get(3).map_err(sql)?;
-        if checksum(&key, at.cast_unsigned(), Some(&value)) != row.get::<_, i64>(4).map_err(sql)? {
+        let prev: i64 = row.get(5).map_err(sql)?;
+        if checksum(&key, at.cast_unsigned(), prev.cast_unsigned(), Some(&value))
+            != row.get::<_, i64>(4).map_err(sql)?
+        {
             let why = format!("revision {at} of {key} does not match its checksum");
             return Err(OpenError::damaged(&path, why));
         }

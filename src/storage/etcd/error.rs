@@ -124,6 +124,11 @@ impl std::error::Error for Failure {}
 
 impl From<Failure> for Error {
     fn from(e: Failure) -> Self {
-        Self::Failed(e.to_string())
+        let text = e.to_string();
+        // The server's own bound, and the client's.
+        if text.contains("request is too large") || text.contains("trying to send message larger than max") {
+            return Self::TooLarge(text);
+        }
+        Self::Failed(text)
     }
 }

@@ -217,6 +217,11 @@ impl Storage for Handle {
         self.0.shared.members.seen()
     }
 
+    fn changed(&self) -> Revision {
+        let serving = self.0.ready();
+        serving.map_or(Revision(0), |s| s.cacher.snapshot().revision)
+    }
+
     fn count(&self) -> usize {
         self.0.ready().map_or(0, |s| s.cacher.count())
     }

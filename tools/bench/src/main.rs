@@ -5,10 +5,12 @@
 
 mod backend;
 mod client;
+mod growth;
 mod peers;
 mod process;
 mod report;
 mod scenarios;
+mod svg;
 
 use std::path::PathBuf;
 

@@ -1,6 +1,7 @@
 //! What is measured. The limits are those of the main-job issue; docs/BENCHMARKS.md explains the method.
 
 use crate::client::{Load, Target, load};
+use crate::growth;
 use crate::peers;
 use crate::process::{Server, free_port};
 use crate::report::Report;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const TOKEN: &str = "bench-token";
 
-fn per(cpu: Duration, n: u64) -> f64 {
+pub(crate) fn per(cpu: Duration, n: u64) -> f64 {
     cpu.as_secs_f64() * 1e6 / n.max(1) as f64
 }
 
@@ -30,13 +31,13 @@ fn note(l: &Load) -> String {
     )
 }
 
-struct Gateway {
-    server: Server,
-    target: Target,
-    started: Duration,
+pub(crate) struct Gateway {
+    pub server: Server,
+    pub target: Target,
+    pub started: Duration,
 }
 
-async fn start(torana: &Path, dir: &Path, port: u16) -> Result<Gateway, String> {
+pub(crate) async fn start(torana: &Path, dir: &Path, port: u16) -> Result<Gateway, String> {
     std::fs::write(
         dir.join("tokens.csv"),
         format!("{TOKEN},bench,bench-uid,\"system:masters\"\n"),
@@ -63,15 +64,15 @@ async fn start(torana: &Path, dir: &Path, port: u16) -> Result<Gateway, String> 
                 started: t.elapsed(),
             });
         }
-        if t.elapsed() > Duration::from_secs(20) {
+        if t.elapsed() > Duration::from_secs(60) {
             let log = std::fs::read_to_string(dir.join("torana.log")).unwrap_or_default();
-            return Err(format!("the gateway did not get ready within 20 s; its log:\n{log}"));
+            return Err(format!("the gateway did not get ready within 60 s; its log:\n{log}"));
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
-fn config_map(i: u64) -> Bytes {
+pub(crate) fn config_map(i: u64) -> Bytes {
     let data = "v".repeat(180);
     json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": format!("c-{i:06}"), "labels": {"app": "bench", "shard": format!("{}", i % 10)}},
@@ -111,6 +112,21 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
             150.0,
             "median of 7, PKI made before",
         );
+    }
+    // The curves take minutes and stores of their own: only where they are asked for.
+    let growth = |name: &str| only.iter().any(|o| o == name || o == "growth");
+    if growth("objects") {
+        growth::objects(torana, dir, &mut r).await?;
+    }
+    if growth("watchers") {
+        growth::watchers(torana, dir, &mut r).await?;
+    }
+    if !only.is_empty()
+        && only
+            .iter()
+            .all(|o| ["growth", "objects", "watchers"].contains(&o.as_str()))
+    {
+        return r.write(Path::new("target/bench-growth.json"));
     }
     let g = start(torana, dir, port).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -120,11 +120,15 @@ impl Corrections {
                     let (spec, description) = args.split_once(" -- ").unwrap_or((args, ""));
                     let mut words = spec.split(' ').map(str::to_owned);
                     let ty = words.next().expect("a field has a type");
+                    let (numbers, words): (Vec<String>, Vec<String>) = words.partition(|w| w.starts_with('='));
+                    for number in numbers {
+                        out.tags.insert(owned(), number[1..].parse().expect("a number"));
+                    }
                     out.fields.insert(
                         owned(),
                         Added {
                             ty,
-                            words: words.collect(),
+                            words: words.into_iter().collect(),
                             description: description.to_owned(),
                         },
                     );

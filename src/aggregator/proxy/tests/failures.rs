@@ -73,6 +73,7 @@ async fn what_cannot_be_tried_is_said_before_trying() {
             service: ServiceReference::new("ns", "ext", 443),
             available,
             transport,
+            account: Arc::new(crate::aggregator::ledger::Account::new(0)),
         })
     };
     let shared = shared(Arc::new(Always("127.0.0.1:1".into())));
@@ -275,4 +276,94 @@ async fn a_backend_that_answers_no_ping_is_given_up() {
         client.await.unwrap(),
         "error trying to reach service: read: broken pipe\n"
     );
+}
+
+#[tokio::test]
+async fn a_backend_with_all_it_may_have_is_429_and_others_pass() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+    let account = Arc::new(crate::aggregator::ledger::Account::new(1));
+    let settings = Settings::Remote(Remote {
+        service: ServiceReference::new("ns", "ext", 443),
+        available: true,
+        transport: transport(&pki.ca_pem),
+        account: account.clone(),
+    });
+    let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
+    let under_way = account.enter(false, || false);
+    let a = p.serve(get("/x"), alice()).await;
+    assert_eq!(
+        (a.status().as_u16(), &a.headers()["retry-after"]),
+        (429, &"1".parse().unwrap())
+    );
+    let status = crate::apimachinery::codec::json::decode(text(a).await.as_bytes()).unwrap();
+    assert_eq!(status.str_at(&["reason"]), "TooManyRequests");
+    let masters = crate::request::UserInfo::system("root", &["system:masters"]);
+    let a = p
+        .serve(get("/x"), crate::request::Authorized::mint(masters.into()))
+        .await;
+    assert_eq!(a.status(), 200);
+    drop(a);
+    drop(under_way);
+    assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
+    assert_eq!(account.figures().in_flight, 0, "places are given back");
+}
+
+#[tokio::test]
+async fn trailers_pass_both_ways_without_identities() {
+    for alpn in [H1, H2] {
+        let pki = Pki::new(&["ext.ns.svc"], alpn);
+        let backend = Backend::http(&pki, 100, |r| async move {
+            let announced = r.headers().get("trailer").map(|t| t.to_str().unwrap().to_owned());
+            let sent = r.into_body().collect().await.unwrap();
+            let mut names: Vec<String> = sent
+                .trailers()
+                .into_iter()
+                .flat_map(|t| t.keys())
+                .map(|k| k.to_string())
+                .collect();
+            names.sort();
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("x-sum", "1".parse().unwrap());
+            let frames = [
+                Ok::<_, std::io::Error>(http_body::Frame::data(format!("{announced:?} {names:?}").into())),
+                Ok(http_body::Frame::trailers(trailers)),
+            ];
+            let stream = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
+            let mut a = http::Response::new(crate::request::Body::stream(stream));
+            a.headers_mut().insert("trailer", "X-Sum".parse().unwrap());
+            a
+        })
+        .await;
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("x-check", "1".parse().unwrap());
+        trailers.insert("x-remote-user", "root".parse().unwrap());
+        let frames = [
+            Ok::<_, std::io::Error>(http_body::Frame::data("up".into())),
+            Ok(http_body::Frame::trailers(trailers)),
+        ];
+        let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
+        let r = http::Request::post("/x")
+            .header("te", "trailers")
+            .header("trailer", "X-Check, X-Remote-User")
+            .body(crate::request::Body::stream(body))
+            .unwrap();
+        let a = proxy(&backend.authority, &pki.ca_pem).serve(r, alice()).await;
+        assert_eq!(a.headers()["trailer"], "X-Sum");
+        let whole = a.into_body().collect_with_trailers().await;
+        assert_eq!(whole.0, "Some(\"X-Check\") [\"x-check\"]");
+        assert_eq!(whole.1["x-sum"], "1");
+    }
+}
+
+trait Whole {
+    async fn collect_with_trailers(self) -> (String, http::HeaderMap);
+}
+
+impl Whole for crate::request::Body {
+    async fn collect_with_trailers(self) -> (String, http::HeaderMap) {
+        let whole = BodyExt::collect(self).await.unwrap();
+        let trailers = whole.trailers().cloned().unwrap_or_default();
+        (String::from_utf8(whole.to_bytes().to_vec()).unwrap(), trailers)
+    }
 }

@@ -1,9 +1,11 @@
 //! A backend's body as it streams through: it holds its connection, and gives it back at the end.
 
 use super::super::dial::system_error;
+use super::balance::Turn;
 use super::host::Host;
 use super::http2::{Received, Stream};
 use super::upload::Upload;
+use crate::aggregator::ledger::Permit;
 use crate::request::Body;
 use crate::request::body::BoxError;
 use bytes::Bytes;
@@ -23,6 +25,8 @@ pub struct BackendBody {
     hold: Hold,
     deadline: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
+    busy: Option<Turn>,
+    permit: Option<Permit>,
 }
 
 enum Source {
@@ -38,20 +42,22 @@ enum Hold {
 }
 
 impl BackendBody {
-    pub(super) fn http2(received: Received, stream: Stream, upload: Option<Upload>) -> Self {
-        Self::new(Source::Http2(received), Hold::Http2(stream, upload))
+    pub(super) fn http2(received: Received, stream: Stream, upload: Option<Upload>, busy: Turn) -> Self {
+        Self::new(Source::Http2(received), Hold::Http2(stream, upload), busy)
     }
 
-    pub(super) fn http1(incoming: Incoming, sender: http1::SendRequest<Body>, host: Weak<Host>) -> Self {
-        Self::new(Source::Http1(incoming), Hold::Http1(sender, host))
+    pub(super) fn http1(incoming: Incoming, sender: http1::SendRequest<Body>, host: Weak<Host>, busy: Turn) -> Self {
+        Self::new(Source::Http1(incoming), Hold::Http1(sender, host), busy)
     }
 
-    fn new(source: Source, hold: Hold) -> Self {
+    fn new(source: Source, hold: Hold, busy: Turn) -> Self {
         let mut body = Self {
             source,
             hold,
             deadline: None,
             alarm: None,
+            busy: Some(busy),
+            permit: None,
         };
         if body.source.is_end_stream() {
             body.release();
@@ -65,6 +71,14 @@ impl BackendBody {
         self
     }
 
+    /// The request's place at its backend is free again when this body has ended.
+    pub fn holding(mut self, permit: Permit) -> Self {
+        if !self.source.is_end_stream() {
+            self.permit = Some(permit);
+        }
+        self
+    }
+
     /// The erased body; nothing is boxed where nothing is left to come.
     pub fn into_body(self) -> Body {
         if http_body::Body::is_end_stream(&self) {
@@ -75,6 +89,8 @@ impl BackendBody {
     }
 
     fn release(&mut self) {
+        self.busy = None;
+        self.permit = None;
         match std::mem::replace(&mut self.hold, Hold::Released) {
             Hold::Http1(sender, host) => {
                 if let Some(host) = host.upgrade() {

@@ -1,8 +1,10 @@
 //! The connections to one `host:port`.
 
-use super::super::dial::{DialError, Dialed, Offer, dial};
+use super::super::dial::{DialError, Dialed, Offer, dial_watched};
 use super::super::tls::ClientTls;
-use super::http2::{self, Heartbeat, Http2, Stream};
+use super::balance::{Busy, EndpointState, Health};
+use super::http2::{self, Heartbeat, Http2, Pulse, Stream};
+use crate::client::outbound::Outbound;
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use http::HeaderValue;
@@ -17,8 +19,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How often a connection's task looks after idle ones; every other time, it asks the backend whether it is there.
-const CHECK: Duration = Duration::from_secs(15);
+/// How often a connection's task looks after idle ones, and at its heartbeat.
+const CHECK: Duration = Duration::from_secs(1);
 const MOST_IDLE: usize = 25;
 /// Streams on a first connection, until the backend says how many it allows.
 const FIRST_STREAMS: usize = 100;
@@ -28,7 +30,10 @@ pub(super) struct Host {
     pub(super) authority: Authority,
     pub(super) value: HeaderValue,
     tls: Arc<ClientTls>,
+    outbound: Arc<Outbound>,
     pub(super) tasks: TaskGroup,
+    pub(super) busy: Busy,
+    pub(super) health: Health,
     state: Mutex<State>,
 }
 
@@ -60,12 +65,21 @@ pub(super) enum Lease {
 // === impl Host ===
 
 impl Host {
-    pub(super) fn new(authority: Authority, value: HeaderValue, tls: Arc<ClientTls>, tasks: TaskGroup) -> Self {
+    pub(super) fn new(
+        authority: Authority,
+        value: HeaderValue,
+        tls: Arc<ClientTls>,
+        outbound: Arc<Outbound>,
+        tasks: TaskGroup,
+    ) -> Self {
         Self {
             authority,
             value,
             tls,
+            outbound,
             tasks,
+            busy: Busy::default(),
+            health: Health::default(),
             state: Mutex::new(State {
                 expected_streams: FIRST_STREAMS,
                 http2: Vec::new(),
@@ -100,7 +114,7 @@ impl Host {
             let Some(mut dialing) = dialing else {
                 // Boxed: a handshake's future is some 8 kB, which every request would make room for.
                 let connection = Box::pin(async {
-                    let dialed = dial(self.authority.as_str(), &self.tls, Offer::Any).await?;
+                    let dialed = self.dial().await?;
                     self.adopt(dialed).await
                 });
                 if let Some(sender) = connection.await? {
@@ -127,7 +141,7 @@ impl Host {
         s.dialing = Some(dialing.clone());
         let host = self.clone();
         let started = self.tasks.spawn("dial a backend", async move {
-            let outcome = match dial(host.authority.as_str(), &host.tls, Offer::Any).await {
+            let outcome = match host.dial().await {
                 Ok(dialed) => host.adopt(dialed).await,
                 Err(e) => Err(e),
             };
@@ -143,6 +157,10 @@ impl Host {
             s.dialing = None;
         }
         dialing
+    }
+
+    async fn dial(&self) -> Result<Dialed, DialError> {
+        dial_watched(self.authority.as_str(), &self.tls, Offer::Any, &self.outbound).await
     }
 
     /// Starts the HTTP side of a new connection: an HTTP/2 one joins the pool, an HTTP/1.1 one is the caller's.
@@ -196,22 +214,31 @@ impl Host {
                     }
                     () = stop.wait() => break,
                     _ = check.tick() => {
-                        if let Some((_, heartbeat)) = &mut http2 && !heartbeat.beat() {
-                            tracing::debug!(%authority, "backend connection ended: no answer to a ping");
-                            break;
+                        let pulse = http2.as_mut().map_or(Pulse::Sound, |(_, heartbeat)| heartbeat.beat());
+                        let Some(host) = host.upgrade() else { continue };
+                        match (pulse, &http2) {
+                            (Pulse::Sound, _) | (_, None) => {}
+                            (Pulse::Missed, Some((http2, _))) => host.retire(http2),
+                            (Pulse::Gone, Some(_)) => {
+                                tracing::info!(%authority, "a backend connection is given up: no answer to a ping");
+                                break;
+                            }
                         }
-                        if let Some(host) = host.upgrade() {
-                            host.lock().prune(Instant::now());
-                        }
+                        host.lock().prune(Instant::now());
                     }
                 }
             }
             if let (Some(host), Some((http2, _))) = (host.upgrade(), http2) {
-                host.lock()
-                    .http2
-                    .retain(|c| !std::ptr::eq(Arc::as_ptr(c), http2.as_ptr()));
+                host.retire(&http2);
             }
         });
+    }
+
+    /// No new request goes to this connection. What it carries stays on it while it lasts.
+    fn retire(&self, http2: &Weak<Http2>) {
+        self.lock()
+            .http2
+            .retain(|c| !std::ptr::eq(Arc::as_ptr(c), http2.as_ptr()));
     }
 
     /// Keeps an HTTP/1.1 connection whose answer has ended.
@@ -237,6 +264,25 @@ impl Host {
         let mut s = self.lock();
         s.idle.clear();
         s.http2.clear();
+    }
+
+    pub(super) fn state(&self) -> EndpointState {
+        let (http2, streams, idle, dialing) = {
+            let s = self.lock();
+            let streams = s.http2.iter().map(|c| c.streams()).sum();
+            (s.http2.len(), streams, s.idle.len(), s.dialing.is_some())
+        };
+        EndpointState {
+            address: self.authority.to_string(),
+            under_way: self.busy.now(),
+            http2_connections: http2,
+            http2_streams: streams,
+            idle_http1_connections: idle,
+            dialing,
+            failures_in_a_row: self.health.failures(),
+            ejected_for: self.health.ejected_for(),
+            last_failure: self.health.last_failure(),
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {

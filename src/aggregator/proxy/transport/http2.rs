@@ -3,6 +3,7 @@
 use super::super::dial;
 use super::GOAWAY;
 use super::upload::{self, Upload};
+use crate::client::io::{Heard, Io};
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use bytes::Bytes;
@@ -38,8 +39,27 @@ pub(super) struct Stream {
 /// Asks the backend now and then whether it is still there.
 pub(super) struct Heartbeat {
     pings: Option<PingPong>,
+    heard: Heard,
+    /// Beats since anything came.
+    silent: u32,
     awaiting: bool,
 }
+
+/// What a beat found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pulse {
+    /// The backend is there, as far as one knows.
+    Sound,
+    /// It owes an answer: nothing new is to be sent to it.
+    Missed,
+    /// It has owed one for too long.
+    Gone,
+}
+
+/// Beats (of a second) without a byte before the backend is asked, before nothing new is sent, and before the end.
+const ASK: u32 = 2;
+const MISSED: u32 = ASK + 2;
+const GONE: u32 = ASK + 5;
 
 /// Why there is no answer.
 pub(super) struct Failed {
@@ -60,9 +80,10 @@ pub(super) struct Received {
 
 /// Starts HTTP/2 on a connection whose backend is taken to allow `expected` streams until it says otherwise.
 pub(super) async fn connect(
-    io: TlsStream<tokio::net::TcpStream>,
+    io: TlsStream<Io>,
     expected: usize,
-) -> Result<(Http2, Heartbeat, Connection<TlsStream<tokio::net::TcpStream>, Bytes>), h2::Error> {
+) -> Result<(Http2, Heartbeat, Connection<TlsStream<Io>, Bytes>), h2::Error> {
+    let heard = io.get_ref().0.heard();
     let (sender, mut connection) = Builder::new()
         .enable_push(false)
         .initial_max_send_streams(expected)
@@ -73,6 +94,8 @@ pub(super) async fn connect(
         .await?;
     let heartbeat = Heartbeat {
         pings: connection.ping_pong(),
+        heard,
+        silent: 0,
         awaiting: false,
     };
     let http2 = Http2 {
@@ -237,16 +260,28 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 // === impl Heartbeat ===
 
 impl Heartbeat {
-    /// To be called at even intervals: every other call asks, those between see whether an answer came. False where none
-    /// did.
-    pub(super) fn beat(&mut self) -> bool {
-        let Some(pings) = &mut self.pings else { return true };
-        if std::mem::take(&mut self.awaiting) {
-            let pong = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
-            return matches!(pong, Poll::Ready(Ok(_)));
+    /// To be called every second. Any byte counts as a sign of life, so that a pong behind a long answer on a slow line
+    /// is not taken for a missing one.
+    pub(super) fn beat(&mut self) -> Pulse {
+        let Some(pings) = &mut self.pings else {
+            return Pulse::Sound;
+        };
+        if self.awaiting && pings.poll_pong(&mut Context::from_waker(Waker::noop())).is_ready() {
+            self.awaiting = false;
         }
-        self.awaiting = pings.send_ping(Ping::opaque()).is_ok();
-        true
+        if self.heard.take() {
+            self.silent = 0;
+            return Pulse::Sound;
+        }
+        self.silent += 1;
+        if self.silent >= ASK && !self.awaiting {
+            self.awaiting = pings.send_ping(Ping::opaque()).is_ok();
+        }
+        match self.silent {
+            GONE.. => Pulse::Gone,
+            MISSED.. => Pulse::Missed,
+            _ => Pulse::Sound,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Request bodies on their way up an HTTP/2 stream, while the answer may already come down.
 
+use crate::client::headers::clean_trailers;
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use bytes::Bytes;
@@ -93,7 +94,10 @@ impl Pump {
                         continue;
                     }
                     Err(frame) => match frame.into_trailers() {
-                        Ok(trailers) => self.stream.send_trailers(trailers),
+                        Ok(mut trailers) => {
+                            clean_trailers(&mut trailers);
+                            self.stream.send_trailers(trailers)
+                        }
                         Err(_) => continue,
                     },
                 },

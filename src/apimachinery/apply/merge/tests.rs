@@ -58,6 +58,16 @@ fn what_is_no_longer_applied_is_removed_unless_somebody_else_owns_it() {
 }
 
 #[test]
+fn an_empty_struct_applied_again_takes_nothing_away() {
+    let live = json!({"metadata": {"uid": "1"}, "spec": {"x": 1, "items": [{"name": "i", "v": 1}]}});
+    let once = applied(Some(&live), json!({"spec": {}}), "a", false).unwrap().object;
+    assert_eq!(once.get("spec"), live.get("spec"));
+    let twice = applied(Some(&once), json!({"spec": {}}), "a", false).unwrap();
+    assert!(!twice.changed);
+    assert_eq!(twice.object, once);
+}
+
+#[test]
 fn changing_what_another_owns_is_a_conflict_and_force_takes_it() {
     let a = applied(None, json!({"data": {"k": "1", "l": "1"}}), "a", false)
         .unwrap()

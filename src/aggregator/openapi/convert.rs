@@ -1,0 +1,223 @@
+//! An OpenAPI v2 document as a v3 one, for backends that publish no v3. Lossy where v2 says what v3 has no words for (form
+//! data, security of other kinds than keys); what kubectl and generators read of API servers is kept.
+
+use crate::apimachinery::value::{Map, Str, Value};
+
+const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
+/// What of a parameter or header belongs into its schema.
+const SCHEMA: [&str; 16] = [
+    "type",
+    "format",
+    "items",
+    "default",
+    "enum",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+];
+
+/// The v3 document of a v2 one.
+pub fn v3_of(document: &Value) -> Value {
+    let mut out = Map::new();
+    out.insert("openapi", "3.0.0");
+    out.insert("info", document.get("info").clone());
+    let shared = document.get("parameters");
+    let paths = map(document.get("paths"), |item| path_item(item, document, shared));
+    out.insert("paths", paths);
+    let mut components = Map::new();
+    components.insert("schemas", map(document.get("definitions"), Value::clone));
+    let keys = document.get("securityDefinitions").as_object();
+    let keys: Map = keys
+        .into_iter()
+        .flat_map(Map::iter)
+        .filter(|(_, v)| v.str_at(&["type"]) == "apiKey")
+        .map(|(k, v)| (k.to_owned(), v.clone()))
+        .collect();
+    if !keys.is_empty() {
+        components.insert("securitySchemes", keys);
+    }
+    out.insert("components", components);
+    let mut out = Value::Object(out);
+    redirect(&mut out);
+    out
+}
+
+fn map(all: &Value, f: impl Fn(&Value) -> Value) -> Map {
+    let all = all.as_object();
+    all.into_iter()
+        .flat_map(Map::iter)
+        .map(|(k, v)| (k.to_owned(), f(v)))
+        .collect()
+}
+
+fn path_item(item: &Value, document: &Value, shared: &Value) -> Value {
+    let mut out = Map::new();
+    for (key, value) in item.as_object().into_iter().flat_map(Map::iter) {
+        if METHODS.contains(&key) {
+            out.insert(key, operation(value, document, shared));
+        } else if key == "parameters" {
+            let of = value.items().iter().map(|p| resolved(p, shared));
+            let of: Vec<Value> = of.filter(|p| !is_body(p)).map(parameter).collect();
+            out.insert(key, of);
+        } else {
+            out.insert(key, value.clone());
+        }
+    }
+    Value::Object(out)
+}
+
+/// Shared parameters are written out where they are used.
+fn resolved<'a>(p: &'a Value, shared: &'a Value) -> &'a Value {
+    match p.str_at(&["$ref"]).strip_prefix("#/parameters/") {
+        Some(name) => shared.get(name),
+        None => p,
+    }
+}
+
+fn is_body(p: &Value) -> bool {
+    matches!(p.str_at(&["in"]), "body" | "formData" | "")
+}
+
+fn operation(op: &Value, document: &Value, shared: &Value) -> Value {
+    let media = |key: &str| -> Vec<Str> {
+        let of = [op.get(key), document.get(key)];
+        let named = of.into_iter().map(Value::items).find(|m| !m.is_empty());
+        let named: Vec<Str> = named
+            .into_iter()
+            .flatten()
+            .filter_map(|m| Some(m.as_str()?.into()))
+            .collect();
+        if named.is_empty() { vec!["*/*".into()] } else { named }
+    };
+    let mut out = Map::new();
+    for (key, value) in op.as_object().into_iter().flat_map(Map::iter) {
+        match key {
+            "consumes" | "produces" | "schemes" => {}
+            "parameters" => {
+                let all: Vec<&Value> = value.items().iter().map(|p| resolved(p, shared)).collect();
+                let plain: Vec<Value> = all.iter().filter(|p| !is_body(p)).map(|p| parameter(p)).collect();
+                if !plain.is_empty() {
+                    out.insert("parameters", plain);
+                }
+                if let Some(body) = all.iter().find(|p| p.str_at(&["in"]) == "body") {
+                    let mut request = Map::new();
+                    for field in ["description", "required"] {
+                        if !body.get(field).is_null() {
+                            request.insert(field, body.get(field).clone());
+                        }
+                    }
+                    request.insert("content", content(&media("consumes"), body.get("schema")));
+                    out.insert("requestBody", request);
+                }
+            }
+            "responses" => {
+                let produces = media("produces");
+                out.insert("responses", map(value, |r| response(r, &produces)));
+            }
+            _ => drop(out.insert(key, value.clone())),
+        }
+    }
+    Value::Object(out)
+}
+
+fn parameter(p: &Value) -> Value {
+    let mut out = Map::new();
+    let mut schema = Map::new();
+    for (key, value) in p.as_object().into_iter().flat_map(Map::iter) {
+        match key {
+            key if SCHEMA.contains(&key) => drop(schema.insert(key, value.clone())),
+            "collectionFormat" | "allowEmptyValue" => {}
+            _ => drop(out.insert(key, value.clone())),
+        }
+    }
+    if !schema.is_empty() {
+        out.insert("schema", schema);
+    }
+    Value::Object(out)
+}
+
+fn response(r: &Value, produces: &[Str]) -> Value {
+    let mut out = Map::new();
+    out.insert("description", r.str_at(&["description"]));
+    if !r.get("schema").is_null() {
+        out.insert("content", content(produces, r.get("schema")));
+    }
+    if !r.get("headers").is_null() {
+        out.insert("headers", map(r.get("headers"), parameter));
+    }
+    Value::Object(out)
+}
+
+fn content(media: &[Str], schema: &Value) -> Map {
+    let mut one = Map::new();
+    one.insert("schema", schema.clone());
+    media.iter().map(|m| (m.clone(), Value::Object(one.clone()))).collect()
+}
+
+fn redirect(v: &mut Value) {
+    if let Some(m) = v.as_object_mut() {
+        if let Some(name) = m.str("$ref").strip_prefix("#/definitions/") {
+            let reference = format!("#/components/schemas/{name}");
+            m.insert("$ref", reference);
+        }
+        let keys: Vec<Str> = m.keys().map(Str::from).collect();
+        for key in keys {
+            if let Some(inner) = m.get_mut(&key) {
+                redirect(inner);
+            }
+        }
+    } else if let Some(all) = v.as_array_mut() {
+        all.iter_mut().for_each(redirect);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn what_clients_read_of_a_v2_document_is_in_the_v3_one() {
+        let document = json!({
+            "swagger": "2.0",
+            "info": {"title": "T", "version": "1"},
+            "parameters": {"pretty": {"name": "pretty", "in": "query", "type": "string", "uniqueItems": true}},
+            "paths": {"/apis/g/v1/things": {
+                "parameters": [{"$ref": "#/parameters/pretty"}],
+                "post": {"operationId": "createThing", "consumes": ["application/json"], "produces": ["application/json"],
+                    "parameters": [
+                        {"name": "body", "in": "body", "required": true, "schema": {"$ref": "#/definitions/Thing"}},
+                        {"name": "dryRun", "in": "query", "type": "string"}],
+                    "responses": {"200": {"description": "OK", "schema": {"$ref": "#/definitions/Thing"}},
+                                  "401": {"description": "Unauthorized"}},
+                    "x-kubernetes-action": "post"}}},
+            "definitions": {"Thing": {"type": "object", "properties": {"next": {"$ref": "#/definitions/Thing"}}}}
+        });
+        let thing = || json!({"$ref": "#/components/schemas/Thing"});
+        assert_eq!(
+            v3_of(&document),
+            json!({
+                "openapi": "3.0.0",
+                "info": {"title": "T", "version": "1"},
+                "paths": {"/apis/g/v1/things": {
+                    "parameters": [{"name": "pretty", "in": "query", "schema": {"type": "string", "uniqueItems": true}}],
+                    "post": {"operationId": "createThing",
+                        "parameters": [{"name": "dryRun", "in": "query", "schema": {"type": "string"}}],
+                        "requestBody": {"required": true, "content": {"application/json": {"schema": (thing())}}},
+                        "responses": {"200": {"description": "OK",
+                                              "content": {"application/json": {"schema": (thing())}}},
+                                      "401": {"description": "Unauthorized"}},
+                        "x-kubernetes-action": "post"}}},
+                "components": {"schemas": {"Thing": {"type": "object", "properties": {"next": (thing())}}}}
+            })
+        );
+    }
+}

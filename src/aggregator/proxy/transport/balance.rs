@@ -1,0 +1,259 @@
+//! Which of several addresses a request goes to, and which are left alone for a while.
+//!
+//! ```text
+//! in use ──3 failures in a row──► ejected for 1 s ──time is up──► in use, on probation
+//!    ▲                                ▲                               │
+//!    │                                └──────── one more failure: twice as long, at most 30 s
+//!    └─────────────────────────────────────────────────────── one success
+//! ```
+
+use super::host::{Host, Lease};
+use super::{DialError, Outgoing};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Failures in a row that eject an address.
+const EJECTING: u32 = 3;
+const FIRST_EJECTION: Duration = Duration::from_secs(1);
+const LONGEST_EJECTION: Duration = Duration::from_secs(30);
+/// Patience with a connection where another address is there.
+const IMPATIENCE: Duration = Duration::from_secs(2);
+
+/// Requests under way to one address.
+#[derive(Default)]
+pub(super) struct Busy(Arc<AtomicUsize>);
+
+/// One of them.
+pub(super) struct Turn(Arc<AtomicUsize>);
+
+/// How one address does.
+pub(super) struct Health {
+    began: OnceLock<Instant>,
+    failures: AtomicU32,
+    /// Milliseconds since `began`; 0: not ejected.
+    ejected_until: AtomicU64,
+    last_failure: Mutex<Option<String>>,
+}
+
+/// What is known of one address, for people.
+#[derive(Clone, Debug)]
+pub struct EndpointState {
+    /// `host:port`
+    pub address: String,
+    /// Requests under way, watches included.
+    pub under_way: usize,
+    /// Open HTTP/2 connections.
+    pub http2_connections: usize,
+    /// Streams on them.
+    pub http2_streams: usize,
+    /// HTTP/1.1 connections that wait for a request.
+    pub idle_http1_connections: usize,
+    /// A connection is being made.
+    pub dialing: bool,
+    /// Requests that failed since one succeeded.
+    pub failures_in_a_row: u32,
+    /// Left alone for this long, where others are there.
+    pub ejected_for: Option<Duration>,
+    /// Why the last request failed.
+    pub last_failure: Option<String>,
+}
+
+/// The less busy of two. Addresses that are ejected, and `not`, count only where there are no others.
+pub(super) fn choose<'a>(
+    endpoints: &'a [Arc<str>],
+    hosts: &HashMap<Arc<str>, Arc<Host>>,
+    turn: u64,
+    not: Option<&str>,
+) -> &'a Arc<str> {
+    let usable = |e: &Arc<str>| not != Some(&**e) && hosts.get(e).is_none_or(|h| h.health.is_sound());
+    let load = |e: &Arc<str>| hosts.get(e).map_or(0, |h| h.busy.now());
+    let n = endpoints.len();
+    let drawn = scatter(turn);
+    let (a, b) = (drawn as usize % n, (drawn >> 32) as usize % (n - 1).max(1));
+    // The second is never the first.
+    let b = (b + usize::from(b >= a)) % n;
+    let (a, b) = (&endpoints[a], &endpoints[b]);
+    match (usable(a), usable(b)) {
+        (true, true) if load(b) < load(a) => b,
+        (true, _) => a,
+        (false, true) => b,
+        (false, false) => {
+            // From a place of its own each time, so that the load of two dead ones spreads.
+            let around = (0..n).map(|i| &endpoints[(i + drawn as usize) % n]);
+            let sound = around.clone().find(|e| usable(e));
+            sound
+                .or_else(|| around.clone().find(|e| not != Some(&***e)))
+                .unwrap_or(a)
+        }
+    }
+}
+
+/// Spreads consecutive numbers over all.
+fn scatter(n: u64) -> u64 {
+    let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A connection; where there are `others` to go to, not at any price.
+pub(super) async fn checkout(host: &Arc<Host>, others: bool) -> Result<Lease, DialError> {
+    if !others {
+        return host.checkout().await;
+    }
+    match tokio::time::timeout(IMPATIENCE, host.checkout()).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.authority))),
+    }
+}
+
+/// A request that goes elsewhere than it was meant to says so.
+pub(super) fn say_where(host: &Host, out: &mut Outgoing) {
+    if let Some(there) = out.headers.get_mut("x-forwarded-host") {
+        *there = host.value.clone();
+    }
+}
+
+// === impl Busy ===
+
+impl Busy {
+    pub(super) fn enter(&self) -> Turn {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Turn(self.0.clone())
+    }
+
+    pub(super) fn now(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl Health ===
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            began: OnceLock::new(),
+            failures: AtomicU32::new(0),
+            ejected_until: AtomicU64::new(0),
+            last_failure: Mutex::default(),
+        }
+    }
+}
+
+impl Health {
+    pub(super) fn succeeded(&self) {
+        // Mostly there is nothing to write.
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+            self.ejected_until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn failed(&self, why: &str) {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if failures >= EJECTING {
+            let pause = FIRST_EJECTION * (1 << (failures - EJECTING).min(5));
+            let until = self.now() + pause.min(LONGEST_EJECTION);
+            self.ejected_until.store(until.as_millis() as u64, Ordering::Relaxed);
+        }
+        *self.last() = Some(why.to_owned());
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        self.ejected_until.load(Ordering::Relaxed) == 0 || self.ejected_for().is_none()
+    }
+
+    pub(super) fn ejected_for(&self) -> Option<Duration> {
+        let until = Duration::from_millis(self.ejected_until.load(Ordering::Relaxed));
+        until.checked_sub(self.now()).filter(|left| !left.is_zero())
+    }
+
+    pub(super) fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn last_failure(&self) -> Option<String> {
+        self.last().clone()
+    }
+
+    fn now(&self) -> Duration {
+        self.began.get_or_init(Instant::now).elapsed()
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.last_failure
+            .lock()
+            .expect("no code panics while holding this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregator::testing::{Backend, Pki, answer, transport};
+    use http::uri::PathAndQuery;
+    use http::{HeaderMap, Method};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_fails_is_left_alone_and_asked_again() {
+        let h = Health::default();
+        h.failed("a");
+        h.failed("b");
+        assert!(h.is_sound());
+        h.failed("c");
+        assert!(!h.is_sound());
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        assert!(h.is_sound(), "on probation");
+        h.failed("d");
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        assert!(!h.is_sound(), "twice as long");
+        h.succeeded();
+        assert!(h.is_sound());
+        assert_eq!((h.failures(), h.last_failure().as_deref()), (0, Some("d")));
+    }
+
+    #[test]
+    fn draws_reach_every_address() {
+        let all: Vec<Arc<str>> = ["a:1", "b:1", "c:1", "d:1"].map(Into::into).to_vec();
+        let mut seen = std::collections::BTreeMap::new();
+        for turn in 0..4000 {
+            *seen
+                .entry(choose(&all, &HashMap::new(), turn, None).clone())
+                .or_insert(0) += 1;
+            assert_ne!(&**choose(&all, &HashMap::new(), turn, Some("b:1")), "b:1");
+        }
+        assert!(seen.len() == 4 && seen.values().all(|n| *n > 800), "{seen:?}");
+    }
+
+    #[tokio::test]
+    async fn a_dead_address_costs_no_request_and_is_soon_not_asked() {
+        let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+        let alive = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+        let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let gone = dead.local_addr().unwrap().to_string();
+        drop(dead);
+        let t = transport(&pki.ca_pem).unwrap();
+        let all: Vec<Arc<str>> = vec![gone.as_str().into(), alive.authority.as_str().into()];
+        for _ in 0..50 {
+            let out = Outgoing {
+                method: Method::POST,
+                target: PathAndQuery::from_static("/x"),
+                headers: HeaderMap::new(),
+                body: crate::request::Body::full("body"),
+            };
+            let first = t.choose(&all).clone();
+            assert_eq!(t.send_to(&all, &first, out).await.unwrap().status(), 200);
+        }
+        let state = t.endpoints().into_iter().find(|e| e.address == gone).unwrap();
+        assert!(state.ejected_for.is_some() && state.failures_in_a_row < 10, "{state:?}");
+    }
+}

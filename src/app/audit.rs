@@ -1,0 +1,42 @@
+//! Options → auditing.
+
+use crate::audit::backend::log::Log;
+use crate::audit::backend::webhook::Webhook;
+use crate::audit::{Audit, Backend, Policy};
+use crate::cli::CompletedOptions;
+use crate::client::ClientConfig;
+use crate::tasks::TaskGroup;
+use crate::telemetry::Telemetry;
+use crate::telemetry::audit::AuditMetrics;
+use std::sync::Arc;
+
+/// Builds it; `None` where nothing is recorded.
+///
+/// # Errors
+/// One line: the policy, the file or the kubeconfig cannot be used.
+pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Option<Arc<Audit>>, String> {
+    let metrics = AuditMetrics::new(telemetry.registry());
+    let options = &options.audit;
+    let Some(policy) = &options.policy else {
+        return Ok(None);
+    };
+    let policy = Policy::read(policy).map_err(|e| format!("--audit-policy-file: {e}"))?;
+    let tasks = TaskGroup::new("audit");
+    let mut backends = Vec::new();
+    if let Some(log) = &options.log {
+        let sink = Log::open(&log.target, log.format, metrics.clone()).map_err(|e| format!("--audit-log-path: {e}"))?;
+        let (sink, mode) = (Arc::new(sink), log.mode.clone());
+        backends.push(Backend::start(sink, mode, log.truncation, metrics.clone(), &tasks));
+    }
+    if let Some(webhook) = &options.webhook {
+        let about = |e: String| format!("--audit-webhook-config-file: {e}");
+        let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about(e.to_string()))?;
+        let sink = Webhook::try_new(&config, webhook.initial_backoff, metrics.clone()).map_err(about)?;
+        let (sink, mode) = (Arc::new(sink), webhook.mode.clone());
+        backends.push(Backend::start(sink, mode, webhook.truncation, metrics.clone(), &tasks));
+    }
+    if backends.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Audit::new(policy, backends, metrics, tasks))))
+}

@@ -1,0 +1,156 @@
+//! The worker of a batching backend: gathers, throttles, hands over. As upstream's `plugin/pkg/audit/buffered`.
+
+use super::{Batching, Sink, Write};
+use crate::audit::event::Event;
+use crate::tasks::Signal;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Most writes that are under way at once; a sink that retries holds no more events than these.
+const MOST_WRITES: usize = 16;
+
+pub(super) struct Worker {
+    pub sink: Arc<dyn Sink>,
+    pub how: Batching,
+    /// Most bytes of a write.
+    pub max_bytes: Option<usize>,
+    pub waiting: mpsc::Receiver<Arc<Event>>,
+    /// When it fires, what waits is written, and the worker ends.
+    pub stop: Signal,
+}
+
+type Writes = FuturesUnordered<Pin<Box<dyn Future<Output = bool> + Send>>>;
+
+impl Worker {
+    pub async fn run(mut self) {
+        let mut writes = Writes::new();
+        let mut bucket = self.how.throttle.map(|(qps, burst)| Bucket::new(qps, burst));
+        loop {
+            let first = tokio::select! {
+                // What is under way first: it makes room.
+                biased;
+                Some(_) = writes.next() => continue,
+                event = self.waiting.recv() => event,
+                () = self.stop.wait(), if !self.waiting.is_closed() => {
+                    self.waiting.close();
+                    continue;
+                }
+            };
+            let Some(first) = first else { break };
+            let batch = self.gather(first, &mut writes).await;
+            for part in self.parts(batch) {
+                if let Some(bucket) = &mut bucket {
+                    let wait = bucket.take(Instant::now());
+                    // A server that goes down does not take its time.
+                    if !wait.is_zero() && !self.stop.fired() {
+                        tokio::time::sleep(wait).await;
+                    }
+                }
+                while writes.len() >= MOST_WRITES {
+                    writes.next().await;
+                }
+                writes.push(match self.sink.clone().write(part) {
+                    Write::Queued(stored) => Box::pin(async move { stored.await.unwrap_or(false) }),
+                    Write::Work(work) => work,
+                });
+            }
+        }
+        while writes.next().await.is_some() {}
+    }
+
+    async fn gather(&mut self, first: Arc<Event>, writes: &mut Writes) -> Vec<Arc<Event>> {
+        let mut batch = vec![first];
+        let until = Instant::now() + self.how.max_wait;
+        while batch.len() < self.how.max_size {
+            if let Ok(event) = self.waiting.try_recv() {
+                batch.push(event);
+                continue;
+            }
+            if self.how.max_wait.is_zero() || self.waiting.is_closed() {
+                break;
+            }
+            tokio::select! {
+                biased;
+                Some(_) = writes.next() => {}
+                event = self.waiting.recv() => match event {
+                    Some(event) => batch.push(event),
+                    None => break,
+                },
+                () = self.stop.wait() => self.waiting.close(),
+                () = tokio::time::sleep_until(until) => break,
+            }
+        }
+        batch
+    }
+
+    /// Cut where the bytes of a write are limited.
+    fn parts(&self, batch: Vec<Arc<Event>>) -> Vec<Vec<Arc<Event>>> {
+        let Some(most) = self.max_bytes else {
+            return vec![batch];
+        };
+        let (mut parts, mut bytes) = (vec![Vec::new()], 0);
+        for event in batch {
+            let size = event.encode(false).len();
+            if bytes > 0 && bytes + size > most {
+                parts.push(Vec::new());
+                bytes = 0;
+            }
+            bytes += size;
+            if let Some(last) = parts.last_mut() {
+                last.push(event);
+            }
+        }
+        parts
+    }
+}
+
+/// A token bucket.
+struct Bucket {
+    qps: f64,
+    burst: f64,
+    tokens: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn new(qps: f64, burst: usize) -> Self {
+        let burst = burst.max(1) as f64;
+        Self {
+            qps,
+            burst,
+            tokens: burst,
+            at: Instant::now(),
+        }
+    }
+
+    /// Takes a token, of the future where there is none: how long to wait for it.
+    fn take(&mut self, now: Instant) -> Duration {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        self.tokens = (self.tokens + passed * self.qps).min(self.burst) - 1.0;
+        if self.tokens >= 0.0 || self.qps <= 0.0 {
+            return Duration::ZERO;
+        }
+        Duration::from_secs_f64(-self.tokens / self.qps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_bucket_lets_a_burst_through_and_then_a_rate() {
+        let mut b = Bucket::new(10.0, 2);
+        let now = Instant::now();
+        let waits: Vec<u128> = (0..4).map(|_| b.take(now).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 100, 200]);
+        assert_eq!(b.take(now + Duration::from_secs(60)).as_millis(), 0);
+    }
+}

@@ -1,0 +1,407 @@
+//! The event: `audit.k8s.io/v1` Event, its JSON with fields in upstream's order, and the one line of the legacy format.
+
+use super::policy::Stage;
+use crate::apimachinery::codec::json::{encode, encode_int, encode_str};
+use crate::apimachinery::field::quote;
+use crate::apimachinery::time::format_micro;
+use crate::apimachinery::value::Value;
+use crate::request::{AuditLevel, RequestInfo, UserInfo};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use time::OffsetDateTime;
+
+/// What does not change while a request is served.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The request's audit id.
+    pub audit_id: Arc<str>,
+    /// Path and query as the client wrote them.
+    pub uri: String,
+    /// What is asked for.
+    pub info: Arc<RequestInfo>,
+    /// Who asks; `None` where nobody was recognised.
+    pub user: Option<Arc<UserInfo>>,
+    /// Where from, the client first, the peer last.
+    pub source_ips: Vec<IpAddr>,
+    /// The client's name for itself, cut to a length.
+    pub user_agent: String,
+    /// When the request had arrived.
+    pub received: OffsetDateTime,
+}
+
+/// A reference to an object, beyond what the path says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectRef {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// Resource version.
+    pub resource_version: String,
+}
+
+/// What was answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ResponseStatus {
+    /// HTTP status code.
+    pub code: u16,
+    /// `Success` or `Failure`, where the answer is a Status.
+    pub status: String,
+    /// Its message.
+    pub message: String,
+    /// Its reason.
+    pub reason: String,
+    /// Its details.
+    pub details: Value,
+}
+
+impl ResponseStatus {
+    /// A code alone.
+    pub fn of(code: u16) -> Self {
+        Self {
+            code,
+            ..Self::default()
+        }
+    }
+
+    /// The bounded fields of a Status.
+    pub fn of_status(code: u16, status: &Value) -> Self {
+        let text = |key: &str| status.str_at(&[key]).to_owned();
+        Self {
+            code,
+            status: text("status"),
+            message: text("message"),
+            reason: text("reason"),
+            details: status.get("details").clone(),
+        }
+    }
+}
+
+/// One event.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The request.
+    pub subject: Arc<Subject>,
+    /// How much of it is said.
+    pub level: AuditLevel,
+    /// Where in its life it is.
+    pub stage: Stage,
+    /// Whom the caller acts as, and under which constraint.
+    pub impersonated: Option<(Arc<UserInfo>, &'static str)>,
+    /// The object; only for resources.
+    pub object: Option<ObjectRef>,
+    /// What was answered, once it was.
+    pub status: Option<ResponseStatus>,
+    /// The object of the request, as JSON.
+    pub request_object: Option<Bytes>,
+    /// That of the answer.
+    pub response_object: Option<Bytes>,
+    /// When the stage was reached.
+    pub at: OffsetDateTime,
+    /// Whatever those who served it left.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Members of one JSON object, in the order they are written.
+struct Members<'a> {
+    out: &'a mut Vec<u8>,
+    first: bool,
+}
+
+impl<'a> Members<'a> {
+    fn open(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, first: true }
+    }
+
+    fn key(&mut self, key: &str) -> &mut Vec<u8> {
+        if !std::mem::take(&mut self.first) {
+            self.out.push(b',');
+        }
+        encode_str(key, self.out);
+        self.out.push(b':');
+        self.out
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        encode_str(value, self.key(key));
+    }
+
+    /// Left out where empty.
+    fn some(&mut self, key: &str, value: &str) {
+        if !value.is_empty() {
+            self.text(key, value);
+        }
+    }
+
+    fn raw(&mut self, key: &str, value: Option<&Bytes>) {
+        if let Some(value) = value {
+            self.key(key).extend_from_slice(value);
+        }
+    }
+
+    fn close(self) {
+        self.out.push(b'}');
+    }
+}
+
+fn texts<'s>(items: impl Iterator<Item = &'s str>, out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (i, item) in items.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        encode_str(item, out);
+    }
+    out.push(b']');
+}
+
+fn user(u: &UserInfo, out: &mut Vec<u8>) {
+    let mut m = Members::open(out);
+    m.some("username", &u.name);
+    m.some("uid", &u.uid);
+    if !u.groups.is_empty() {
+        texts(u.groups.iter().map(String::as_str), m.key("groups"));
+    }
+    if !u.extra.is_empty() {
+        let mut extra = Members::open(m.key("extra"));
+        for (key, values) in &u.extra {
+            texts(values.iter().map(String::as_str), extra.key(key));
+        }
+        extra.close();
+    }
+    m.close();
+}
+
+impl Event {
+    /// The JSON of it. `typed`: with kind and version, as a line of a log; without, as an item of an EventList.
+    pub fn encode(&self, typed: bool) -> Vec<u8> {
+        let s = &*self.subject;
+        let mut out = Vec::with_capacity(
+            1024 + self.request_object.as_ref().map_or(0, Bytes::len)
+                + self.response_object.as_ref().map_or(0, Bytes::len),
+        );
+        let mut m = Members::open(&mut out);
+        if typed {
+            m.text("kind", "Event");
+            m.text("apiVersion", super::API_VERSION);
+        }
+        m.text("level", self.level.name());
+        m.text("auditID", &s.audit_id);
+        m.text("stage", self.stage.name());
+        m.text("requestURI", &s.uri);
+        m.text("verb", &s.info.verb);
+        match &s.user {
+            Some(u) => user(u, m.key("user")),
+            None => m.key("user").extend_from_slice(b"{}"),
+        }
+        if let Some((as_user, constraint)) = &self.impersonated {
+            user(as_user, m.key("impersonatedUser"));
+            if !constraint.is_empty() {
+                let mut meta = Members::open(m.key("authenticationMetadata"));
+                meta.text("impersonationConstraint", constraint);
+                meta.close();
+            }
+        }
+        if !s.source_ips.is_empty() {
+            let ips: Vec<String> = s.source_ips.iter().map(ToString::to_string).collect();
+            texts(ips.iter().map(String::as_str), m.key("sourceIPs"));
+        }
+        m.some("userAgent", &s.user_agent);
+        if let Some(object) = &self.object {
+            object.encode(&s.info, m.key("objectRef"));
+        }
+        if let Some(status) = &self.status {
+            status.encode(m.key("responseStatus"));
+        }
+        m.raw("requestObject", self.request_object.as_ref());
+        m.raw("responseObject", self.response_object.as_ref());
+        m.text("requestReceivedTimestamp", &format_micro(s.received));
+        m.text("stageTimestamp", &format_micro(self.at));
+        if !self.annotations.is_empty() {
+            let mut annotations = Members::open(m.key("annotations"));
+            for (key, value) in &self.annotations {
+                annotations.text(key, value);
+            }
+            annotations.close();
+        }
+        m.close();
+        out
+    }
+
+    /// The legacy format: one line, without its end.
+    pub fn legacy(&self) -> String {
+        let s = &*self.subject;
+        let listed = |groups: &[String]| groups.iter().map(|g| quote(g)).collect::<Vec<_>>().join(",");
+        let named = s.user.as_ref().filter(|u| !u.name.is_empty());
+        let (name, groups) = match named {
+            Some(u) if !u.groups.is_empty() => (u.name.clone(), listed(&u.groups)),
+            Some(u) => (u.name.clone(), "<none>".to_owned()),
+            None => ("<none>".to_owned(), "<none>".to_owned()),
+        };
+        let (as_user, as_groups) = match &self.impersonated {
+            Some((u, _)) if !u.groups.is_empty() => (u.name.clone(), listed(&u.groups)),
+            Some((u, _)) => (u.name.clone(), "<lookup>".to_owned()),
+            None => ("<self>".to_owned(), "<lookup>".to_owned()),
+        };
+        let namespace = self.object.as_ref().map_or("", |o| &*o.namespace);
+        let namespace = if namespace.is_empty() { "<none>" } else { namespace };
+        let response = self
+            .status
+            .as_ref()
+            .map_or_else(|| "<deferred>".to_owned(), |s| s.code.to_string());
+        let ip = s
+            .source_ips
+            .first()
+            .map_or_else(|| "<unknown>".to_owned(), IpAddr::to_string);
+        format!(
+            "{} AUDIT: id={} stage={} ip={} method={} user={} groups={} as={} asgroups={} user-agent={} namespace={} \
+             uri={} response=\"{response}\"",
+            nano(s.received),
+            quote(&s.audit_id),
+            quote(self.stage.name()),
+            quote(&ip),
+            quote(&s.info.verb),
+            quote(&name),
+            quote(&groups),
+            quote(&as_user),
+            quote(&as_groups),
+            quote(&s.user_agent),
+            quote(namespace),
+            quote(&s.uri),
+        )
+    }
+
+    /// Without the objects, and saying so: what is left of an event that is too large.
+    #[must_use]
+    pub fn truncated(&self) -> Self {
+        let mut out = Self {
+            request_object: None,
+            response_object: None,
+            ..self.clone()
+        };
+        out.annotations
+            .insert("audit.k8s.io/truncated".to_owned(), "true".to_owned());
+        out
+    }
+}
+
+/// Microseconds without the zeros at their end, as Go's `RFC3339Nano` prints them.
+fn nano(t: OffsetDateTime) -> String {
+    let text = format_micro(t);
+    let text = text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.');
+    format!("{text}Z")
+}
+
+impl ObjectRef {
+    fn encode(&self, info: &RequestInfo, out: &mut Vec<u8>) {
+        let mut m = Members::open(out);
+        m.some("resource", &info.resource);
+        m.some("namespace", &self.namespace);
+        m.some("name", &self.name);
+        m.some("uid", &self.uid);
+        m.some("apiGroup", &info.api_group);
+        m.some("apiVersion", &info.api_version);
+        m.some("resourceVersion", &self.resource_version);
+        m.some("subresource", &info.subresource);
+        m.close();
+    }
+}
+
+impl ResponseStatus {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let mut m = Members::open(out);
+        m.key("metadata").extend_from_slice(b"{}");
+        m.some("status", &self.status);
+        m.some("message", &self.message);
+        m.some("reason", &self.reason);
+        if !self.details.is_null() {
+            encode(&self.details, m.key("details"));
+        }
+        if self.code != 0 {
+            encode_int(i64::from(self.code), m.key("code"));
+        }
+        m.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::codec::json;
+
+    fn event() -> Event {
+        let info = RequestInfo {
+            is_resource: true,
+            verb: "create".into(),
+            resource: "pods".into(),
+            api_version: "v1".into(),
+            namespace: "n".into(),
+            ..RequestInfo::default()
+        };
+        let user = UserInfo::system("u\"x", &["g", "h"]);
+        Event {
+            subject: Arc::new(Subject {
+                audit_id: "id-1".into(),
+                uri: "/api/v1/namespaces/n/pods?x=<1>".into(),
+                info: Arc::new(info),
+                user: Some(Arc::new(user)),
+                source_ips: vec!["10.0.0.1".parse().unwrap(), "::1".parse().unwrap()],
+                user_agent: "kubectl".into(),
+                received: OffsetDateTime::UNIX_EPOCH + std::time::Duration::from_millis(1500),
+            }),
+            level: AuditLevel::Request,
+            stage: Stage::ResponseComplete,
+            impersonated: Some((Arc::new(UserInfo::system("v", &[])), "impersonate:user-info")),
+            object: Some(ObjectRef {
+                namespace: "n".into(),
+                name: "p".into(),
+                ..ObjectRef::default()
+            }),
+            status: Some(ResponseStatus::of(201)),
+            request_object: Some(Bytes::from_static(b"{\"kind\":\"Pod\"}")),
+            response_object: None,
+            at: OffsetDateTime::UNIX_EPOCH + std::time::Duration::from_secs(2),
+            annotations: BTreeMap::from([("a/b".to_owned(), "c".to_owned())]),
+        }
+    }
+
+    #[test]
+    fn the_json_has_upstreams_fields_in_upstreams_order() {
+        let text = String::from_utf8(event().encode(true)).unwrap();
+        assert_eq!(
+            text,
+            "{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s.io/v1\",\"level\":\"Request\",\"auditID\":\"id-1\",\
+             \"stage\":\"ResponseComplete\",\"requestURI\":\"/api/v1/namespaces/n/pods?x=\\u003c1\\u003e\",\
+             \"verb\":\"create\",\"user\":{\"username\":\"u\\\"x\",\"groups\":[\"g\",\"h\"]},\
+             \"impersonatedUser\":{\"username\":\"v\"},\
+             \"authenticationMetadata\":{\"impersonationConstraint\":\"impersonate:user-info\"},\
+             \"sourceIPs\":[\"10.0.0.1\",\"::1\"],\"userAgent\":\"kubectl\",\
+             \"objectRef\":{\"resource\":\"pods\",\"namespace\":\"n\",\"name\":\"p\",\"apiVersion\":\"v1\"},\
+             \"responseStatus\":{\"metadata\":{},\"code\":201},\"requestObject\":{\"kind\":\"Pod\"},\
+             \"requestReceivedTimestamp\":\"1970-01-01T00:00:01.500000Z\",\
+             \"stageTimestamp\":\"1970-01-01T00:00:02.000000Z\",\"annotations\":{\"a/b\":\"c\"}}"
+        );
+        json::decode(&event().encode(false)).unwrap();
+    }
+
+    #[test]
+    fn the_legacy_line_is_upstreams() {
+        assert_eq!(
+            event().legacy(),
+            "1970-01-01T00:00:01.5Z AUDIT: id=\"id-1\" stage=\"ResponseComplete\" ip=\"10.0.0.1\" method=\"create\" \
+             user=\"u\\\"x\" groups=\"\\\"g\\\",\\\"h\\\"\" as=\"v\" asgroups=\"<lookup>\" user-agent=\"kubectl\" \
+             namespace=\"n\" uri=\"/api/v1/namespaces/n/pods?x=<1>\" response=\"201\""
+        );
+    }
+
+    #[test]
+    fn a_truncated_event_says_so_and_has_no_objects() {
+        let text = String::from_utf8(event().truncated().encode(true)).unwrap();
+        assert!(!text.contains("requestObject") && text.contains("\"audit.k8s.io/truncated\":\"true\""));
+    }
+}

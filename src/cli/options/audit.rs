@@ -1,0 +1,202 @@
+//! What is recorded, and where.
+
+use super::{UsageError, Values, file};
+use crate::audit::backend::log::{Format, Target};
+use crate::audit::backend::rotate::Rotation;
+use crate::audit::{API_VERSION, Batching, Mode, Truncation};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Audit flags.
+#[derive(Clone, Debug)]
+pub struct AuditOptions {
+    /// `--audit-policy-file`
+    pub policy: Option<PathBuf>,
+    /// `--audit-log-*`, where there is a path.
+    pub log: Option<AuditLogOptions>,
+    /// `--audit-webhook-*`, where there is a kubeconfig.
+    pub webhook: Option<AuditWebhookOptions>,
+}
+
+/// The log.
+#[derive(Clone, Debug)]
+pub struct AuditLogOptions {
+    /// Where lines go.
+    pub target: Target,
+    /// What they look like.
+    pub format: Format,
+    /// How it is fed.
+    pub mode: Mode,
+    /// How large events may be.
+    pub truncation: Option<Truncation>,
+}
+
+/// The webhook.
+#[derive(Clone, Debug)]
+pub struct AuditWebhookOptions {
+    /// Its kubeconfig.
+    pub config_file: PathBuf,
+    /// The first pause between tries.
+    pub initial_backoff: Duration,
+    /// How it is fed.
+    pub mode: Mode,
+    /// How large events may be.
+    pub truncation: Option<Truncation>,
+}
+
+const MEGABYTE: u64 = 1024 * 1024;
+const DAY: u64 = 24 * 3600;
+
+impl AuditOptions {
+    pub(super) fn read(values: &Values, warnings: &mut Vec<String>) -> Result<Self, UsageError> {
+        let me = Self {
+            policy: file(values, "audit-policy-file"),
+            log: log(values)?,
+            webhook: webhook(values)?,
+        };
+        if me.policy.is_none() {
+            let idle = [
+                (me.log.is_some(), "audit-log-path"),
+                (me.webhook.is_some(), "audit-webhook-config-file"),
+            ];
+            for (_, flag) in idle.into_iter().filter(|(given, _)| *given) {
+                warnings.push(format!(
+                    "--{flag} has no effect: without --audit-policy-file nothing is recorded"
+                ));
+            }
+        } else if me.log.is_none() && me.webhook.is_none() {
+            warnings.push(
+                "--audit-policy-file has no effect: neither --audit-log-path nor --audit-webhook-config-file says where \
+                 events go"
+                    .to_owned(),
+            );
+        }
+        Ok(me)
+    }
+}
+
+fn log(values: &Values) -> Result<Option<AuditLogOptions>, UsageError> {
+    let Some(path) = file(values, "audit-log-path") else {
+        return Ok(None);
+    };
+    let whole = |flag: &str| -> Result<u64, UsageError> {
+        let n = values.int(flag)?;
+        u64::try_from(n).map_err(|_| UsageError::new(format!("--{flag} {n} can't be a negative number")))
+    };
+    let rotation = Rotation {
+        max_bytes: whole("audit-log-maxsize")?.saturating_mul(MEGABYTE),
+        max_backups: usize::try_from(whole("audit-log-maxbackup")?).unwrap_or(usize::MAX),
+        max_age: Duration::from_secs(whole("audit-log-maxage")?.saturating_mul(DAY)),
+        compress: values.bool("audit-log-compress")?,
+    };
+    let format = match values.text("audit-log-format") {
+        "json" => Format::Json,
+        "legacy" => Format::Legacy,
+        other => {
+            return Err(UsageError::new(format!(
+                "invalid audit log format {other}, allowed formats are \"json,legacy\" (--audit-log-format)"
+            )));
+        }
+    };
+    version(values, "audit-log-version")?;
+    Ok(Some(AuditLogOptions {
+        target: if path.as_os_str() == "-" {
+            Target::Stdout
+        } else {
+            Target::File(path, rotation)
+        },
+        format,
+        mode: mode(values, "log")?,
+        truncation: truncation(values, "log")?,
+    }))
+}
+
+fn webhook(values: &Values) -> Result<Option<AuditWebhookOptions>, UsageError> {
+    let Some(config_file) = file(values, "audit-webhook-config-file") else {
+        return Ok(None);
+    };
+    version(values, "audit-webhook-version")?;
+    let older = "audit-webhook-batch-initial-backoff";
+    let backoff = match values.is_given("audit-webhook-initial-backoff") || !values.is_given(older) {
+        true => "audit-webhook-initial-backoff",
+        false => older,
+    };
+    Ok(Some(AuditWebhookOptions {
+        config_file,
+        initial_backoff: values.duration(backoff)?,
+        mode: mode(values, "webhook")?,
+        truncation: truncation(values, "webhook")?,
+    }))
+}
+
+fn version(values: &Values, flag: &str) -> Result<(), UsageError> {
+    match values.text(flag) {
+        API_VERSION => Ok(()),
+        other => Err(UsageError::invalid(flag, other, format!("expected {API_VERSION}"))),
+    }
+}
+
+/// A number of one or more.
+fn positive(values: &Values, flag: &str) -> Result<usize, UsageError> {
+    let n = values.int(flag)?;
+    match usize::try_from(n) {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err(UsageError::invalid(flag, &n.to_string(), "must be a positive number")),
+    }
+}
+
+fn mode(values: &Values, of: &str) -> Result<Mode, UsageError> {
+    let flag = format!("audit-{of}-mode");
+    let batch = |key: &str| format!("audit-{of}-batch-{key}");
+    match values.text(&flag) {
+        "blocking" => Ok(Mode::Blocking),
+        "blocking-strict" => Ok(Mode::BlockingStrict),
+        "batch" => {
+            let throttle = if values.bool(&batch("throttle-enable"))? {
+                let qps = values.float(&batch("throttle-qps"))?;
+                if qps <= 0.0 || !qps.is_finite() {
+                    let flag = batch("throttle-qps");
+                    return Err(UsageError::invalid(
+                        &flag,
+                        &qps.to_string(),
+                        "must be a positive number",
+                    ));
+                }
+                Some((qps, positive(values, &batch("throttle-burst"))?))
+            } else {
+                None
+            };
+            Ok(Mode::Batch(Batching {
+                buffer: positive(values, &batch("buffer-size"))?,
+                max_size: positive(values, &batch("max-size"))?,
+                max_wait: values.duration(&batch("max-wait"))?,
+                throttle,
+            }))
+        }
+        other => Err(UsageError::new(format!(
+            "invalid audit {of} mode {other}, allowed modes are \"batch,blocking,blocking-strict\" (--{flag})"
+        ))),
+    }
+}
+
+fn truncation(values: &Values, of: &str) -> Result<Option<Truncation>, UsageError> {
+    if !values.bool(&format!("audit-{of}-truncate-enabled"))? {
+        return Ok(None);
+    }
+    let batch_flag = format!("audit-{of}-truncate-max-batch-size");
+    let limit = Truncation {
+        max_event: positive(values, &format!("audit-{of}-truncate-max-event-size"))?,
+        max_batch: positive(values, &batch_flag)?,
+    };
+    if limit.max_batch < limit.max_event {
+        return Err(UsageError::invalid(
+            &batch_flag,
+            &limit.max_batch.to_string(),
+            format!(
+                "must not be less than --audit-{of}-truncate-max-event-size, {}",
+                limit.max_event
+            ),
+        ));
+    }
+    Ok(Some(limit))
+}

@@ -1,0 +1,264 @@
+//! `torana status`: how each APIService does, asked of a running server's `/debug/aggregator`.
+
+use crate::apimachinery::codec::{json, yaml};
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::client::{Client, ClientConfig};
+use clap::{Arg, ArgAction, ArgMatches};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const PATH: &str = "/debug/aggregator?format=json";
+/// Between two looks of `--watch`.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// One look, or many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusCommand {
+    kubeconfig: PathBuf,
+    output: String,
+    watch: bool,
+    all: bool,
+}
+
+/// The subcommand.
+pub(super) fn command() -> clap::Command {
+    let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    clap::Command::new("status")
+        .about("How the backends of APIServices do: verdict, since when, why, load, latency")
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_parser(["table", "wide", "json", "yaml"])
+                .default_value("table")
+                .help("Format"),
+        )
+        .arg(flag("watch").short('w').help("Look again every two seconds"))
+        .arg(flag("all").short('a').help("Groups that the server itself serves too"))
+        .arg(Arg::new("kubeconfig").long("kubeconfig").help(
+            "Server to ask, and as whom: getting /debug/aggregator must be allowed. Not given: $KUBECONFIG, then \
+             torana-data/admin.kubeconfig",
+        ))
+}
+
+impl StatusCommand {
+    pub(super) fn read(matches: &ArgMatches) -> Self {
+        let given = matches.get_one::<String>("kubeconfig").map(PathBuf::from);
+        let environment = || {
+            std::env::var_os("KUBECONFIG")
+                .filter(|v| !v.is_empty())
+                .map(PathBuf::from)
+        };
+        Self {
+            kubeconfig: given
+                .or_else(environment)
+                .unwrap_or_else(|| "torana-data/admin.kubeconfig".into()),
+            output: matches.get_one::<String>("output").cloned().unwrap_or_default(),
+            watch: matches.get_flag("watch"),
+            all: matches.get_flag("all"),
+        }
+    }
+
+    /// Asks, and puts the answer in words. With `--watch` it prints each answer itself and ends when nobody reads, or at
+    /// the first error.
+    ///
+    /// # Errors
+    /// One line: the server cannot be asked, or refuses.
+    pub async fn run(&self) -> Result<String, String> {
+        let config = ClientConfig::from_kubeconfig(&self.kubeconfig).map_err(|e| e.to_string())?;
+        let client = Client::try_new(&config).map_err(|e| e.to_string())?;
+        loop {
+            let text = self.tell(&client.get(PATH).await.map_err(|e| e.to_string())?);
+            if !self.watch {
+                return Ok(text);
+            }
+            let mut out = std::io::stdout().lock();
+            if out
+                .write_all(text.as_bytes())
+                .and_then(|()| out.write_all(b"\n"))
+                .is_err()
+            {
+                return Ok(String::new());
+            }
+            drop(out);
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    fn tell(&self, document: &Value) -> String {
+        match self.output.as_str() {
+            "json" => String::from_utf8_lossy(&json::to_vec_pretty(document)).into_owned() + "\n",
+            "yaml" => String::from_utf8_lossy(&yaml::to_vec(document)).into_owned(),
+            output => self.table(document, output == "wide"),
+        }
+    }
+
+    fn table(&self, document: &Value, wide: bool) -> String {
+        let now = document.str_at(&["time"]);
+        let mut head = vec![
+            "NAME",
+            "SERVICE",
+            "AVAILABLE",
+            "SINCE",
+            "REQUESTS",
+            "P99",
+            "FAILED",
+            "DOCUMENTS",
+        ];
+        if wide {
+            head.extend(["WATCHES", "P50", "P90", "TURNED-AWAY", "ENDPOINTS", "WHY"]);
+        }
+        let mut rows: Vec<Vec<String>> = vec![head.into_iter().map(str::to_owned).collect()];
+        let mut reasons = Vec::new();
+        for v in document.get("items").items() {
+            let local = v.str_at(&["service"]) == "Local";
+            if local && !self.all {
+                continue;
+            }
+            rows.push(row(v, now, wide));
+            if v.str_at(&["available"]) != "True" {
+                reasons.push(format!("{}: {}\n", v.str_at(&["name"]), v.str_at(&["message"])));
+            }
+        }
+        if rows.len() == 1 {
+            return "no APIService has a backend\n".to_owned();
+        }
+        let mut out = aligned(&rows);
+        if !reasons.is_empty() && !wide {
+            out.push('\n');
+            out.extend(reasons);
+        }
+        out
+    }
+}
+
+fn row(v: &Value, now: &str, wide: bool) -> Vec<String> {
+    let text = |path: &[&str]| match v.str_at(path) {
+        "" => "-".to_owned(),
+        t => t.to_owned(),
+    };
+    let number = |key: &str| v.at(&["requests", key]).as_i64().unwrap_or(0);
+    let verdict = match v.str_at(&["available"]) {
+        "True" => "True".to_owned(),
+        other => format!("{other} ({})", v.str_at(&["reason"])),
+    };
+    let load = match v.at(&["requests", "limit"]).as_i64() {
+        Some(limit) => format!("{}/{limit}", number("inFlight")),
+        None => number("inFlight").to_string(),
+    };
+    let mut row = vec![
+        text(&["name"]),
+        text(&["service"]),
+        verdict,
+        ago(v.str_at(&["since"]), now),
+        load,
+        text(&["requests", "latency", "p99"]),
+        (number("unreachable") + number("serverErrors")).to_string(),
+        text(&["discovery"]),
+    ];
+    if wide {
+        let endpoints = v.get("endpoints").items().iter().map(|e| {
+            let state = e.str_at(&["state"]);
+            format!(
+                "{} ({state}, {})",
+                e.str_at(&["address"]),
+                e.get("underWay").as_i64().unwrap_or(0)
+            )
+        });
+        let endpoints: Vec<String> = endpoints.collect();
+        row.extend([
+            number("watching").to_string(),
+            text(&["requests", "latency", "p50"]),
+            text(&["requests", "latency", "p90"]),
+            number("turnedAway").to_string(),
+            if endpoints.is_empty() {
+                "-".to_owned()
+            } else {
+                endpoints.join(", ")
+            },
+            text(&["message"]),
+        ]);
+    }
+    row
+}
+
+/// As kubectl writes ages.
+fn ago(since: &str, now: &str) -> String {
+    let (Ok(since), Ok(now)) = (time::parse(since), time::parse(now)) else {
+        return "-".to_owned();
+    };
+    let s = (now - since).whole_seconds().max(0);
+    match s {
+        0..120 => format!("{s}s"),
+        120..7_200 => format!("{}m", s / 60),
+        7_200..172_800 => format!("{}h", s / 3_600),
+        _ => format!("{}d", s / 86_400),
+    }
+}
+
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |c: usize| {
+        rows.iter()
+            .filter_map(|r| r.get(c))
+            .map(|t| t.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (text, width) in row.iter().zip(&widths) {
+            line.push_str(text);
+            line.extend(std::iter::repeat_n(' ', width + 3 - text.chars().count()));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_table_tells_what_is_down_and_why() {
+        let document = json!({"time": "2026-01-02T10:00:00Z", "items": [
+            {"name": "v1.g", "service": "ns/ext:443", "available": "False", "reason": "FailedDiscoveryCheck",
+             "message": "nobody answers", "since": "2026-01-02T09:55:00Z", "discovery": "Stale",
+             "requests": {"inFlight": 3, "limit": 200, "unreachable": 2, "serverErrors": 1, "latency": {"p99": "1.2ms"}}},
+            {"name": "v1.apps", "service": "Local", "available": "True"}]});
+        let read = |args: &[&str]| StatusCommand::read(&command().get_matches_from(args));
+        let text = read(&["status"]).tell(&document);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|l| l.split("  ").filter(|t| !t.is_empty()).map(str::trim).collect())
+            .collect();
+        assert_eq!(
+            lines[1],
+            [
+                "v1.g",
+                "ns/ext:443",
+                "False (FailedDiscoveryCheck)",
+                "5m",
+                "3/200",
+                "1.2ms",
+                "3",
+                "Stale"
+            ]
+        );
+        assert_eq!(lines[3], ["v1.g: nobody answers"]);
+        assert_eq!(lines.len(), 4);
+        assert!(
+            read(&["status", "-a", "-o", "wide"])
+                .tell(&document)
+                .contains("v1.apps")
+        );
+        assert!(read(&["status", "-o", "json"]).tell(&document).starts_with("{\n"));
+    }
+}

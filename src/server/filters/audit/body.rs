@@ -1,0 +1,127 @@
+//! A body on its way out: its end is an event, and what it holds may be part of that.
+
+use super::record::Record;
+use crate::audit::event::ResponseStatus;
+use crate::audit::{Stage, answer};
+use crate::request::body::BoxError;
+use crate::request::{Body, FromBackend, Response};
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Records the end of a streamed answer. Where storing the event is waited for, the end of the body waits.
+pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseStatus) -> Response {
+    let worth = record.wants_answers() && FromBackend::of(&response).is_none();
+    let copy = (worth && answer::is_object(response.headers())).then(|| Copy {
+        headers: response.headers().clone(),
+        bytes: Vec::new(),
+        too_large: false,
+    });
+    response.map(|body| {
+        Body::stream(Recorded {
+            body,
+            last: Some(Last { record, status, copy }),
+            storing: None,
+        })
+    })
+}
+
+struct Copy {
+    headers: HeaderMap,
+    bytes: Vec<u8>,
+    too_large: bool,
+}
+
+struct Last {
+    record: Arc<Record>,
+    status: ResponseStatus,
+    copy: Option<Copy>,
+}
+
+impl Last {
+    fn submit(self) -> crate::audit::Pending {
+        let trail = &self.record.trail;
+        let object = self.copy.and_then(|copy| {
+            if copy.too_large {
+                trail.annotate("audit.k8s.io/truncated", "true");
+                return None;
+            }
+            answer::decode(&copy.headers, &copy.bytes)
+        });
+        let object = object.map(|o| trail.encoded(&o));
+        self.record.submit(Stage::ResponseComplete, Some(self.status), object)
+    }
+}
+
+struct Recorded {
+    body: Body,
+    last: Option<Last>,
+    storing: Option<(Pin<Box<dyn Future<Output = bool> + Send>>, Option<BoxError>)>,
+}
+
+impl http_body::Body for Recorded {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.storing.is_none() {
+            let error = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    if let (Some(data), Some(copy)) =
+                        (frame.data_ref(), self.last.as_mut().and_then(|l| l.copy.as_mut()))
+                    {
+                        copy.add(data);
+                    }
+                    return Poll::Ready(Some(Ok(frame)));
+                }
+                Some(Err(error)) => Some(error),
+                None => None,
+            };
+            let Some(last) = self.last.take() else {
+                return Poll::Ready(error.map(Err));
+            };
+            let pending = last.submit();
+            if pending.is_empty() {
+                return Poll::Ready(error.map(Err));
+            }
+            self.storing = Some((Box::pin(pending.wait()), error));
+        }
+        if let Some((storing, _)) = &mut self.storing {
+            ready!(storing.as_mut().poll(cx));
+        }
+        let error = self.storing.take().and_then(|(_, error)| error);
+        Poll::Ready(error.map(Err))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.last.is_none() && self.storing.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Copy {
+    fn add(&mut self, data: &[u8]) {
+        if self.too_large || self.bytes.len() + data.len() > answer::LARGEST {
+            self.too_large = true;
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.extend_from_slice(data);
+        }
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        // The client went away, or the transport knew the length and asked for no end.
+        if let Some(last) = self.last.take() {
+            drop(last.submit());
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! One request that is recorded: what is known of it, and the events made of that.
+
+use crate::audit::event::{ObjectRef, ResponseStatus, Subject};
+use crate::audit::{Audit, Event, Pending, Stage, Verdict};
+use crate::request::audit::AuditFacts;
+use crate::request::{AuditId, AuditLevel, AuditTrail, Deadline, ReceivedAt, RemoteAddr, RequestInfo, UserInfo};
+use crate::server::respond;
+use bytes::Bytes;
+use http::header::USER_AGENT;
+use http::{Extensions, HeaderMap, Uri};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use time::OffsetDateTime;
+
+/// Longest name of a client that is recorded, in bytes.
+const LONGEST_AGENT: usize = 1024;
+/// A request that took longer says how long.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// What the head of a request says, and the filters before this one know.
+pub(in crate::server::filters) struct Seen {
+    pub info: Arc<RequestInfo>,
+    audit_id: Arc<str>,
+    uri: String,
+    source_ips: Vec<IpAddr>,
+    user_agent: String,
+    received: Instant,
+    deadline: Option<Instant>,
+}
+
+impl Seen {
+    pub fn of(req: &crate::request::Request, info: Arc<RequestInfo>) -> Self {
+        Self::of_parts(req.uri(), req.headers(), req.extensions(), info)
+    }
+
+    pub fn of_parts(uri: &Uri, headers: &HeaderMap, known: &Extensions, info: Arc<RequestInfo>) -> Self {
+        let received = known.get::<ReceivedAt>().map(|r| r.0);
+        Self {
+            info,
+            audit_id: known.get::<AuditId>().map_or_else(|| "".into(), |id| id.0.clone()),
+            uri: respond::request_uri(uri).to_owned(),
+            source_ips: source_ips(headers, known.get::<RemoteAddr>().map(|a| a.0.ip())),
+            user_agent: user_agent(headers),
+            received: received.unwrap_or_else(now),
+            deadline: known.get::<Deadline>().map(|d| d.0),
+        }
+    }
+}
+
+/// Tokio's clock, which tests can hold.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// The client's name for itself, cut to a length.
+fn user_agent(headers: &HeaderMap) -> String {
+    let said = headers.get(USER_AGENT).map(|v| String::from_utf8_lossy(v.as_bytes()));
+    let said = said.unwrap_or_default();
+    if said.len() <= LONGEST_AGENT {
+        return said.into_owned();
+    }
+    format!("{}...TRUNCATED", &said[..said.floor_char_boundary(LONGEST_AGENT)])
+}
+
+/// Those the request says it came by, and the peer last; as upstream's `net.SourceIPs`.
+fn source_ips(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<IpAddr> {
+    let said = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
+    let forwarded = said("x-forwarded-for").split(',');
+    let mut ips: Vec<IpAddr> = forwarded.filter_map(|ip| ip.trim().parse().ok()).collect();
+    if let Ok(real) = said("x-real-ip").parse::<IpAddr>()
+        && !ips.contains(&real)
+    {
+        ips.push(real);
+    }
+    if let Some(peer) = peer
+        && ips.last() != Some(&peer)
+    {
+        ips.push(peer);
+    }
+    ips
+}
+
+/// One request that is recorded.
+pub(super) struct Record {
+    audit: Arc<Audit>,
+    verdict: Verdict,
+    subject: Arc<Subject>,
+    received: Instant,
+    deadline: Option<Instant>,
+    /// What those who serve it leave.
+    pub trail: AuditTrail,
+}
+
+impl Record {
+    pub fn new(audit: Arc<Audit>, verdict: Verdict, seen: Seen, user: Option<Arc<UserInfo>>) -> Self {
+        let subject = Subject {
+            audit_id: seen.audit_id,
+            uri: seen.uri,
+            info: seen.info,
+            user,
+            source_ips: seen.source_ips,
+            user_agent: seen.user_agent,
+            received: OffsetDateTime::now_utc() - now().saturating_duration_since(seen.received),
+        };
+        Self {
+            audit,
+            verdict,
+            subject: Arc::new(subject),
+            received: seen.received,
+            deadline: seen.deadline,
+            trail: AuditTrail::new(verdict.level, verdict.omit_managed_fields),
+        }
+    }
+
+    pub fn is_long_running(&self) -> bool {
+        self.subject.info.is_long_running()
+    }
+
+    pub fn is_delete(&self) -> bool {
+        matches!(self.subject.info.verb.as_str(), "delete" | "deletecollection")
+    }
+
+    /// Whether answers are recorded, too. Streams of them are not.
+    pub fn wants_answers(&self) -> bool {
+        self.verdict.level == AuditLevel::RequestResponse && !self.is_long_running()
+    }
+
+    /// Makes the event of a stage, unless the policy leaves it out, and hands it over.
+    pub fn submit(&self, stage: Stage, status: Option<ResponseStatus>, object: Option<Bytes>) -> Pending {
+        if self.verdict.omit_stages.has(stage) {
+            return Pending::default();
+        }
+        let info = &self.subject.info;
+        let AuditFacts {
+            mut annotations,
+            impersonated,
+            object: said,
+            request_object,
+        } = self.trail.snapshot();
+        let took = now().saturating_duration_since(self.received);
+        let done = matches!(stage, Stage::ResponseComplete | Stage::Panic);
+        if done && took > SLOW && !self.is_long_running() {
+            let key = "apiserver.latency.k8s.io/total".to_owned();
+            annotations.insert(key, crate::apimachinery::time::go_duration(took));
+        }
+        let said = said.unwrap_or_default();
+        let or = |path: &str, body: String| if path.is_empty() { body } else { path.to_owned() };
+        let object_ref = info.is_resource.then(|| ObjectRef {
+            namespace: or(&info.namespace, said.namespace),
+            name: or(&info.name, said.name),
+            uid: said.uid,
+            resource_version: said.resource_version,
+        });
+        let at = match stage {
+            Stage::RequestReceived => self.subject.received,
+            _ => OffsetDateTime::now_utc(),
+        };
+        self.audit.submit(Event {
+            subject: self.subject.clone(),
+            level: self.verdict.level,
+            stage,
+            impersonated,
+            object: object_ref,
+            status,
+            request_object,
+            response_object: object,
+            at,
+            annotations,
+        })
+    }
+
+    /// What is said of a request that was never answered: its client went away, or its time was over.
+    fn unanswered(&self) -> ResponseStatus {
+        if self.deadline.is_some_and(|d| now() >= d) {
+            return ResponseStatus {
+                code: 504,
+                status: "Failure".to_owned(),
+                message: "Timeout: request did not complete within the allotted timeout".to_owned(),
+                reason: "Timeout".to_owned(),
+                ..ResponseStatus::default()
+            };
+        }
+        ResponseStatus {
+            code: 200,
+            status: "Success".to_owned(),
+            message: "Connection closed early".to_owned(),
+            ..ResponseStatus::default()
+        }
+    }
+}
+
+/// A request whose last event is to be made by whoever lets go of it last.
+pub(super) struct Open(Mutex<(Option<Arc<Record>>, Option<ResponseStatus>)>);
+
+impl Open {
+    pub fn new(record: Arc<Record>) -> Self {
+        Self(Mutex::new((Some(record), None)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Option<Arc<Record>>, Option<ResponseStatus>)> {
+        self.0.lock().expect("no code panics while holding this lock")
+    }
+
+    /// It has been answered.
+    pub fn answered(&self, status: ResponseStatus) {
+        self.lock().1 = Some(status);
+    }
+
+    /// Its last event is somebody else's to make.
+    pub fn close(&self) {
+        self.lock().0 = None;
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let (record, status) = std::mem::take(&mut *self.lock());
+        if let Some(record) = record {
+            let status = status.unwrap_or_else(|| record.unanswered());
+            // Nobody is left to wait.
+            drop(record.submit(Stage::ResponseComplete, Some(status), None));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(k, v): &(&'static str, &str)| (http::HeaderName::from_static(k), v.parse().unwrap());
+        list.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn addresses_come_from_proxies_and_the_peer() {
+        let peer = Some("9.9.9.9".parse().unwrap());
+        for (list, want) in [
+            (&[][..], "9.9.9.9"),
+            (&[("x-forwarded-for", "1.1.1.1, junk, ::2")], "1.1.1.1 ::2 9.9.9.9"),
+            (&[("x-forwarded-for", "1.1.1.1,9.9.9.9")], "1.1.1.1 9.9.9.9"),
+            (
+                &[("x-forwarded-for", "1.1.1.1"), ("x-real-ip", "1.1.1.1")],
+                "1.1.1.1 9.9.9.9",
+            ),
+            (&[("x-real-ip", "3.3.3.3")], "3.3.3.3 9.9.9.9"),
+        ] {
+            let ips = source_ips(&headers(list), peer);
+            let ips: Vec<String> = ips.iter().map(ToString::to_string).collect();
+            assert_eq!(ips.join(" "), want, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn long_names_of_clients_are_cut() {
+        let long = "x".repeat(2000);
+        let cut = user_agent(&headers(&[("user-agent", &long)]));
+        assert_eq!(cut, format!("{}...TRUNCATED", "x".repeat(1024)));
+        assert_eq!(user_agent(&headers(&[("user-agent", "kubectl")])), "kubectl");
+    }
+}

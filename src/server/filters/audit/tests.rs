@@ -1,0 +1,319 @@
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+use crate::audit::backend::{Sink, Write};
+use crate::audit::{Audit, Backend, Event, Mode, Policy};
+use crate::authn::{BearerToken, TokenFile, Union};
+use crate::authz::{self, PrivilegedGroups};
+use crate::request::{AuditTrail, Body, FromBackend, Request, Response, UntilUpgradeEnds};
+use crate::server::chain::ChainConfig;
+use crate::server::lifecycle::Lifecycle;
+use crate::server::respond::Answer;
+use crate::server::{EmptyDelegate, GenericServer, Prepared};
+use crate::tasks::TaskGroup;
+use crate::telemetry::Telemetry;
+use crate::telemetry::audit::AuditMetrics;
+use bytes::Bytes;
+use http_body::Frame;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Keeps events, or fails.
+#[derive(Default)]
+struct Kept {
+    events: Mutex<Vec<Value>>,
+    fails: bool,
+}
+
+impl Sink for Kept {
+    fn name(&self) -> &'static str {
+        "kept"
+    }
+
+    fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> Write {
+        let mut kept = self.events.lock().unwrap();
+        kept.extend(events.iter().map(|e| json::decode(&e.encode(false)).unwrap()));
+        let (tell, stored) = oneshot::channel();
+        tell.send(!self.fails).unwrap();
+        Write::Queued(stored)
+    }
+}
+
+impl Kept {
+    /// `stage code` of each event.
+    fn stages(&self) -> Vec<String> {
+        let kept = self.events.lock().unwrap();
+        let shown = |e: &Value| {
+            let code = e.at(&["responseStatus", "code"]).as_i64().unwrap_or(0);
+            format!("{} {code}", e.str_at(&["stage"]))
+        };
+        kept.iter().map(shown).collect()
+    }
+
+    fn last(&self) -> Value {
+        self.events.lock().unwrap().last().cloned().unwrap()
+    }
+}
+
+fn config(level: &str, kept: &Arc<Kept>, mode: Mode) -> ChainConfig {
+    let text = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: {level}\n");
+    let policy = Policy::parse(text.as_bytes()).unwrap();
+    let telemetry = Telemetry::new();
+    let metrics = AuditMetrics::new(telemetry.registry());
+    let tasks = TaskGroup::new("audit");
+    let backend = Backend::start(kept.clone(), mode, None, metrics.clone(), &tasks);
+    let tokens = TokenFile::parse("f", "admin,root,u,system:masters\nuser,jane,u").unwrap();
+    let authn = Union::new(vec![Arc::new(BearerToken::new(Arc::new(tokens)))]);
+    let authz = authz::Union::new(vec![Arc::new(PrivilegedGroups::masters())]);
+    ChainConfig {
+        audit: Some(Arc::new(Audit::new(policy, vec![backend], metrics, tasks))),
+        request_timeout: Duration::from_secs(60),
+        ..ChainConfig::new(telemetry, Lifecycle::new(), Arc::new(authn), Arc::new(authz))
+    }
+}
+
+fn server(config: ChainConfig, answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Prepared {
+    let s = GenericServer::new("head", Arc::new(EmptyDelegate));
+    s.mux().handle_prefix("/api/v1/", Arc::new(Answer(answer)));
+    s.prepare(config, Duration::ZERO).unwrap()
+}
+
+fn served(level: &str, answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> (Prepared, Arc<Kept>) {
+    let kept = Arc::new(Kept::default());
+    (server(config(level, &kept, Mode::Blocking), answer), kept)
+}
+
+fn get(uri: &str) -> http::request::Builder {
+    http::Request::get(uri).header("authorization", "Bearer admin")
+}
+
+async fn send(s: &Prepared, req: http::request::Builder) -> Response {
+    s.handler.handle(req.body(Body::empty()).unwrap()).await
+}
+
+fn of(code: u16, body: &'static str) -> Response {
+    let mut r = Response::new(Body::from(body));
+    *r.status_mut() = http::StatusCode::from_u16(code).unwrap();
+    r.headers_mut()
+        .insert("content-type", "application/json".parse().unwrap());
+    r
+}
+
+#[test]
+fn it_stands_between_authentication_and_impersonation() {
+    use crate::server::chain::Chain;
+    let kept = Arc::new(Kept::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let _inside = runtime.enter();
+    let names = Chain::new(config("Metadata", &kept, Mode::Blocking), vec![]).names();
+    let at = names.iter().position(|n| *n == "audit").unwrap();
+    assert_eq!(names[at - 1..=at + 1], ["authentication", "audit", "impersonation"]);
+}
+
+const SECRET: &str = r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"},"data":{"k":"SHH"}}"#;
+
+#[tokio::test]
+async fn an_answer_that_is_there_is_recorded_at_its_level() {
+    for (level, stages, spoken) in [
+        ("None", &[][..], false),
+        ("Metadata", &["RequestReceived 0", "ResponseComplete 200"], false),
+        ("Request", &["RequestReceived 0", "ResponseComplete 200"], false),
+        ("RequestResponse", &["RequestReceived 0", "ResponseComplete 200"], true),
+    ] {
+        let (s, kept) = served(level, |_| of(200, SECRET));
+        let answer = send(&s, get("/api/v1/namespaces/n/secrets/s")).await;
+        assert_eq!(answer.into_body().collect(1 << 20).await.unwrap(), SECRET);
+        assert_eq!(kept.stages(), stages, "{level}");
+        let all = format!("{:?}", kept.events.lock().unwrap());
+        assert_eq!(all.contains("SHH"), spoken, "{level}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_says_who_what_and_why() {
+    let (s, kept) = served("Metadata", |_| of(200, "{}"));
+    let asked = get("/api/v1/namespaces/n/pods/p")
+        .header("audit-id", "mine")
+        .header("user-agent", "me")
+        .header("x-forwarded-for", "1.2.3.4")
+        .header("impersonate-user", "jane");
+    send(&s, asked).await;
+    let e = kept.last();
+    for (path, want) in [
+        (&["auditID"][..], "mine"),
+        (&["verb"], "get"),
+        (&["requestURI"], "/api/v1/namespaces/n/pods/p"),
+        (&["user", "username"], "root"),
+        (&["impersonatedUser", "username"], "jane"),
+        (&["userAgent"], "me"),
+        (&["objectRef", "resource"], "pods"),
+        (&["objectRef", "name"], "p"),
+        (&["annotations", "authorization.k8s.io/decision"], "forbid"),
+        (&["responseStatus", "reason"], "Forbidden"),
+        (&["responseStatus", "details", "name"], "p"),
+    ] {
+        assert_eq!(e.str_at(path), want, "{path:?} of {e:?}");
+    }
+    assert_eq!(e.get("sourceIPs").items()[0].as_str(), Some("1.2.3.4"));
+    assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseComplete 403"]);
+}
+
+#[tokio::test]
+async fn a_proxied_answer_is_recorded_by_its_code_alone() {
+    let (s, kept) = served("RequestResponse", |_| {
+        let mut r = of(404, r#"{"kind":"Status","apiVersion":"v1","message":"theirs"}"#);
+        r.extensions_mut().insert(FromBackend::Proxied);
+        r
+    });
+    send(&s, get("/api/v1/pods")).await;
+    assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseComplete 404"]);
+    let all = format!("{:?}", kept.last());
+    assert!(!all.contains("theirs") && !all.contains("responseObject"), "{all}");
+}
+
+fn chunks(parts: &'static [&'static str]) -> Response {
+    let frames = parts
+        .iter()
+        .map(|p| Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(p.as_bytes()))));
+    let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
+    let mut r = of(200, "");
+    *r.body_mut() = Body::stream(body);
+    r
+}
+
+#[tokio::test]
+async fn a_streamed_answer_is_complete_when_its_body_is() {
+    let (s, kept) = served("RequestResponse", |_| {
+        chunks(&["{\"kind\":\"PodList\",", "\"items\":[]}"])
+    });
+    let answer = send(&s, get("/api/v1/pods")).await;
+    assert_eq!(kept.stages(), ["RequestReceived 0"]);
+    answer.into_body().collect(1 << 20).await.unwrap();
+    assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseComplete 200"]);
+    assert_eq!(kept.last().str_at(&["responseObject", "kind"]), "PodList");
+}
+
+#[tokio::test]
+async fn a_watch_is_recorded_when_it_starts_and_when_its_client_goes() {
+    let (s, kept) = served("RequestResponse", |_| chunks(&["{\"type\":\"ADDED\"}", "{}"]));
+    let answer = send(&s, get("/api/v1/pods?watch=1")).await;
+    assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseStarted 200"]);
+    drop(answer);
+    assert_eq!(kept.stages()[2..], ["ResponseComplete 200"]);
+    assert!(!format!("{:?}", kept.last()).contains("ADDED"));
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_is_complete_when_it_ends() {
+    let carried = Arc::new(Mutex::new(None));
+    let carrier = carried.clone();
+    let (s, kept) = served("Metadata", move |req| {
+        *carrier.lock().unwrap() = req.extensions().get::<UntilUpgradeEnds>().cloned();
+        of(101, "")
+    });
+    let asked = get("/api/v1/namespaces/n/pods/p/exec").header("upgrade", "websocket");
+    drop(send(&s, asked).await);
+    assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseStarted 101"]);
+    carried.lock().unwrap().take();
+    assert_eq!(kept.stages()[2..], ["ResponseComplete 101"]);
+}
+
+#[tokio::test]
+async fn a_panic_is_a_stage_of_its_own() {
+    let (s, kept) = served("Metadata", |_| panic!("on purpose"));
+    assert_eq!(send(&s, get("/api/v1/pods")).await.status(), 500);
+    assert_eq!(kept.stages(), ["RequestReceived 0", "Panic 500"]);
+    let text = kept.last().str_at(&["responseStatus", "message"]).to_owned();
+    assert_eq!(text, "APIServer panic'd: on purpose");
+}
+
+/// Never answers.
+struct Stuck;
+
+#[async_trait::async_trait]
+impl crate::request::UnprotectedHandler for Stuck {
+    async fn serve(&self, _: Request, _: crate::request::Authorized) -> Response {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_time_is_over_or_whose_client_goes_is_complete_all_the_same() {
+    let kept = Arc::new(Kept::default());
+    let head = GenericServer::new("head", Arc::new(EmptyDelegate));
+    head.mux().handle_prefix("/api/v1/", Arc::new(Stuck));
+    let s = head
+        .prepare(config("Metadata", &kept, Mode::Blocking), Duration::ZERO)
+        .unwrap();
+    assert_eq!(send(&s, get("/api/v1/pods")).await.status(), 504);
+    assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseComplete 504"]);
+    let last = kept.last();
+    assert_eq!(last.str_at(&["annotations", "apiserver.latency.k8s.io/total"]), "1m0s");
+
+    let gone = tokio::time::timeout(Duration::from_secs(1), send(&s, get("/api/v1/pods"))).await;
+    assert!(gone.is_err());
+    assert_eq!(kept.stages()[2..], ["RequestReceived 0", "ResponseComplete 200"]);
+    assert_eq!(
+        kept.last().str_at(&["responseStatus", "message"]),
+        "Connection closed early"
+    );
+}
+
+#[tokio::test]
+async fn refusals_before_anybody_is_known_are_one_event() {
+    let (s, kept) = served("RequestResponse", |_| of(200, "{}"));
+    let asked = http::Request::get("/api/v1/pods").header("authorization", "Bearer wrong");
+    assert_eq!(send(&s, asked).await.status(), 401);
+    let asked = http::Request::get("/api/v1/pods");
+    assert_eq!(send(&s, asked).await.status(), 401);
+    let tried: Vec<String> = kept
+        .events
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|e| e.str_at(&["responseStatus", "message"]).to_owned())
+        .collect();
+    assert_eq!(
+        tried,
+        [
+            "Authentication failed, attempted: bearer",
+            "Authentication failed, no credentials provided"
+        ]
+    );
+    assert_eq!(send(&s, get("/api/v1/pods?timeout=abc")).await.status(), 400);
+    assert_eq!(
+        kept.stages(),
+        ["ResponseStarted 401", "ResponseStarted 401", "ResponseStarted 400"]
+    );
+    assert_eq!(kept.last().get("user"), &Value::Object(Default::default()));
+}
+
+#[tokio::test]
+async fn only_strict_blocking_refuses_what_cannot_be_recorded() {
+    for (mode, code) in [(Mode::Blocking, 200), (Mode::BlockingStrict, 500)] {
+        let kept = Arc::new(Kept {
+            fails: true,
+            ..Kept::default()
+        });
+        let config = config("Metadata", &kept, mode);
+        let telemetry = config.telemetry.clone();
+        let s = server(config, |_| of(200, "{}"));
+        let answer = send(&s, get("/api/v1/pods")).await;
+        assert_eq!(answer.status(), code);
+        let rejected = String::from_utf8(telemetry.text())
+            .unwrap()
+            .contains("apiserver_audit_requests_rejected_total 1");
+        assert_eq!(rejected, code == 500);
+    }
+}
+
+#[tokio::test]
+async fn those_who_serve_find_a_trail_only_where_it_is_recorded() {
+    for (level, found) in [("None", false), ("Metadata", true)] {
+        let (s, _) = served(level, move |req| {
+            assert_eq!(req.extensions().get::<AuditTrail>().is_some(), found);
+            of(200, "{}")
+        });
+        assert_eq!(send(&s, get("/api/v1/pods")).await.status(), 200);
+    }
+}

@@ -1,0 +1,152 @@
+//! The write-ahead log and its index, looked at before SQLite opens them.
+//!
+//! SQLite ends a log at the first frame that does not fit and goes on without the rest. After a crash that is right: the
+//! last transaction was not acknowledged, and its frames may have reached the disk in any order. Anything longer is damage:
+//! a frame of this log behind the end of the torn transaction, or an index that knows of more frames (it is written after
+//! the log is durable). Formats: <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>, `walformat.html`.
+
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
+use std::path::Path;
+
+const HEADER: usize = 32;
+const FRAME: usize = 24;
+const INDEX: usize = 48;
+/// Where the index says how many frames are in the database file already.
+const BACKFILLED: usize = 96;
+
+/// A log from its beginning to its first bad frame, and what is behind that.
+#[derive(Debug, Default)]
+struct Log {
+    salts: [u8; 8],
+    /// Frames that fit.
+    whole: u32,
+    /// Frames of this log lie behind the end of a torn transaction.
+    goes_on: bool,
+}
+
+/// Whether opening the store would lose nothing but a torn transaction.
+///
+/// # Errors
+/// What is wrong; the outer ones are those of reading.
+pub(super) fn check(store: &Path) -> std::io::Result<Result<(), String>> {
+    let log = match read(&store.with_extension("db-wal"))? {
+        Ok(log) => log,
+        Err(why) => return Ok(Err(why)),
+    };
+    if log.goes_on {
+        let why = format!("its write-ahead log is broken behind frame {} and goes on", log.whole);
+        return Ok(Err(why));
+    }
+    let index = match File::open(store.with_extension("db-shm")) {
+        Ok(mut file) => {
+            let mut bytes = [0; BACKFILLED + 4];
+            match file.read_exact(&mut bytes) {
+                Ok(()) => bytes,
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(Ok(())),
+                Err(e) => return Err(e),
+            }
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Ok(())),
+        Err(e) => return Err(e),
+    };
+    Ok(match known_frames(&index) {
+        Some((salts, frames, moved)) if frames > log.whole => {
+            // An empty log whose frames are all in the database is no loss; nor is the index of another log.
+            let other = log.whole > 0 && salts != log.salts;
+            if other || (log.whole == 0 && moved >= frames) {
+                Ok(())
+            } else {
+                Err(format!(
+                    "its write-ahead log has {} frames of {frames} that were written",
+                    log.whole
+                ))
+            }
+        }
+        _ => Ok(()),
+    })
+}
+
+fn number(bytes: &[u8], at: usize, big: bool) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    if big {
+        u32::from_be_bytes(word)
+    } else {
+        u32::from_le_bytes(word)
+    }
+}
+
+/// SQLite's running checksum over whole pairs of words.
+fn sum(mut s: (u32, u32), bytes: &[u8], big: bool) -> (u32, u32) {
+    for at in (0..bytes.len()).step_by(8) {
+        s.0 = s.0.wrapping_add(number(bytes, at, big)).wrapping_add(s.1);
+        s.1 = s.1.wrapping_add(number(bytes, at + 4, big)).wrapping_add(s.0);
+    }
+    s
+}
+
+/// Reads as much as there is.
+fn fill(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<bool> {
+    match from.read_exact(into) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<Result<Log, String>> {
+    let mut log = Log::default();
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Ok(log)),
+        Err(e) => return Err(e),
+    };
+    let mut file = BufReader::with_capacity(1 << 16, file);
+    let mut header = [0; HEADER];
+    // A log that has only been begun, or whose room has only been taken.
+    if !fill(&mut file, &mut header)? || header == [0; HEADER] {
+        return Ok(Ok(log));
+    }
+    let big = header[3] & 1 == 1;
+    let page = number(&header, 8, true) as usize;
+    let mut s = sum((0, 0), &header[..24], big);
+    let magic = number(&header, 0, true) & !1 == 0x377f_0682;
+    if !magic || s != (number(&header, 24, true), number(&header, 28, true)) || !(512..=65_536).contains(&page) {
+        return Ok(Err("the header of its write-ahead log is broken".into()));
+    }
+    log.salts.copy_from_slice(&header[16..24]);
+    let mut frame = vec![0; FRAME + page];
+    let (mut torn, mut ended) = (false, false);
+    while fill(&mut file, &mut frame)? {
+        let ours = frame[8..16] == log.salts;
+        let is_last = number(&frame, 4, true) != 0;
+        if torn {
+            log.goes_on |= ours && ended;
+            ended |= ours && is_last;
+            continue;
+        }
+        let next = sum(sum(s, &frame[..8], big), &frame[FRAME..], big);
+        if ours && next == (number(&frame, 16, true), number(&frame, 20, true)) {
+            s = next;
+            log.whole += 1;
+        } else {
+            torn = true;
+            // Salts of a log before differ in both words; one that differs alone was changed.
+            let nearly = frame[8..12] == log.salts[..4] || frame[12..16] == log.salts[4..];
+            ended = nearly && is_last;
+        }
+    }
+    Ok(Ok(log))
+}
+
+/// Salts, frames and frames moved of an index that is whole.
+fn known_frames(index: &[u8]) -> Option<([u8; 8], u32, u32)> {
+    let big = cfg!(target_endian = "big");
+    let (one, two) = (&index[..INDEX], &index[INDEX..2 * INDEX]);
+    let s = sum((0, 0), &one[..40], big);
+    let is_whole = one == two && one[12] == 1 && s == (number(one, 40, big), number(one, 44, big));
+    let mut salts = [0; 8];
+    salts.copy_from_slice(&one[32..40]);
+    is_whole.then(|| (salts, number(one, 16, big), number(index, BACKFILLED, big)))
+}

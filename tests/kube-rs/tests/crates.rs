@@ -1,0 +1,252 @@
+//! The schema table and the codecs over it against the crates that describe the same kinds: k8s-openapi reads and writes
+//! our JSON, k8s-pb our protobuf. Every kind of the table stands in both lists, or in the list of those a crate lacks.
+
+#[path = "../../support/generator.rs"]
+mod generator;
+#[path = "crates/kinds.rs"]
+mod kinds;
+
+use generator::{Maker, Without};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use torana::api::decode::normalize;
+use torana::api::protobuf::{decode_message, encode_message};
+use torana::api::{Field, TypeDef, types};
+use torana::apimachinery::codec::json;
+use torana::apimachinery::value::Value;
+
+/// Definitions that k8s-openapi has not: the documents of discovery, the options of requests and metadata alone, none of
+/// which the OpenAPI document of the release describes.
+const NOT_TYPED: [&str; 9] = [
+    "io.k8s.api.apidiscovery.v2.APIGroupDiscovery",
+    "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.CreateOptions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.GetOptions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.ListOptions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadataList",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.PatchOptions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.UpdateOptions",
+];
+
+/// k8s-openapi has a watch event as an enumeration of its types, which is no object of fields.
+const NO_OBJECT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
+
+/// Kinds that 1.36 added: k8s-pb is that of 1.35.
+const NEWER_KINDS: [&str; 12] = [
+    "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicy",
+    "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBinding",
+    "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBindingList",
+    "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyList",
+    "io.k8s.api.resource.v1alpha3.ResourcePoolStatusRequest",
+    "io.k8s.api.resource.v1alpha3.ResourcePoolStatusRequestList",
+    "io.k8s.api.resource.v1beta2.DeviceTaintRule",
+    "io.k8s.api.resource.v1beta2.DeviceTaintRuleList",
+    "io.k8s.api.scheduling.v1alpha2.PodGroup",
+    "io.k8s.api.scheduling.v1alpha2.PodGroupList",
+    "io.k8s.api.scheduling.v1alpha2.Workload",
+    "io.k8s.api.scheduling.v1alpha2.WorkloadList",
+];
+
+/// Fields that 1.36 added to messages k8s-pb has, without `io.k8s.`.
+const NEWER_FIELDS: [(&str, &[&str]); 15] = [
+    (
+        "api.certificates.v1beta1.PodCertificateRequestSpec",
+        &["stubPKCS10Request"],
+    ),
+    ("api.core.v1.PodSpec", &["schedulingGroup"]),
+    ("api.core.v1.PodStatus", &["nodeAllocatableResourceClaimStatuses"]),
+    ("api.core.v1.ResourceHealth", &["message"]),
+    ("api.core.v1.VolumeMountStatus", &["volumeStatus"]),
+    ("api.resource.v1.Device", &["nodeAllocatableResourceMappings"]),
+    (
+        "api.resource.v1.DeviceAttribute",
+        &["bools", "ints", "strings", "versions"],
+    ),
+    ("api.resource.v1beta1.BasicDevice", &["nodeAllocatableResourceMappings"]),
+    (
+        "api.resource.v1beta1.DeviceAttribute",
+        &["bools", "ints", "strings", "versions"],
+    ),
+    ("api.resource.v1beta2.Device", &["nodeAllocatableResourceMappings"]),
+    (
+        "api.resource.v1beta2.DeviceAttribute",
+        &["bools", "ints", "strings", "versions"],
+    ),
+    ("api.storage.v1.CSIDriverSpec", &["preventPodSchedulingIfMissing"]),
+    ("api.storage.v1beta1.CSIDriverSpec", &["preventPodSchedulingIfMissing"]),
+    ("apimachinery.pkg.apis.meta.v1.ListMeta", &["shardInfo"]),
+    ("apimachinery.pkg.apis.meta.v1.ListOptions", &["shardSelector"]),
+];
+
+/// A kind of a crate: the definition it is, and the way there and back.
+pub struct Kind {
+    def: &'static TypeDef,
+    /// The bytes read into the crate's type and written again.
+    again: fn(&[u8]) -> Result<Vec<u8>, String>,
+}
+
+impl Kind {
+    fn new(module: &str, name: &str, again: fn(&[u8]) -> Result<Vec<u8>, String>) -> Self {
+        // The crates spell modules with underscores, and k8s-pb kinds in letters of its own case.
+        let path = format!(
+            "{}.{name}",
+            module.replace(' ', "").replace("::", ".").replace('_', "-")
+        );
+        let (_, path) = path.split_once('.').expect("a crate and the path in it");
+        let wanted = format!("io.k8s.{path}").to_lowercase();
+        let def = types().iter().find(|t| t.name.to_lowercase() == wanted);
+        Self {
+            def: def.unwrap_or_else(|| panic!("the table has no {path}")),
+            again,
+        }
+    }
+}
+
+fn names(kinds: &[Kind], others: &[&'static str]) -> BTreeSet<&'static str> {
+    let names: BTreeSet<_> = kinds.iter().map(|k| k.def.name).chain(others.iter().copied()).collect();
+    assert_eq!(
+        names.len(),
+        kinds.len() + others.len(),
+        "a kind stands in the lists twice"
+    );
+    names
+}
+
+#[test]
+fn every_kind_of_the_table_is_checked_or_listed_as_missing() {
+    let all: BTreeSet<&str> = types().iter().filter(|t| !t.gvks.is_empty()).map(|t| t.name).collect();
+    let mut not_typed = NOT_TYPED.to_vec();
+    not_typed.push(NO_OBJECT);
+    assert_eq!(names(&kinds::typed(), &not_typed), all);
+    assert_eq!(names(&kinds::messages(), &NEWER_KINDS), all);
+}
+
+#[test]
+fn fields_listed_as_newer_are_those_of_the_table() {
+    for (name, fields) in NEWER_FIELDS {
+        // The table has what is served, which no longer includes every message that the crate has.
+        if let Some(def) = torana::api::by_name(&format!("io.k8s.{name}")) {
+            assert!(fields.iter().all(|f| def.field(f).is_some()), "{name}");
+        }
+    }
+}
+
+/// Members that go with the object's kind, which protobuf writes in the envelope and not in items.
+fn in_envelope(_: &TypeDef, f: &Field) -> bool {
+    f.tag == 0
+}
+
+fn unknown_to_pb(def: &TypeDef, f: &Field) -> bool {
+    let newer = NEWER_FIELDS
+        .iter()
+        .find(|(name, _)| def.name.strip_prefix("io.k8s.") == Some(name));
+    in_envelope(def, f) || newer.is_some_and(|(_, fields)| fields.contains(&f.name))
+}
+
+fn normal(def: &'static TypeDef, mut v: Value) -> Value {
+    let findings = normalize(def, &mut v).unwrap_or_else(|e| panic!("{}: {e}", def.name));
+    assert!(findings.is_empty(), "{}: {findings:?}", def.name);
+    v
+}
+
+fn is_empty(v: &Value) -> bool {
+    match v {
+        Value::Object(m) => m.iter().all(|(_, v)| v.is_null() || is_empty(v)),
+        v => v.is_empty_value(),
+    }
+}
+
+/// Where two trees differ first.
+fn difference(ours: &Value, theirs: &Value, path: &str) -> Option<String> {
+    match (ours, theirs) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: BTreeSet<&str> = a.iter().chain(b.iter()).map(|(k, _)| k).collect();
+            keys.into_iter().find_map(|k| match (a.get(k), b.get(k)) {
+                (Some(a), Some(b)) => difference(a, b, &format!("{path}.{k}")),
+                (None, Some(b)) if is_empty(b) => None,
+                (a, b) => Some(format!("{path}.{k}: ours {a:?}, theirs {b:?}")),
+            })
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            let pairs = a.iter().zip(b).enumerate();
+            pairs
+                .map(|(i, (a, b))| difference(a, b, &format!("{path}[{i}]")))
+                .find_map(|d| d)
+        }
+        // What Go writes as null (or, above, not at all) where nothing is set, the crate reads as an empty value of its type.
+        (Value::Null, empty) if is_empty(empty) => None,
+        // The crate writes whole floats with a fraction, which JSON does not tell apart.
+        (Value::Int(a), Value::Float(b)) if *a as f64 == *b => None,
+        (a, b) => (a != b).then(|| format!("{path}: ours {a:?}, theirs {b:?}")),
+    }
+}
+
+fn through_json(kind: &Kind, object: &Value) -> Value {
+    let again = (kind.again)(json::to_string(object).as_bytes());
+    let again = again.unwrap_or_else(|e| panic!("{} is not read: {e}", kind.def.name));
+    json::decode(&again).expect("what the crate writes is JSON")
+}
+
+fn through_messages(kind: &Kind, object: &Value) -> Value {
+    let name = kind.def.name;
+    let mut bytes = Vec::new();
+    encode_message(kind.def, object, &mut bytes);
+    let again = (kind.again)(&bytes).unwrap_or_else(|e| panic!("{name} is not read: {e}"));
+    decode_message(kind.def, &again).unwrap_or_else(|e| panic!("what k8s-pb writes of {name} is not read: {e}"))
+}
+
+fn check(
+    kinds: &[Kind],
+    make: impl Fn(Without) -> Maker,
+    without: Without,
+    through: fn(&Kind, &Value) -> Value,
+) -> Vec<String> {
+    let differ = |kind: &Kind| {
+        let ours = normal(kind.def, make(without).object(kind.def));
+        let theirs = normal(kind.def, through(kind, &ours));
+        difference(&ours, &theirs, kind.def.name)
+    };
+    kinds.iter().filter_map(differ).collect()
+}
+
+/// With every field filled nothing is left to convention: both write the same, before any normalizing.
+#[test]
+fn json_with_all_fields_is_that_of_the_typed_crate() {
+    let differ = |kind: &Kind| {
+        let ours = Maker::full(1, |_, _| false).object(kind.def);
+        assert_eq!(normal(kind.def, ours.clone()), ours, "{}", kind.def.name);
+        difference(&ours, &through_json(kind, &ours), kind.def.name)
+    };
+    let found: Vec<String> = kinds::typed().iter().filter_map(differ).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn messages_with_all_fields_are_those_of_the_message_crate() {
+    let found = check(
+        &kinds::messages(),
+        |w| Maker::full(1, w),
+        unknown_to_pb,
+        through_messages,
+    );
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+
+    /// With some fields empty the crate writes other always-written fields than Go does: an empty value where its type is
+    /// no `Option`.
+    #[test]
+    fn json_is_that_of_the_typed_crate(seed: u64) {
+        let found = check(&kinds::typed(), |w| Maker::some(seed, w).strict(), |_, _| false, through_json);
+        prop_assert!(found.is_empty(), "{found:#?}");
+    }
+
+    #[test]
+    fn messages_are_those_of_the_message_crate(seed: u64) {
+        let found = check(&kinds::messages(), |w| Maker::some(seed, w), unknown_to_pb, through_messages);
+        prop_assert!(found.is_empty(), "{found:#?}");
+    }
+}
