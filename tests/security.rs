@@ -5,6 +5,8 @@ mod support;
 
 #[path = "security/behind.rs"]
 mod behind;
+#[path = "security/extension.rs"]
+mod extension;
 #[path = "security/metrics.rs"]
 mod metrics;
 #[path = "security/provider.rs"]
