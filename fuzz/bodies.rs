@@ -42,6 +42,25 @@ pub const ALL: &[Body] = &[
         &["impersonate-user:a\nimpersonate-group:g\nimpersonate-extra-a%2fb:c\nimpersonate-uid:u"],
     ),
     (
+        "request-headers",
+        access::request_headers,
+        &[
+            "x-remote-user:jane\nx-remote-group:a\nx-remote-group:b\nx-remote-uid:7\nx-remote-extra-scopes%2fx:y",
+            "x-remote-user:\nx-remote-user:x\nx-remote-group:system:authenticated",
+        ],
+    ),
+    (
+        "client-certificate",
+        access::client_certificate,
+        &[
+            "",
+            "0",
+            "@\u{6}\u{3}U\u{4}\u{3}\u{c}\u{1}a",
+            "\0",
+            "0\u{3}\u{2}\u{1}\u{1}",
+        ],
+    ),
+    (
         "policy-rule",
         access::rule,
         &[

@@ -3,6 +3,7 @@
 //! Rooms register families of their own through [`Telemetry::registry`]. The request path takes no lock:
 //! [`requests::RequestMetrics`] keeps its series in a snapshot.
 
+pub mod access;
 pub mod audit;
 pub mod authentication;
 pub mod caches;
@@ -47,6 +48,16 @@ pub struct Families {
     pub authentication_attempts: IntCounterVec,
     /// `authenticated_user_requests{username}`.
     pub authenticated_user_requests: IntCounterVec,
+    /// `authentication_duration_seconds{result}`.
+    pub authentication_duration: HistogramVec,
+    /// `apiserver_client_certificate_expiration_seconds`.
+    pub client_certificates: access::ClientCertificateMetrics,
+    /// Tokens of service accounts that were recognised.
+    pub service_account_tokens: access::ServiceAccountTokenMetrics,
+    /// Callers that act as somebody else.
+    pub impersonation: access::ImpersonationMetrics,
+    /// `authorization_duration_seconds{result}`.
+    pub authorization_duration: HistogramVec,
     /// `authorization_attempts_total{result}`: allowed, denied, no-opinion or error.
     pub authorization_attempts: IntCounterVec,
     /// `kubernetes_healthcheck{name,type}`, served at `/metrics/slis`.
@@ -143,6 +154,23 @@ impl Telemetry {
                 "authenticated_user_requests",
                 "Authenticated requests, by kind of user name.",
                 &["username"],
+            ),
+            authentication_duration: histograms(
+                &r,
+                "authentication_duration_seconds",
+                "Seconds an authentication took, by result.",
+                &["result"],
+                &access::DURATIONS,
+            ),
+            client_certificates: access::ClientCertificateMetrics::new(&r),
+            service_account_tokens: access::ServiceAccountTokenMetrics::new(&r),
+            impersonation: access::ImpersonationMetrics::new(&r),
+            authorization_duration: histograms(
+                &r,
+                "authorization_duration_seconds",
+                "Seconds an authorization took, by result.",
+                &["result"],
+                &access::DURATIONS,
             ),
             authorization_attempts: counters(
                 &r,

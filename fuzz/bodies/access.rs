@@ -1,10 +1,14 @@
-//! Bodies for what decides who may: the authorization configuration, ABAC policies, impersonation headers, roles.
+//! Bodies for what decides who asks and who may: client certificates, front proxies' and impersonation headers, the
+//! authorization configuration, ABAC policies, roles.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue};
 use torana::apimachinery::codec::json;
+use torana::authn::{RequestHeaderNames, request_header, x509};
 use torana::authz::abac::Abac;
 use torana::authz::config;
-use torana::authz::impersonation::wanted;
+use torana::authz::impersonation::{is_impersonation_header, wanted};
 use torana::authz::rbac::PolicyRule;
 
 /// The file is read or refused in words.
@@ -23,8 +27,7 @@ pub fn abac(data: &[u8]) {
     }
 }
 
-/// Whoever is asked for has a name; whatever is asked for without one is refused.
-pub fn impersonation(data: &[u8]) {
+fn headers(data: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in data.split(|b| *b == b'\n') {
         let Some(at) = line.iter().position(|b| *b == b':') else {
@@ -35,8 +38,65 @@ pub fn impersonation(data: &[u8]) {
             headers.append(name, value);
         }
     }
-    if let Ok(Some(user)) = wanted(&headers) {
-        assert!(!user.name.is_empty());
+    headers
+}
+
+/// Whoever is asked for has a name; whatever is asked for without one is refused.
+pub fn impersonation(data: &[u8]) {
+    let headers = headers(data);
+    let said = headers.keys().any(|n| is_impersonation_header(n.as_str()));
+    match wanted(&headers) {
+        Ok(Some(user)) => assert!(said && !user.name.is_empty()),
+        Ok(None) => {}
+        Err(status) => assert!(said && status.code == 400),
+    }
+}
+
+/// Whom a front proxy names has a name, is somebody who was authenticated, and is in no group that was not said.
+pub fn request_headers(data: &[u8]) {
+    let headers = headers(data);
+    let Some(user) = request_header::stated(&RequestHeaderNames::standard(), &headers) else {
+        return;
+    };
+    assert!(!user.name.is_empty());
+    let said = |group: &str| headers.get_all("x-remote-group").iter().any(|v| v == group);
+    let (last, rest) = user.groups.split_last().expect("there is one");
+    assert!(last == "system:authenticated" || said(last), "{last:?}");
+    assert!(rest.iter().all(|g| !g.is_empty() && said(g)), "{rest:?}");
+}
+
+/// jane of dev and ops, uid u7.
+const CERTIFICATE: &str = "\
+MIIBtjCCAVygAwIBAgIUKxkdGnWEWEmagcwDRI3jnHTvr8wwCgYIKoZIzj0EAwIwPjEMMAoGA1UECgwDZGV2MQwwCgYDVQQKDANvcHMxDTALBg\
+NVBAMMBGphbmUxETAPBgkrBgEEAYPCUwIMAnU3MCAXDTI2MTEyMDE2MDM0M1oYDzIxMjYxMDI3MTYwMzQzWjA+MQwwCgYDVQQKDANkZXYxDDAK\
+BgNVBAoMA29wczENMAsGA1UEAwwEamFuZTERMA8GCSsGAQQBg8JTAgwCdTcwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARsURIDitQaA3rxH9\
+VFdVFxlwifzZOhQogjT0CW82iKZVexlF69e6h1WpixE7cGr4y06jXfRlzBgSIgbbYFRO4eozYwNDATBgNVHSUEDDAKBggrBgEFBQcDAjAdBgNV\
+HQ4EFgQUGHdgS49bYwiFaqcjiw6uvTzOLjQwCgYIKoZIzj0EAwIDSAAwRQIgeEgUV3m85j2mEFFMEy1ekMy6usGqCwKkyjkJVDcr+2sCIQCKgw\
+t5ah4K7zJBWdZozlW66DqkAk+oapFWi1Do/OfodQ==";
+
+/// A client certificate names somebody by the name and the groups it holds, or is refused in words. Broken bytes are
+/// tried as they are, and in the place of a part of a whole certificate.
+pub fn client_certificate(data: &[u8]) {
+    let whole = STANDARD.decode(CERTIFICATE).expect("it is base64");
+    let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);
+    let rest = data.get(1..).unwrap_or_default();
+    let patched: Vec<u8> = (whole.iter().take(at))
+        .chain(rest)
+        .chain(whole.iter().skip(at + rest.len()))
+        .copied()
+        .collect();
+    for der in [data, &whole, &patched] {
+        match x509::named(&der.to_vec().into()) {
+            Ok(Some(user)) => {
+                assert!(!user.name.is_empty() && user.groups.iter().any(|g| g.starts_with("system:")));
+                let holds = |text: &str| der.windows(text.len()).any(|w| w == text.as_bytes());
+                assert!(holds(&user.name), "{:?}", user.name);
+            }
+            Ok(None) => {}
+            Err(refused) => assert!(!refused.0.is_empty()),
+        }
+        let named = !x509::common_name(&der.to_vec().into()).is_empty();
+        assert!(named || !matches!(x509::named(&der.to_vec().into()), Ok(Some(_))));
     }
 }
 

@@ -79,7 +79,7 @@ pub fn build(
         let file = TokenFile::read(path).map_err(|e| format!("--token-auth-file: {e}"))?;
         kinds.push(Arc::new(ForOwnAudiences::new(file, audiences.clone())));
     }
-    let accounts = service_accounts::build(options, live.clone())?;
+    let accounts = service_accounts::build(options, live.clone(), telemetry)?;
     kinds.push(accounts.legacy.clone());
     kinds.push(accounts.bound.clone());
     if o.bootstrap_tokens {
@@ -105,7 +105,7 @@ pub fn build(
             o.request_header.allowed_names.clone(),
             names,
         )),
-        Arc::new(X509::new(clients)),
+        Arc::new(X509::new(clients).observing(telemetry.client_certificates.clone())),
         Arc::new(BearerToken::for_audiences(tokens.clone(), audiences.clone())),
         Arc::new(WebSocketToken::for_audiences(tokens.clone(), audiences.clone())),
     ]));

@@ -9,6 +9,7 @@ use crate::request::{Request, Response};
 use crate::server::container::WebService;
 use crate::server::generic::GenericServer;
 use crate::server::respond::{self, Answer};
+use crate::telemetry::Telemetry;
 use http::header::{ACCEPT, CACHE_CONTROL, HeaderValue};
 use http::{Method, StatusCode};
 use std::path::Path;
@@ -35,7 +36,7 @@ fn read<T>(flag: &str, path: &Path, parse: impl Fn(&[u8]) -> Result<T, String>) 
 ///
 /// # Errors
 /// One line: a file that cannot be read, or holds no key that can be used.
-pub fn build(options: &CompletedOptions, objects: Arc<Live>) -> Result<ServiceAccounts, String> {
+pub fn build(options: &CompletedOptions, objects: Arc<Live>, telemetry: &Telemetry) -> Result<ServiceAccounts, String> {
     let (o, audiences) = (
         &options.authentication.service_account,
         options.authentication.api_audiences.clone(),
@@ -58,21 +59,28 @@ pub fn build(options: &CompletedOptions, objects: Arc<Live>) -> Result<ServiceAc
     }
     let (keys, clock) = (VerificationKeys::new(keys), system_clock());
     let issuer = o.issuers.first().cloned().unwrap_or_default();
+    let counts = &telemetry.service_account_tokens;
     Ok(ServiceAccounts {
-        legacy: Arc::new(ServiceAccountTokens::legacy(
-            o.lookup,
-            keys.clone(),
-            audiences.clone(),
-            objects.clone(),
-            clock.clone(),
-        )),
-        bound: Arc::new(ServiceAccountTokens::bound(
-            o.issuers.clone(),
-            keys.clone(),
-            audiences.clone(),
-            objects,
-            clock.clone(),
-        )),
+        legacy: Arc::new(
+            ServiceAccountTokens::legacy(
+                o.lookup,
+                keys.clone(),
+                audiences.clone(),
+                objects.clone(),
+                clock.clone(),
+            )
+            .counting(counts.clone()),
+        ),
+        bound: Arc::new(
+            ServiceAccountTokens::bound(
+                o.issuers.clone(),
+                keys.clone(),
+                audiences.clone(),
+                objects,
+                clock.clone(),
+            )
+            .counting(counts.clone()),
+        ),
         requests: TokenRequests {
             issuer: Issuer::new(issuer, Arc::new(signer), clock),
             audiences,

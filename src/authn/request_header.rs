@@ -75,37 +75,34 @@ impl Authenticator for RequestHeader {
                 )))
             }
         })?;
-        let Some(name) = first_value(from.headers, &self.names.username) else {
-            return Ok(None);
-        };
-        Ok(Some(Identified::new(Arc::new(self.user(name, from.headers)))))
+        let user = stated(&self.names, from.headers);
+        Ok(user.map(|user| Identified::new(Arc::new(user))))
     }
 }
 
-impl RequestHeader {
-    fn user(&self, name: &str, headers: &HeaderMap) -> UserInfo {
-        let mut user = UserInfo {
-            name: name.to_owned(),
-            uid: first_value(headers, &self.names.uid).unwrap_or("").to_owned(),
-            ..Default::default()
-        };
-        for header in &self.names.group {
-            let values = headers.get_all(header).iter().filter_map(|v| v.to_str().ok());
-            user.groups.extend(values.filter(|v| !v.is_empty()).map(str::to_owned));
-        }
-        for (header, value) in headers {
-            let prefixes = &self.names.extra_prefix;
-            let Some(key) = prefixes.iter().find_map(|p| header.as_str().strip_prefix(p.as_str())) else {
-                continue;
-            };
-            if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
-                let values = user.extra.entry(unescape_key(key).into_owned()).or_default();
-                values.push(value.to_owned());
-            }
-        }
-        add_authenticated(&mut user);
-        user
+/// The user that headers state; `None`: they name nobody. Whether they are to be believed is not asked.
+pub fn stated(names: &RequestHeaderNames, headers: &HeaderMap) -> Option<UserInfo> {
+    let mut user = UserInfo {
+        name: first_value(headers, &names.username)?.to_owned(),
+        uid: first_value(headers, &names.uid).unwrap_or("").to_owned(),
+        ..Default::default()
+    };
+    for header in &names.group {
+        let values = headers.get_all(header).iter().filter_map(|v| v.to_str().ok());
+        user.groups.extend(values.filter(|v| !v.is_empty()).map(str::to_owned));
     }
+    for (header, value) in headers {
+        let prefixes = &names.extra_prefix;
+        let Some(key) = prefixes.iter().find_map(|p| header.as_str().strip_prefix(p.as_str())) else {
+            continue;
+        };
+        if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
+            let values = user.extra.entry(unescape_key(key).into_owned()).or_default();
+            values.push(value.to_owned());
+        }
+    }
+    add_authenticated(&mut user);
+    Some(user)
 }
 
 fn first_value<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Option<&'a str> {

@@ -5,6 +5,7 @@ mod memo;
 
 use super::{Authenticator, Credentials, Identified, Refused, add_authenticated};
 use crate::request::{ClientCaSource, UserInfo};
+use crate::telemetry::access::ClientCertificateMetrics;
 use async_trait::async_trait;
 use memo::Memo;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
@@ -55,13 +56,32 @@ pub(super) type ProxyMemo = Memo<Result<(), Refused>>;
 /// until the certificate ends or the CA is replaced.
 pub struct X509 {
     ca: Arc<dyn ClientCaSource>,
-    memo: Memo<Result<Option<Arc<UserInfo>>, Refused>>,
+    memo: Memo<Known>,
+    metrics: Option<ClientCertificateMetrics>,
+}
+
+/// What a chain came to, and when its first certificate ends.
+#[derive(Clone)]
+struct Known {
+    user: Result<Option<Arc<UserInfo>>, Refused>,
+    ends: Option<SystemTime>,
 }
 
 impl X509 {
     /// Trusts the issuers of `ca` (`--client-ca-file`).
     pub fn new(ca: Arc<dyn ClientCaSource>) -> Self {
-        Self { ca, memo: Memo::new() }
+        Self {
+            ca,
+            memo: Memo::new(),
+            metrics: None,
+        }
+    }
+
+    /// Notes in `metrics` what each request's certificate has left.
+    #[must_use]
+    pub fn observing(mut self, metrics: ClientCertificateMetrics) -> Self {
+        self.metrics = Some(metrics);
+        self
     }
 }
 
@@ -72,17 +92,24 @@ impl Authenticator for X509 {
             return Ok(None);
         };
         let ca = self.ca.current();
-        let user = self.memo.get_or_compute(chain, &ca, |now| {
-            verify_chain(chain, ca.roots(), now)
-                .map_err(|e| Refused(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0)))?;
-            user_of(&chain[0])
+        let known = self.memo.get_or_compute(chain, &ca, |now| Known {
+            user: verify_chain(chain, ca.roots(), now)
+                .map_err(|e| Refused(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0)))
+                .and_then(|()| named(&chain[0])),
+            ends: not_after(&chain[0]),
         });
-        Ok(user?.map(Identified::new))
+        if let (Some(metrics), Some(ends)) = (&self.metrics, known.ends) {
+            metrics.seen(ends);
+        }
+        Ok(known.user?.map(Identified::new))
     }
 }
 
-/// The user a certificate names; `None` without a common name.
-fn user_of(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>, Refused> {
+/// The user a certificate names; `None` without a common name. Whether the certificate is to be believed is not asked.
+///
+/// # Errors
+/// It cannot be read, or its uid cannot.
+pub fn named(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>, Refused> {
     let (_, parsed) =
         X509Certificate::from_der(certificate).map_err(|e| Refused(format!("the certificate cannot be read: {e}")))?;
     let subject = parsed.subject();

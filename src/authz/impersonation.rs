@@ -22,8 +22,10 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::request::UserInfo;
 use crate::request::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED};
+use crate::telemetry::access::ImpersonationMetrics;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const NODE_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
@@ -63,6 +65,7 @@ pub struct Impersonated {
 pub struct Impersonation {
     authorizer: Arc<dyn Authorizer>,
     last: Mutex<HashMap<String, Mode>>,
+    metrics: ImpersonationMetrics,
 }
 
 // === impl Mode ===
@@ -80,7 +83,7 @@ impl Mode {
     }
 
     fn name(self) -> &'static str {
-        self.verb().strip_prefix("impersonate:").unwrap_or_default()
+        self.verb().strip_prefix("impersonate:").unwrap_or("legacy")
     }
 
     fn suits(self, wanted: &UserInfo, caller: &UserInfo) -> bool {
@@ -122,7 +125,15 @@ impl Impersonation {
         Self {
             authorizer,
             last: Mutex::default(),
+            metrics: ImpersonationMetrics::default(),
         }
+    }
+
+    /// Counts in `metrics`.
+    #[must_use]
+    pub fn counting(mut self, metrics: ImpersonationMetrics) -> Self {
+        self.metrics = metrics;
+        self
     }
 
     /// Who the caller acts as while doing what is `asked`, which names the caller.
@@ -132,7 +143,7 @@ impl Impersonation {
     pub async fn check(&self, wanted: &UserInfo, asked: &Attributes<'_>) -> Result<Impersonated> {
         let remembered = self.lock().get(&asked.user.name).copied();
         let rest = MODES.into_iter().filter(|m| Some(*m) != remembered);
-        let mut first = None;
+        let (mut first, start) = (None, Instant::now());
         for mode in remembered.into_iter().chain(rest) {
             if !mode.suits(wanted, asked.user) {
                 continue;
@@ -140,11 +151,13 @@ impl Impersonation {
             match self.try_mode(mode, wanted, asked).await {
                 Ok(found) => {
                     self.remember(&asked.user.name, mode);
+                    self.metrics.attempted(Some(mode.name()), start.elapsed());
                     return Ok(found);
                 }
                 Err(refused) => first = first.or(Some(refused)),
             }
         }
+        self.metrics.attempted(None, start.elapsed());
         // The classic mode suits everybody, so there was a refusal.
         Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
     }
@@ -164,9 +177,12 @@ impl Impersonation {
         last.insert(caller.to_owned(), mode);
     }
 
-    async fn allowed(&self, asked: &Attributes<'_>) -> Result<()> {
+    async fn allowed(&self, mode: Mode, asked: &Attributes<'_>) -> Result<()> {
+        let start = Instant::now();
         let verdict = self.authorizer.authorize(asked).await;
-        if verdict.decision == Decision::Allow {
+        let allowed = verdict.decision == Decision::Allow;
+        self.metrics.asked(mode.name(), allowed, start.elapsed());
+        if allowed {
             return Ok(());
         }
         let why = match verdict.error {
@@ -192,7 +208,7 @@ impl Impersonation {
         if mode != Mode::Legacy {
             let verb = format!("impersonate-on:{}:{}", mode.name(), asked.verb);
             let on = Attributes { user: caller, ..*asked }.with_verb(&verb);
-            self.allowed(&on).await?;
+            self.allowed(mode, &on).await?;
         }
         let ask = Ask {
             me: self,
@@ -253,7 +269,7 @@ impl Ask<'_> {
             name,
             ..self.base
         };
-        self.me.allowed(&asked).await
+        self.me.allowed(self.mode, &asked).await
     }
 
     /// The right to the name; the groups that come with it.
@@ -282,7 +298,7 @@ impl Ask<'_> {
                 ];
             }
         }
-        self.me.allowed(&asked).await?;
+        self.me.allowed(self.mode, &asked).await?;
         Ok(found)
     }
 
@@ -302,12 +318,18 @@ impl Ask<'_> {
                     "impersonating the system:masters group is not allowed",
                 ));
             }
-            if groups.len() >= MANY && self.me.allowed(&Attributes { name: "*", ..asked }).await.is_ok() {
+            if groups.len() >= MANY
+                && self
+                    .me
+                    .allowed(self.mode, &Attributes { name: "*", ..asked })
+                    .await
+                    .is_ok()
+            {
                 return Ok(());
             }
         }
         for name in groups {
-            self.me.allowed(&Attributes { name, ..asked }).await?;
+            self.me.allowed(self.mode, &Attributes { name, ..asked }).await?;
         }
         Ok(())
     }

@@ -173,7 +173,7 @@ impl Chain {
         ];
         filters.extend(c.audit.map(filters::audit::filter));
         filters.extend([
-            filters::impersonation::filter(c.authorizer.clone()),
+            filters::impersonation::filter(c.authorizer.clone(), c.telemetry.impersonation.clone()),
             filters::max_in_flight::filter(limits, c.flow_schemas, c.telemetry.clone()),
         ]);
         Self {

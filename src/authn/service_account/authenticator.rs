@@ -4,6 +4,7 @@ use super::{Clock, LEGACY_ISSUER, Objects};
 use crate::authn::bearer::intersection;
 use crate::authn::jwt::{self, PublicKey, Token};
 use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
+use crate::telemetry::access::ServiceAccountTokenMetrics;
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ pub struct ServiceAccountTokens {
     audiences: Vec<String>,
     objects: Arc<dyn Objects>,
     clock: Clock,
+    counts: ServiceAccountTokenMetrics,
 }
 
 impl ServiceAccountTokens {
@@ -66,6 +68,7 @@ impl ServiceAccountTokens {
             audiences,
             objects,
             clock,
+            counts: ServiceAccountTokenMetrics::default(),
         }
     }
 
@@ -84,7 +87,15 @@ impl ServiceAccountTokens {
             audiences,
             objects,
             clock,
+            counts: ServiceAccountTokenMetrics::default(),
         }
+    }
+
+    /// Counts in `counts`.
+    #[must_use]
+    pub fn counting(mut self, counts: ServiceAccountTokenMetrics) -> Self {
+        self.counts = counts;
+        self
     }
 
     /// The token, where one of our keys made it; `None`: not ours.
@@ -124,6 +135,7 @@ impl TokenAuthenticator for ServiceAccountTokens {
         if said.is_empty() {
             let subject = token.claims.str_at(&["sub"]).to_owned();
             annotations.push(("authentication.k8s.io/legacy-token", subject));
+            self.counts.legacy.inc();
             said.clone_from(&self.audiences);
         }
         let wanted = match asked.audiences {
@@ -140,9 +152,15 @@ impl TokenAuthenticator for ServiceAccountTokens {
         }
         let now = (self.clock)();
         let mut found = match self.kind {
-            Kind::Bound => super::bound::check(&*self.objects, &token.claims, now).await?,
+            Kind::Bound => super::bound::check(&*self.objects, &token.claims, now, &self.counts).await?,
             Kind::Legacy { lookup } => {
-                super::legacy::check(&self.objects, &token.claims, asked.token, lookup, now).await?
+                super::legacy::Check {
+                    objects: &self.objects,
+                    counts: &self.counts,
+                    now,
+                }
+                .judge(&token.claims, asked.token, lookup)
+                .await?
             }
         };
         annotations.append(&mut found.annotations);

@@ -7,6 +7,7 @@ use crate::apimachinery::value::Value;
 use crate::authn::jwt::seconds;
 use crate::authn::x509::CREDENTIAL_ID;
 use crate::authn::{Refused, TokenUser};
+use crate::telemetry::access::ServiceAccountTokenMetrics;
 use std::sync::Arc;
 
 const GONE: &str = "service account token has been invalidated";
@@ -60,7 +61,12 @@ async fn referred(
 }
 
 /// Judges the claims of a token that one of our keys made.
-pub(super) async fn check(objects: &dyn Objects, claims: &Value, now: i64) -> Result<TokenUser, Refused> {
+pub(super) async fn check(
+    objects: &dyn Objects,
+    claims: &Value,
+    now: i64,
+    counts: &ServiceAccountTokenMetrics,
+) -> Result<TokenUser, Refused> {
     times(claims, now)?;
     let private = claims.get("kubernetes.io");
     let namespace = private.str_at(&["namespace"]);
@@ -118,6 +124,9 @@ pub(super) async fn check(objects: &dyn Objects, claims: &Value, now: i64) -> Re
             now - warn_after
         );
         found.annotations.push(("authentication.k8s.io/stale-token", said));
+        counts.stale.inc();
+    } else {
+        counts.valid.inc();
     }
     Ok(found)
 }

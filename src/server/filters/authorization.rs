@@ -9,8 +9,9 @@ use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use http::StatusCode;
 use http::header::X_CONTENT_TYPE_OPTIONS;
-use prometheus::IntCounter;
+use prometheus::{Histogram, IntCounter};
 use std::sync::Arc;
+use std::time::Instant;
 
 struct Authorization {
     inner: Instrument,
@@ -19,6 +20,15 @@ struct Authorization {
     denied: IntCounter,
     no_opinion: IntCounter,
     error: IntCounter,
+    took: Took,
+}
+
+/// Durations by result.
+struct Took {
+    allowed: Histogram,
+    denied: Histogram,
+    no_opinion: Histogram,
+    error: Histogram,
 }
 
 /// The innermost entry of the chain.
@@ -26,6 +36,13 @@ pub fn gate(authorizer: Arc<dyn Authorizer>, telemetry: Telemetry) -> Gate {
     let attempts = |result| telemetry.authorization_attempts.with_label_values(&[result]);
     let (allowed, denied) = (attempts("allowed"), attempts("denied"));
     let (no_opinion, error) = (attempts("no-opinion"), attempts("error"));
+    let took = |result| telemetry.authorization_duration.with_label_values(&[result]);
+    let took = Took {
+        allowed: took("allowed"),
+        denied: took("denied"),
+        no_opinion: took("no-opinion"),
+        error: took("error"),
+    };
     Gate {
         name: "authorization",
         needs: &[Fact::RequestInfo, Fact::ReceivedAt, Fact::Authenticated],
@@ -37,6 +54,7 @@ pub fn gate(authorizer: Arc<dyn Authorizer>, telemetry: Telemetry) -> Gate {
                 denied,
                 no_opinion,
                 error,
+                took,
             })
         }),
     }
@@ -65,22 +83,32 @@ impl Handler for Authorization {
         };
         let info = super::info(&req);
         let asked = Attributes::of(who.user(), &info);
+        let start = Instant::now();
         let verdict = self.authorizer.authorize(&asked).await;
+        let took = start.elapsed().as_secs_f64();
         if let Some(trail) = req.extensions().get::<AuditTrail>() {
             note(trail, &verdict);
         }
         if verdict.decision == Decision::Allow {
             self.allowed.inc();
+            self.took.allowed.observe(took);
             let proof = Authorized::mint(who.user().clone());
             return self.inner.serve(req, proof, info).await;
         }
         if let Some(error) = verdict.error {
             self.error.inc();
+            self.took.error.observe(took);
             return respond::internal_error_text(req.uri(), &error);
         }
         match verdict.decision {
-            Decision::Deny => self.denied.inc(),
-            _ => self.no_opinion.inc(),
+            Decision::Deny => {
+                self.denied.inc();
+                self.took.denied.observe(took);
+            }
+            _ => {
+                self.no_opinion.inc();
+                self.took.no_opinion.observe(took);
+            }
         }
         let mut r = respond::status(&forbidden(&asked, &verdict.reason), req.headers());
         debug_assert_eq!(r.status(), StatusCode::FORBIDDEN);

@@ -6,6 +6,7 @@ use crate::authz::{Attributes, Authorizer};
 use crate::request::{AuditTrail, Authenticated, Handler, ImpersonatedBy, Request, Response};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond::{self, NOSNIFF};
+use crate::telemetry::access::ImpersonationMetrics;
 use async_trait::async_trait;
 use http::header::{HeaderName, X_CONTENT_TYPE_OPTIONS};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ struct Impersonate {
 }
 
 /// The filter.
-pub fn filter(authorizer: Arc<dyn Authorizer>) -> Filter {
+pub fn filter(authorizer: Arc<dyn Authorizer>, metrics: ImpersonationMetrics) -> Filter {
     Filter {
         name: "impersonation",
         needs: &[Fact::RequestInfo, Fact::Authenticated],
@@ -24,7 +25,7 @@ pub fn filter(authorizer: Arc<dyn Authorizer>) -> Filter {
         wrap: Box::new(|inner| {
             Arc::new(Impersonate {
                 inner,
-                check: Impersonation::new(authorizer),
+                check: Impersonation::new(authorizer).counting(metrics),
             })
         }),
     }

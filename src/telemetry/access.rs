@@ -1,0 +1,182 @@
+//! Metrics of who asks and who acts as whom: client certificates, service-account tokens, impersonation.
+
+use super::{counters, histograms};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, Registry};
+use std::time::{Duration, SystemTime};
+
+/// Seconds, from a millisecond on, each bucket twice the one before: upstream's for authentication, authorization and
+/// impersonation.
+pub const DURATIONS: [f64; 15] = [
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
+];
+
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 60.0 * MINUTE;
+const DAY: f64 = 24.0 * HOUR;
+
+/// `apiserver_client_certificate_expiration_seconds`: what is left of the certificate a request came with, whether it is
+/// trusted or not.
+#[derive(Clone, Debug)]
+pub struct ClientCertificateMetrics(Histogram);
+
+impl ClientCertificateMetrics {
+    /// Registers them. To be made once per registry.
+    pub fn new(registry: &Registry) -> Self {
+        let buckets = [
+            0.0,
+            30.0 * MINUTE,
+            HOUR,
+            2.0 * HOUR,
+            6.0 * HOUR,
+            12.0 * HOUR,
+            DAY,
+            2.0 * DAY,
+            4.0 * DAY,
+            7.0 * DAY,
+            30.0 * DAY,
+            90.0 * DAY,
+            180.0 * DAY,
+            360.0 * DAY,
+        ];
+        let family = histograms(
+            registry,
+            "apiserver_client_certificate_expiration_seconds",
+            "Seconds left of the client certificates that requests came with.",
+            &[],
+            &buckets,
+        );
+        Self(family.with_label_values::<&str>(&[]))
+    }
+
+    /// A request came with a certificate that ends then.
+    pub fn seen(&self, ends: SystemTime) {
+        let left = ends.duration_since(SystemTime::now()).map(|left| left.as_secs_f64());
+        self.0
+            .observe(left.unwrap_or_else(|late| -late.duration().as_secs_f64()));
+    }
+}
+
+/// Counts tokens of service accounts. Those the token cache knows are not counted again.
+#[derive(Clone, Debug)]
+pub struct ServiceAccountTokenMetrics {
+    /// Tokens without an audience.
+    pub legacy: IntCounter,
+    /// Projected tokens, used in time.
+    pub valid: IntCounter,
+    /// Projected tokens, used after they should have been replaced.
+    pub stale: IntCounter,
+    /// Tokens of Secrets that somebody made.
+    pub manual: IntCounter,
+    /// Tokens of Secrets that a controller made.
+    pub automatic: IntCounter,
+    /// Tokens of Secrets that were marked invalid.
+    pub invalid: IntCounter,
+}
+
+impl ServiceAccountTokenMetrics {
+    /// Registers them. To be made once per registry.
+    pub fn new(registry: &Registry) -> Self {
+        let counter = |name: &str, help: &str| {
+            let name = format!("serviceaccount_{name}_total");
+            counters(registry, &name, help, &[]).with_label_values::<&str>(&[])
+        };
+        Self {
+            legacy: counter("legacy_tokens", "Uses of service-account tokens without an audience."),
+            valid: counter("valid_tokens", "Uses of projected service-account tokens in time."),
+            stale: counter(
+                "stale_tokens",
+                "Uses of projected service-account tokens that are overdue.",
+            ),
+            manual: counter(
+                "legacy_manual_token_uses",
+                "Uses of service-account tokens of Secrets made by hand.",
+            ),
+            automatic: counter(
+                "legacy_auto_token_uses",
+                "Uses of service-account tokens of Secrets made by a controller.",
+            ),
+            invalid: counter(
+                "invalid_legacy_auto_token_uses",
+                "Uses of service-account tokens of Secrets that are marked invalid.",
+            ),
+        }
+    }
+}
+
+impl Default for ServiceAccountTokenMetrics {
+    /// Counters nobody reads.
+    fn default() -> Self {
+        Self::new(&Registry::new())
+    }
+}
+
+/// Counts impersonation: attempts as a whole, and the questions to the authorizer within them.
+#[derive(Clone, Debug)]
+pub struct ImpersonationMetrics {
+    attempts: Counted,
+    questions: Counted,
+}
+
+#[derive(Clone, Debug)]
+struct Counted {
+    total: IntCounterVec,
+    took: HistogramVec,
+}
+
+impl Counted {
+    fn new(registry: &Registry, name: &str, what: &str) -> Self {
+        let labels = ["mode", "decision"];
+        Self {
+            total: counters(
+                registry,
+                &format!("apiserver_impersonation_{name}_total"),
+                &format!("{what}, by mode and decision."),
+                &labels,
+            ),
+            took: histograms(
+                registry,
+                &format!("apiserver_impersonation_{name}_duration_seconds"),
+                &format!("Seconds of: {what}, by mode and decision."),
+                &labels,
+                &DURATIONS,
+            ),
+        }
+    }
+
+    fn note(&self, mode: &str, allowed: bool, took: Duration) {
+        let labels = [mode, if allowed { "allowed" } else { "denied" }];
+        self.total.with_label_values(&labels).inc();
+        self.took.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+}
+
+impl ImpersonationMetrics {
+    /// Registers them. To be made once per registry.
+    pub fn new(registry: &Registry) -> Self {
+        Self {
+            attempts: Counted::new(registry, "attempts", "Attempts to act as somebody else"),
+            questions: Counted::new(
+                registry,
+                "authorization_attempts",
+                "Questions whether a caller may act as somebody else",
+            ),
+        }
+    }
+
+    /// Somebody tried: `mode` allowed it, or none did.
+    pub fn attempted(&self, mode: Option<&str>, took: Duration) {
+        self.attempts.note(mode.unwrap_or_default(), mode.is_some(), took);
+    }
+
+    /// The authorizer was asked in `mode`.
+    pub fn asked(&self, mode: &str, allowed: bool, took: Duration) {
+        self.questions.note(mode, allowed, took);
+    }
+}
+
+impl Default for ImpersonationMetrics {
+    /// Counters nobody reads.
+    fn default() -> Self {
+        Self::new(&Registry::new())
+    }
+}
