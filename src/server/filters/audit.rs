@@ -1,6 +1,6 @@
 //! Records requests as the audit policy says. It stands inside authentication and outside of everything that may refuse
 //! a known caller, so that refusals by impersonation, flow control and authorization are recorded, too. Requests that
-//! fail before it are told to [`refused`] by the filters that refuse them.
+//! fail before it are told to `refused` by the filters that refuse them.
 
 mod body;
 mod record;
