@@ -51,7 +51,7 @@ flags! {
         "shutdown-delay-duration" Duration "0s" honoured "Time between failing /readyz and refusing requests at shutdown";
         "shutdown-send-retry-after" Bool "false" ignored("at shutdown the port closes and requests in flight finish") "Answer 429 while draining";
         "shutdown-watch-termination-grace-period" Duration "0s" ignored("watches end at once, after the event they are at") "Time in which watches are ended at shutdown";
-        "storage-initialization-timeout" Duration "1m0s" ignored("the store is loaded before the port answers") "Time for the store to become ready at start";
+        "storage-initialization-timeout" Duration "1m0s" honoured "Time for the store to become ready at start";
         "strict-transport-security-directives" List "" ignored("no Strict-Transport-Security header is sent") "HSTS directives";
     }
     Etcd {
