@@ -7,4 +7,5 @@ for p in haproxy nginx; do
 done
 cargo build -q --release
 cargo build -q --release -p torana-bench
+[ $# -gt 0 ] || cargo bench -q --bench objects
 exec target/release/torana-bench run target/release/torana "$@"
