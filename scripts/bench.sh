@@ -7,5 +7,5 @@ for p in haproxy nginx; do
 done
 cargo build -q --release
 cargo build -q --release -p torana-bench
-[ $# -gt 0 ] || cargo bench -q --bench objects
+[ $# -gt 0 ] || cargo bench -q --bench objects --bench access
 exec target/release/torana-bench run target/release/torana "$@"
