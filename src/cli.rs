@@ -27,6 +27,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches};
 use flags::{FLAGS, Fate, Kind};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// What is asked for.
 #[derive(Debug)]
@@ -100,6 +101,19 @@ fn with_dashes(arg: OsString) -> OsString {
     } else {
         arg
     }
+}
+
+/// The kubeconfig to ask with: `--kubeconfig`, `$KUBECONFIG`, or the one a server here wrote.
+fn kubeconfig(matches: &clap::ArgMatches) -> PathBuf {
+    let given = matches.get_one::<String>("kubeconfig").map(PathBuf::from);
+    let environment = || {
+        std::env::var_os("KUBECONFIG")
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
+    given
+        .or_else(environment)
+        .unwrap_or_else(|| "torana-data/admin.kubeconfig".into())
 }
 
 fn command() -> clap::Command {

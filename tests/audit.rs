@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::Gateway;
-use support::kubelet::Kubelet;
+use support::kubelet::{Kubelet, flags, make_node};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
 
@@ -190,34 +190,17 @@ fn log_and_webhook_see_the_same_and_nothing_secret() {
 fn bodies_pod_security_and_connections_are_recorded() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let kubelet = Kubelet::start(dir.path());
-    let file = |flag: &str, name: &str| format!("--kubelet-{flag}={}", dir.path().join(name).display());
-    let flags = [
+    let mut all = vec![
         policy(
             dir.path(),
             "- level: RequestResponse\n  omitManagedFields: true\n  omitStages: [RequestReceived]\n",
         ),
         log_flag(dir.path()),
-        file("certificate-authority", "ca.crt"),
-        file("client-certificate", "client.crt"),
-        file("client-key", "client.key"),
     ];
-    let mut g = Gateway::start_with(dir.path(), &flags.each_ref().map(String::as_str));
-    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: worker}\n";
-    g.kubectl_in(&["create", "-f", "-"], Some(node));
-    let status = format!(
-        r#"{{"status":{{"addresses":[{{"type":"InternalIP","address":"127.0.0.1"}}],"daemonEndpoints":{{"kubeletEndpoint":{{"Port":{}}}}}}}}}"#,
-        kubelet.port
-    );
-    g.kubectl(&[
-        "patch",
-        "node",
-        "worker",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &status,
-    ]);
-    g.kubectl(&["create", "serviceaccount", "default"]);
+    all.extend(flags(dir.path()));
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let mut g = Gateway::start_with(dir.path(), &all);
+    make_node(&g, kubelet.port);
     g.kubectl(&[
         "label",
         "namespace",

@@ -3,7 +3,7 @@
 mod support;
 
 use support::Gateway;
-use support::kubelet::Kubelet;
+use support::kubelet::{Kubelet, flags, make_node};
 
 fn pod(name: &str, container: &str) -> String {
     format!(
@@ -13,24 +13,7 @@ fn pod(name: &str, container: &str) -> String {
 }
 
 fn with_node(g: &Gateway, port: u16) {
-    g.kubectl_in(
-        &["create", "-f", "-"],
-        Some("apiVersion: v1\nkind: Node\nmetadata: {name: worker}\n"),
-    );
-    let status = format!(
-        r#"{{"status":{{"addresses":[{{"type":"InternalIP","address":"127.0.0.1"}}],"daemonEndpoints":{{"kubeletEndpoint":{{"Port":{port}}}}}}}}}"#
-    );
-    g.kubectl(&[
-        "patch",
-        "node",
-        "worker",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &status,
-    ]);
-    // The account that a controller makes in a cluster.
-    g.kubectl(&["create", "serviceaccount", "default"]);
+    make_node(g, port);
     for (name, container) in [("p", "main"), ("q", "broken")] {
         g.kubectl_in(&["create", "-f", "-"], Some(&pod(name, container)));
     }
@@ -40,12 +23,7 @@ fn with_node(g: &Gateway, port: u16) {
 fn a_kubelet_is_reached_for_logs_commands_and_its_own_pages() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let kubelet = Kubelet::start(dir.path());
-    let file = |flag: &str, name: &str| format!("--kubelet-{flag}={}", dir.path().join(name).display());
-    let flags = [
-        file("certificate-authority", "ca.crt"),
-        file("client-certificate", "client.crt"),
-        file("client-key", "client.key"),
-    ];
+    let flags = flags(dir.path());
     let g = Gateway::start_with(dir.path(), &flags.each_ref().map(String::as_str));
     with_node(&g, kubelet.port);
 

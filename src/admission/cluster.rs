@@ -18,6 +18,14 @@ pub struct Cluster(Arc<OnceLock<Storages>>, Arc<OnceLock<Kinds>>, Arc<OnceLock<A
 /// Plural, and whether it lives in namespaces, of built-in kinds by group and kind.
 pub type Kinds = HashMap<(String, String), (String, bool)>;
 
+/// The key of an object below its resource's prefix; `namespace` is empty for cluster scope.
+fn key(namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => name.to_owned(),
+        namespace => format!("{namespace}/{name}"),
+    }
+}
+
 impl Cluster {
     /// Tells the plugins where everything is. Later calls change nothing.
     pub fn fill(&self, storages: Storages) {
@@ -79,11 +87,10 @@ impl Cluster {
     /// # Errors
     /// 500: the store does not answer.
     pub async fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>> {
-        let key = match namespace {
-            "" => name.to_owned(),
-            namespace => format!("{namespace}/{name}"),
-        };
-        let got = self.storage(group, resource)?.get(&key, MinRevision::Latest).await;
+        let got = self
+            .storage(group, resource)?
+            .get(&key(namespace, name), MinRevision::Latest)
+            .await;
         Ok(got.map_err(Status::internal)?.map(|entry| entry.decode()))
     }
 
@@ -101,14 +108,10 @@ impl Cluster {
     /// # Errors
     /// 500: the store does not answer.
     pub async fn find(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>> {
-        let key = match namespace {
-            "" => name.to_owned(),
-            namespace => format!("{namespace}/{name}"),
-        };
         let Some(storage) = self.served(group, resource)? else {
             return Ok(None);
         };
-        if let Ok(Some(entry)) = storage.get(&key, MinRevision::Any).await {
+        if let Ok(Some(entry)) = storage.get(&key(namespace, name), MinRevision::Any).await {
             return Ok(Some(entry.decode()));
         }
         self.get(group, resource, namespace, name).await
@@ -125,12 +128,9 @@ impl Cluster {
             marks.iter().any(|mark| text.contains(mark))
         };
         let options = ListOptions {
-            prefix: String::new(),
-            single: false,
             version: VersionMatch::NotOlderThan(MinRevision::Any),
             predicate: Predicate(Some(Arc::new(has))),
-            limit: 0,
-            token: None,
+            ..ListOptions::latest("")
         };
         let Some(storage) = self.served(group, resource)? else {
             return Ok(Vec::new());
@@ -144,19 +144,8 @@ impl Cluster {
     /// # Errors
     /// 500: the store does not answer.
     pub async fn list(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Value>> {
-        let prefix = match namespace {
-            "" => String::new(),
-            namespace => format!("{namespace}/"),
-        };
-        let options = ListOptions {
-            prefix,
-            single: false,
-            version: VersionMatch::NotOlderThan(MinRevision::Latest),
-            predicate: Predicate::default(),
-            limit: 0,
-            token: None,
-        };
-        let listing = self.storage(group, resource)?.list(options).await;
+        let storage = self.storage(group, resource)?;
+        let listing = storage.list(ListOptions::latest(namespace)).await;
         let entries = listing.map_err(Status::internal)?.entries;
         Ok(entries.iter().map(|entry| entry.decode()).collect())
     }

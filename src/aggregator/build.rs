@@ -27,7 +27,6 @@ use crate::telemetry::requests::Labels;
 use http::StatusCode;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -231,9 +230,11 @@ impl Aggregator {
     ) {
         let initiated = server.add_paths_complete_signal("APIServiceRegistrationControllerInitiated");
         server.add_post_start_hook("start-kube-aggregator-informers", move |cx| async move {
-            follow(&cx.tasks, "apiservice informer", feeds.api_services.run());
-            follow(&cx.tasks, "service informer", feeds.services.run());
-            follow(&cx.tasks, "endpointslice informer", feeds.endpoint_slices.run());
+            cx.tasks
+                .spawn_until_stopped("apiservice informer", feeds.api_services.run());
+            cx.tasks.spawn_until_stopped("service informer", feeds.services.run());
+            cx.tasks
+                .spawn_until_stopped("endpointslice informer", feeds.endpoint_slices.run());
             Ok(())
         });
         let first = synced[0].clone();
@@ -247,7 +248,7 @@ impl Aggregator {
         let (a, first) = (availability.clone(), synced[0].clone());
         server.add_post_start_hook("apiservice-status-local-available-controller", move |cx| async move {
             let tasks = cx.tasks.clone();
-            follow(&cx.tasks, "local availability start", async move {
+            cx.tasks.spawn_until_stopped("local availability start", async move {
                 first.wait().await;
                 a.start(Kind::Local, &tasks);
             });
@@ -256,7 +257,7 @@ impl Aggregator {
         let a = availability.clone();
         server.add_post_start_hook("apiservice-status-remote-available-controller", move |cx| async move {
             let tasks = cx.tasks.clone();
-            follow(&cx.tasks, "remote availability start", async move {
+            cx.tasks.spawn_until_stopped("remote availability start", async move {
                 for s in synced {
                     s.wait().await;
                 }
@@ -279,7 +280,7 @@ impl Aggregator {
         }
         let (r, ready) = (autoregister.clone(), initiated);
         server.add_post_start_hook("kube-apiserver-autoregistration", move |cx| async move {
-            follow(&cx.tasks, "autoregistration", async move {
+            cx.tasks.spawn_until_stopped("autoregistration", async move {
                 ready.wait().await;
                 r.run().await;
             });
@@ -306,19 +307,6 @@ impl Aggregator {
     pub fn api_services(&self) -> &Informer<ApiService> {
         &self.api_services
     }
-}
-
-/// Runs until the group is asked to end.
-fn follow(tasks: &TaskGroup, name: &str, work: impl Future<Output = ()> + Send + 'static) {
-    let stop = tasks.stop_signal().clone();
-    tasks.spawn(name, async move {
-        // Stopping first: the work has no end of its own.
-        tokio::select! {
-            biased;
-            () = stop.wait() => {}
-            () = work => {}
-        }
-    });
 }
 
 impl Terminations for Telemetry {

@@ -67,20 +67,8 @@ impl Consumer {
     /// Starts it in `tasks`; it ends with the group.
     pub fn start(self, tasks: &TaskGroup) {
         let [schemas, levels] = self.feeds;
-        until_stopped(tasks, "flow schemas", schemas.run());
-        until_stopped(tasks, "priority levels", levels.run());
-        until_stopped(tasks, "flow schema conditions", self.dangling.run());
+        tasks.spawn_until_stopped("flow schemas", schemas.run());
+        tasks.spawn_until_stopped("priority levels", levels.run());
+        tasks.spawn_until_stopped("flow schema conditions", self.dangling.run());
     }
-}
-
-fn until_stopped(tasks: &TaskGroup, name: &str, work: impl Future<Output = ()> + Send + 'static) {
-    let stop = tasks.stop_signal().clone();
-    tasks.spawn(name, async move {
-        // Stopping first: the work has no end of its own.
-        tokio::select! {
-            biased;
-            () = stop.wait() => {}
-            () = work => {}
-        }
-    });
 }

@@ -1,5 +1,6 @@
 //! `--authentication-config` and `--oidc-*` → the authenticator of identity providers, replaced as the file changes.
 
+use crate::apimachinery::codec::hex;
 use crate::authn::oidc::configuration::{AnonymousConfig, JwtIssuer};
 use crate::authn::oidc::{JwtAuthenticators, discover};
 use crate::authn::service_account::system_clock;
@@ -75,14 +76,8 @@ pub fn build(
 
 /// Tells this server from others in metrics, without naming it.
 fn server_id(options: &CompletedOptions) -> String {
-    use std::fmt::Write;
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, options.host_name.as_bytes());
-    let mut id = "sha256:".to_owned();
-    for byte in digest.as_ref() {
-        // Writing to a String cannot fail.
-        let _ = write!(id, "{byte:02x}");
-    }
-    id
+    format!("sha256:{}", hex(digest.as_ref()))
 }
 
 enum Failure {

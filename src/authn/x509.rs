@@ -4,13 +4,13 @@
 mod memo;
 
 use super::{Authenticator, Credentials, Identified, Refused, add_authenticated};
+use crate::apimachinery::codec::hex;
 use crate::request::{ClientCaSource, UserInfo};
 use crate::telemetry::access::ClientCertificateMetrics;
 use async_trait::async_trait;
 use memo::Memo;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use std::fmt;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use webpki::{EndEntityCert, KeyUsage};
@@ -151,13 +151,7 @@ pub fn named(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>, 
 
 fn credential_id(certificate: &[u8]) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
-    let mut id = String::with_capacity(11 + 64);
-    id.push_str("X509SHA256=");
-    for byte in digest.as_ref() {
-        // Writing to a String cannot fail.
-        let _ = write!(id, "{byte:02x}");
-    }
-    id
+    format!("X509SHA256={}", hex(digest.as_ref()))
 }
 
 /// The common name of a certificate's subject; empty where it has none.

@@ -1,27 +1,22 @@
 //! Authorization by the core API server, for extension servers: one SubjectAccessReview per question, remembered for a
 //! while (upstream: `k8s.io/apiserver/pkg/server/options/authorization.go`). No answer is a no.
 
-use super::{AllowedPaths, Attributes, Authorizer, Decision, PrivilegedGroups, Rules, Union, Verdict, review};
+use super::memory::Memory;
+use super::{AllowedPaths, Attributes, Authorizer, PrivilegedGroups, Rules, Union, Verdict, review};
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Map;
 use crate::client::{Client, ClientError};
 use crate::request::UserInfo;
 use async_trait::async_trait;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// How long a yes holds.
 const ALLOW_TTL: Duration = Duration::from_secs(10);
 /// How long a no holds.
 const DENY_TTL: Duration = Duration::from_secs(10);
-/// Answers kept at most. When they are all fresh, new ones are not kept.
-const MAX_ENTRIES: usize = 8192;
-/// A question longer than this is not kept: names and extra are the caller's to choose.
-const MAX_KEY: usize = 10_000;
 /// Waits before a review is sent again.
 const RETRIES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
 
@@ -42,7 +37,7 @@ impl Reviewer for Client {
 /// Asks another server.
 pub struct Delegated {
     reviewer: Arc<dyn Reviewer>,
-    known: Mutex<HashMap<String, (Verdict, Instant)>>,
+    known: Memory,
 }
 
 impl Delegated {
@@ -50,7 +45,7 @@ impl Delegated {
     pub fn new(reviewer: Arc<dyn Reviewer>) -> Self {
         Self {
             reviewer,
-            known: Mutex::default(),
+            known: Memory::new(ALLOW_TTL, DENY_TTL),
         }
     }
 
@@ -61,10 +56,6 @@ impl Delegated {
             Arc::new(AllowedPaths::new(["/healthz", "/readyz", "/livez"])),
             Arc::new(Self::new(reviewer)),
         ])
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Verdict, Instant)>> {
-        self.known.lock().expect("no code panics while holding this lock")
     }
 
     async fn ask(&self, spec: &Value) -> Result<Value, ClientError> {
@@ -92,11 +83,8 @@ impl Authorizer for Delegated {
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
         let spec = review::spec(asked, "groups");
         let key = json::to_string(&spec);
-        let now = Instant::now();
-        if let Some((verdict, until)) = self.lock().get(&key)
-            && *until > now
-        {
-            return verdict.clone();
+        if let Some(verdict) = self.known.get(&key) {
+            return verdict;
         }
         let verdict = match self.ask(&spec).await {
             Ok(review) => verdict(review.get("status")),
@@ -108,19 +96,7 @@ impl Authorizer for Delegated {
                 };
             }
         };
-        let now = Instant::now();
-        let ttl = if verdict.decision == Decision::Allow {
-            ALLOW_TTL
-        } else {
-            DENY_TTL
-        };
-        let mut known = self.lock();
-        if known.len() >= MAX_ENTRIES {
-            known.retain(|_, (_, until)| *until > now);
-        }
-        if known.len() < MAX_ENTRIES && key.len() <= MAX_KEY {
-            known.insert(key, (verdict.clone(), now + ttl));
-        }
+        self.known.keep(key, &verdict);
         verdict
     }
 
@@ -131,6 +107,7 @@ impl Authorizer for Delegated {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Decision;
     use super::*;
     use crate::json;
     use crate::request::RequestInfo;

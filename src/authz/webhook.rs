@@ -2,23 +2,18 @@
 //! `plugin/pkg/authorizer/webhook`). Answers are kept for a while; what could not be asked is answered by the failure
 //! policy and counts as an error, which without an Allow from somebody is a 500.
 
-use super::{Attributes, Authorizer, Decision, Rules, Verdict, review};
+use super::memory::Memory;
+use super::{Attributes, Authorizer, Rules, Verdict, review};
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
 use crate::client::ClientConfig;
 use crate::client::fetch::{FetchError, Fetcher};
 use crate::request::UserInfo;
 use async_trait::async_trait;
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
-/// Answers kept at most. When all are fresh, new ones are not kept.
-const MAX_ENTRIES: usize = 8192;
-/// A question longer than this is not kept: names and extra are the caller's to choose.
-const MAX_KEY: usize = 10_000;
 /// Waits before a question is asked again.
 const RETRIES: [Duration; 4] = [
     Duration::from_millis(500),
@@ -76,7 +71,7 @@ impl Ask for Url {
 pub struct Webhook {
     ask: Arc<dyn Ask>,
     config: WebhookConfig,
-    known: Mutex<HashMap<String, (Verdict, Instant)>>,
+    known: Memory,
 }
 
 impl Webhook {
@@ -96,8 +91,8 @@ impl Webhook {
     pub fn asking(ask: Arc<dyn Ask>, config: WebhookConfig) -> Self {
         Self {
             ask,
+            known: Memory::new(config.authorized_ttl, config.unauthorized_ttl),
             config,
-            known: Mutex::default(),
         }
     }
 
@@ -125,30 +120,6 @@ impl Webhook {
             }
         }
     }
-
-    fn keep(&self, key: String, verdict: &Verdict) {
-        let ttl = match verdict.decision {
-            Decision::Allow => self.config.authorized_ttl,
-            _ => self.config.unauthorized_ttl,
-        };
-        if ttl.is_zero() || key.len() > MAX_KEY {
-            return;
-        }
-        let now = Instant::now();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_ENTRIES {
-            known.retain(|_, (_, until)| *until > now);
-        }
-        if known.len() < MAX_ENTRIES {
-            known.insert(key, (verdict.clone(), now + ttl));
-        }
-    }
-
-    fn kept(&self, key: &str) -> Option<Verdict> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (verdict, until) = known.get(key)?;
-        (*until > Instant::now()).then(|| verdict.clone())
-    }
 }
 
 #[async_trait]
@@ -160,12 +131,12 @@ impl Authorizer for Webhook {
         };
         let spec = review::spec(asked, groups);
         let key = json::to_string(&spec);
-        if let Some(verdict) = self.kept(&key) {
+        if let Some(verdict) = self.known.get(&key) {
             return verdict;
         }
         match self.fetch(&spec).await {
             Ok(verdict) => {
-                self.keep(key, &verdict);
+                self.known.keep(key, &verdict);
                 verdict
             }
             Err(error) => {
@@ -191,8 +162,10 @@ impl Authorizer for Webhook {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Decision;
     use super::*;
     use crate::request::RequestInfo;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     struct Says(AtomicUsize, Mutex<Vec<u8>>, Result<&'static str, FetchError>);

@@ -72,16 +72,8 @@ impl ExplainAccess {
             Some(given) => given.cloned().collect(),
             None => usual_groups(&user),
         };
-        let given = matches.get_one::<String>("kubeconfig").map(PathBuf::from);
-        let environment = || {
-            std::env::var_os("KUBECONFIG")
-                .filter(|v| !v.is_empty())
-                .map(PathBuf::from)
-        };
         Self {
-            kubeconfig: given
-                .or_else(environment)
-                .unwrap_or_else(|| "torana-data/admin.kubeconfig".into()),
+            kubeconfig: super::kubeconfig(matches),
             groups,
             verb: text("VERB"),
             what: text("RESOURCE"),

@@ -45,16 +45,8 @@ pub(super) fn command() -> clap::Command {
 
 impl StatusCommand {
     pub(super) fn read(matches: &ArgMatches) -> Self {
-        let given = matches.get_one::<String>("kubeconfig").map(PathBuf::from);
-        let environment = || {
-            std::env::var_os("KUBECONFIG")
-                .filter(|v| !v.is_empty())
-                .map(PathBuf::from)
-        };
         Self {
-            kubeconfig: given
-                .or_else(environment)
-                .unwrap_or_else(|| "torana-data/admin.kubeconfig".into()),
+            kubeconfig: super::kubeconfig(matches),
             output: matches.get_one::<String>("output").cloned().unwrap_or_default(),
             watch: matches.get_flag("watch"),
             all: matches.get_flag("all"),

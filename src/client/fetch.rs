@@ -7,8 +7,7 @@ use http::{Method, Request, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,44 +79,12 @@ impl Fetcher {
     /// # Errors
     /// Certificates, key, token or name cannot be used.
     pub fn with(config: &ClientConfig, patience: Duration) -> Result<Self, FetchError> {
-        let mut roots = rustls::RootCertStore::empty();
-        match &config.ca_pem {
-            Some(pem) => {
-                for cert in CertificateDer::pem_slice_iter(pem) {
-                    roots.add(cert.map_err(lasting)?).map_err(lasting)?;
-                }
-                if roots.is_empty() {
-                    return Err(lasting("the CA bundle holds no certificate"));
-                }
-            }
-            None => {
-                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            }
+        let roots = config.roots().map_err(lasting)?;
+        if roots.is_empty() && config.ca_pem.is_some() {
+            return Err(lasting("the CA bundle holds no certificate"));
         }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(lasting)?
-            .with_root_certificates(roots);
-        let mut tls = match &config.client_identity {
-            None => builder.with_no_client_auth(),
-            Some((cert, key)) => {
-                let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<Vec<_>, _>>();
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(lasting)?;
-                builder
-                    .with_client_auth_cert(chain.map_err(lasting)?, key)
-                    .map_err(lasting)?
-            }
-        };
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let authorization = match &config.token {
-            None => None,
-            Some(token) => {
-                let mut v = header::HeaderValue::from_str(&format!("Bearer {token}")).map_err(lasting)?;
-                v.set_sensitive(true);
-                Some(v)
-            }
-        };
+        let tls = config.tls(roots, b"http/1.1").map_err(lasting)?;
+        let authorization = config.authorization().map_err(lasting)?;
         let name = config.tls_server_name.clone().map(ServerName::try_from);
         Ok(Self {
             tls: Arc::new(tls),

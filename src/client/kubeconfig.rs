@@ -4,8 +4,13 @@
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::yaml;
 use base64::Engine;
+use http::HeaderValue;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where a server is and how to authenticate to it.
 #[derive(Clone)]
@@ -46,7 +51,65 @@ impl fmt::Debug for ClientConfig {
     }
 }
 
+fn text(e: impl fmt::Display) -> String {
+    e.to_string()
+}
+
 impl ClientConfig {
+    /// The certificates that vouch for the server, or the system's.
+    ///
+    /// # Errors
+    /// One that cannot.
+    pub(super) fn roots(&self) -> Result<RootCertStore, String> {
+        let mut roots = RootCertStore::empty();
+        match &self.ca_pem {
+            Some(pem) => {
+                for cert in CertificateDer::pem_slice_iter(pem) {
+                    roots.add(cert.map_err(text)?).map_err(text)?;
+                }
+            }
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+        }
+        Ok(roots)
+    }
+
+    /// TLS towards a server that `roots` vouch for, with this identity; `protocol` is spoken above it.
+    ///
+    /// # Errors
+    /// A certificate or key that cannot be used.
+    pub(super) fn tls(&self, roots: RootCertStore, protocol: &[u8]) -> Result<rustls::ClientConfig, String> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(text)?
+            .with_root_certificates(roots);
+        let mut tls = match &self.client_identity {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => {
+                let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<Vec<_>, _>>();
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(text)?;
+                builder.with_client_auth_cert(chain.map_err(text)?, key).map_err(text)?
+            }
+        };
+        tls.alpn_protocols = vec![protocol.to_vec()];
+        Ok(tls)
+    }
+
+    /// The `Authorization` header of the token, kept out of logs.
+    ///
+    /// # Errors
+    /// The token is no header value.
+    pub(super) fn authorization(&self) -> Result<Option<HeaderValue>, String> {
+        let Some(token) = &self.token else {
+            return Ok(None);
+        };
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(text)?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+
     /// Reads the current context of a kubeconfig file.
     ///
     /// # Errors

@@ -1,12 +1,9 @@
 //! Asks a component on this machine whether it is well, as upstream's component statuses do: HTTPS without looking at the
 //! certificate, one path, one answer.
 
+use super::tls::AnyServer;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,42 +14,6 @@ use tokio::net::TcpStream;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Most bytes of an answer.
 const MAX_ANSWER: usize = 10 << 10;
-
-/// Any certificate will do: the answer is shown to people and decides nothing.
-#[derive(Debug)]
-struct Unseen(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unseen {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
 
 /// The body of a 2xx or 3xx answer at `path`.
 ///
@@ -94,8 +55,9 @@ async fn ask(address: SocketAddr, path: &str) -> Result<String, Refusal> {
     let tls = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(lost)?
+        // The answer is shown to people and decides nothing.
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Unseen(provider)))
+        .with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
         .with_no_client_auth();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
     let tls = connector.connect(address.ip().into(), tcp).await.map_err(lost)?;

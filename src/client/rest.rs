@@ -13,8 +13,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,41 +84,9 @@ impl Client {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = config.tls_server_name.clone().unwrap_or_else(|| host.clone());
         let server_name = ServerName::try_from(name).map_err(|e| bad(&e))?;
-        let mut roots = rustls::RootCertStore::empty();
-        match &config.ca_pem {
-            Some(pem) => {
-                for cert in CertificateDer::pem_slice_iter(pem) {
-                    roots.add(cert.map_err(|e| bad(&e))?).map_err(|e| bad(&e))?;
-                }
-            }
-            None => {
-                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            }
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|e| bad(&e))?
-            .with_root_certificates(roots);
-        let mut tls = match &config.client_identity {
-            None => builder.with_no_client_auth(),
-            Some((cert, key)) => {
-                let chain = CertificateDer::pem_slice_iter(cert)
-                    .collect::<Result<Vec<_>, _>>()
-                    .map_err(|e| bad(&e))?;
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| bad(&e))?;
-                builder.with_client_auth_cert(chain, key).map_err(|e| bad(&e))?
-            }
-        };
-        tls.alpn_protocols = vec![b"h2".to_vec()];
-        let authorization = match &config.token {
-            None => None,
-            Some(t) => {
-                let mut v = header::HeaderValue::from_str(&format!("Bearer {t}")).map_err(|e| bad(&e))?;
-                v.set_sensitive(true);
-                Some(v)
-            }
-        };
+        let roots = config.roots().map_err(ClientError::Config)?;
+        let tls = config.tls(roots, b"h2").map_err(ClientError::Config)?;
+        let authorization = config.authorization().map_err(ClientError::Config)?;
         Ok(Self {
             host,
             port: uri.port_u16().unwrap_or(443),

@@ -2,6 +2,7 @@
 
 use super::negotiate::Codecs;
 use crate::api;
+use crate::apimachinery::codec::hex;
 use crate::apimachinery::codec::{cbor, json, protobuf, yaml};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
@@ -278,10 +279,7 @@ fn summary(bytes: &[u8]) -> String {
     match bytes.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
-        Some(_) => {
-            let hex: String = head.iter().map(|b| format!("{b:02x}")).collect();
-            format!("{hex}{more}")
-        }
+        Some(_) => format!("{}{more}", hex(head)),
     }
 }
 

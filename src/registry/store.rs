@@ -10,7 +10,7 @@ use crate::admission::{Admission, Always};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::storage::{Entry, ListOptions, Listing, MinRevision, Predicate, Storage, VersionMatch, Watch, WatchOptions};
+use crate::storage::{Entry, ListOptions, Listing, MinRevision, Storage, Watch, WatchOptions};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -285,19 +285,7 @@ impl Store {
     /// # Errors
     /// Storage's refusals.
     pub async fn list_entries(&self, namespace: &str) -> Result<Vec<Arc<Entry>>> {
-        let prefix = match namespace {
-            "" => String::new(),
-            ns => format!("{ns}/"),
-        };
-        let options = ListOptions {
-            prefix,
-            single: false,
-            version: VersionMatch::NotOlderThan(MinRevision::Latest),
-            predicate: Predicate::default(),
-            limit: 0,
-            token: None,
-        };
-        Ok(self.list(options).await?.entries)
+        Ok(self.list(ListOptions::latest(namespace)).await?.entries)
     }
 
     /// Changes an object (`subresource`: `""`, `"status"`, …) by what `change` makes of the live one. An unchanged

@@ -84,6 +84,23 @@ pub struct ListOptions {
     pub token: Option<ContinueToken>,
 }
 
+impl ListOptions {
+    /// Everything in `namespace` (or, with `""`, in all) as it is now.
+    pub fn latest(namespace: &str) -> Self {
+        Self {
+            prefix: match namespace {
+                "" => String::new(),
+                namespace => format!("{namespace}/"),
+            },
+            single: false,
+            version: VersionMatch::NotOlderThan(MinRevision::Latest),
+            predicate: Predicate::default(),
+            limit: 0,
+            token: None,
+        }
+    }
+}
+
 /// What a list returns: entries in key order.
 pub struct Listing {
     /// The objects.

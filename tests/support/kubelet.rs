@@ -26,6 +26,35 @@ fn leaf(name: &str, issuer: &rcgen::Issuer<'_, rcgen::KeyPair>) -> (rcgen::Certi
     (cert, key)
 }
 
+/// The gateway's flags for a kubelet that was started in `dir`.
+pub fn flags(dir: &Path) -> [String; 3] {
+    [
+        ("certificate-authority", "ca.crt"),
+        ("client-certificate", "client.crt"),
+        ("client-key", "client.key"),
+    ]
+    .map(|(flag, name)| format!("--kubelet-{flag}={}", dir.join(name).display()))
+}
+
+/// Makes the node `worker`, whose kubelet is at `port`, and the account that a controller makes in a cluster.
+pub fn make_node(g: &super::Gateway, port: u16) {
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: worker}\n";
+    g.kubectl_in(&["create", "-f", "-"], Some(node));
+    let status = format!(
+        r#"{{"status":{{"addresses":[{{"type":"InternalIP","address":"127.0.0.1"}}],"daemonEndpoints":{{"kubeletEndpoint":{{"Port":{port}}}}}}}}}"#
+    );
+    g.kubectl(&[
+        "patch",
+        "node",
+        "worker",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &status,
+    ]);
+    g.kubectl(&["create", "serviceaccount", "default"]);
+}
+
 impl Kubelet {
     /// Starts it, and writes `ca.crt`, `client.crt` and `client.key` into `dir`. Its threads end with the process.
     pub fn start(dir: &Path) -> Self {

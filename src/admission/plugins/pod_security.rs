@@ -20,7 +20,7 @@ use crate::apimachinery::field::{ErrorList, aggregate, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::storage::{ListOptions, MinRevision, Predicate, VersionMatch};
+use crate::storage::{ListOptions, MinRevision};
 use async_trait::async_trait;
 
 /// The plugin.
@@ -185,15 +185,8 @@ impl PodSecurity {
             ignored();
             return Ok(());
         }
-        let options = ListOptions {
-            prefix: format!("{name}/"),
-            single: false,
-            version: VersionMatch::NotOlderThan(MinRevision::Latest),
-            predicate: Predicate::default(),
-            limit: 0,
-            token: None,
-        };
-        let listed = self.cluster.storage("", "pods")?.list(options).await;
+        let pods = self.cluster.storage("", "pods")?;
+        let listed = pods.list(ListOptions::latest(name)).await;
         let texts = match listed {
             Err(_) => vec![existing::UNKNOWN.to_owned()],
             Ok(pods) => existing::warnings(name, policy.enforce, &self.config, &pods.entries).await,

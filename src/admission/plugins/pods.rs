@@ -1,5 +1,6 @@
 //! What several plugins want to know about a pod.
 
+use super::resources::{Account, Side, of_pod, quantity};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
@@ -40,37 +41,15 @@ pub fn push(object: &mut Value, list: &str, element: Value) {
 }
 
 /// A stored quantity; what is absent is zero.
-pub fn amount(quantity: &Value) -> Quantity {
-    let text = quantity.as_str();
-    text.and_then(|t| Quantity::parse(t).ok()).unwrap_or(Quantity::ZERO)
+pub fn amount(value: &Value) -> Quantity {
+    quantity(value).unwrap_or(Quantity::ZERO)
 }
 
-/// What the pod asks for of a resource: the containers and sidecars together, or what init containers need at some
-/// time, if that is more; what is said for the whole pod counts instead. Overhead comes on top.
+/// What the pod asks for of a resource, overhead included.
 pub fn requests(pod: &Value, resource: &str) -> Quantity {
-    let spec = pod.get("spec");
-    let asked = |c: &Value| amount(c.at(&["resources", "requests", resource]));
-    let mut total = Quantity::ZERO;
-    for container in spec.get("containers").items() {
-        total = total.plus(asked(container));
-    }
-    let (mut sidecars, mut peak) = (Quantity::ZERO, Quantity::ZERO);
-    for init in spec.get("initContainers").items() {
-        let mut at_a_time = asked(init).plus(sidecars);
-        if init.str_at(&["restartPolicy"]) == "Always" {
-            total = total.plus(asked(init));
-            sidecars = sidecars.plus(asked(init));
-            at_a_time = sidecars;
-        }
-        peak = peak.max(at_a_time);
-    }
-    let whole = spec.at(&["resources", "requests", resource]);
-    let asked = if whole.is_null() {
-        total.max(peak)
-    } else {
-        amount(whole)
-    };
-    asked.plus(amount(spec.at(&["overhead", resource])))
+    let asked = of_pod(pod, Side::Requests, Account::Spec);
+    let asked = asked.get(resource).copied().unwrap_or(Quantity::ZERO);
+    asked.plus(amount(pod.at(&["spec", "overhead", resource])))
 }
 
 /// The elements of `list` in the pod's volumes' projections.

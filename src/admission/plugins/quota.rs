@@ -20,7 +20,7 @@ pub use config::{LimitedResource, QuotaConfig};
 use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::storage::{Entry, Error, ListOptions, MinRevision, Precondition, Predicate, VersionMatch};
+use crate::storage::{Entry, Error, ListOptions, Precondition};
 use async_trait::async_trait;
 use evaluator::Evaluator;
 use judge::{Denial, Write, judge};
@@ -49,15 +49,8 @@ impl ResourceQuota {
     }
 
     async fn quotas(&self, namespace: &str) -> Result<Vec<Quota>> {
-        let options = ListOptions {
-            prefix: format!("{namespace}/"),
-            single: false,
-            version: VersionMatch::NotOlderThan(MinRevision::Latest),
-            predicate: Predicate::default(),
-            limit: 0,
-            token: None,
-        };
-        let listed = self.cluster.storage("", "resourcequotas")?.list(options).await;
+        let storage = self.cluster.storage("", "resourcequotas")?;
+        let listed = storage.list(ListOptions::latest(namespace)).await;
         let entries = listed.map_err(Status::internal)?.entries;
         let quotas = entries.into_iter().map(|entry| Quota {
             object: entry.decode(),

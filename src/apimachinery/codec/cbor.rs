@@ -3,6 +3,7 @@
 //! lengths and expected-conversion tags, too; duplicate keys, bignums, NaN and infinities are refused. As upstream's
 //! `runtime/serializer/cbor/internal/modes`.
 
+use super::hex;
 use super::json::MAX_DEPTH;
 use crate::apimachinery::value::{Map, Str, Value};
 use base64::Engine;
@@ -298,12 +299,6 @@ impl<'a> Decoder<'a> {
             _ => Err(format!("cbor: tag {tag} on something else than a byte string")),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|b| [b >> 4, b & 15]);
-    digits.map(|d| char::from(DIGITS[usize::from(d)])).collect()
 }
 
 fn text(bytes: Vec<u8>) -> Result<Str, String> {

@@ -6,6 +6,7 @@ use super::kms_plugin::Plugin;
 use super::secretbox::Secretbox;
 use super::{Chain, Keys, Loaded, Provider};
 use crate::apimachinery::codec::yaml;
+use crate::apimachinery::time::parse_duration;
 use crate::apimachinery::value::Value;
 use aws_lc_rs::digest::{SHA256, digest as sha};
 use base64::Engine as _;
@@ -325,7 +326,7 @@ impl Reader<'_> {
         }
         let timeout = match v.get("timeout") {
             Value::Null => Duration::from_secs(3),
-            given => match given.as_str().and_then(parse_duration) {
+            given => match given.as_str().and_then(|text| parse_duration(text).ok()) {
                 Some(timeout) if !timeout.is_zero() => timeout,
                 _ => return refuse("timeout", "timeout should be a positive value"),
             },
@@ -334,30 +335,6 @@ impl Reader<'_> {
         self.plugins.insert(name.to_owned(), plugin.clone());
         Ok(plugin)
     }
-}
-
-/// Go's durations: `3s`, `1m30s`, `250ms`.
-fn parse_duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut sum = 0.0;
-    while !rest.is_empty() {
-        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (value, tail) = rest.split_at(number);
-        let unit = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit);
-        let seconds = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        sum += value.parse::<f64>().ok()? * seconds;
-        rest = tail;
-    }
-    (!text.is_empty()).then(|| Duration::try_from_secs_f64(sum).ok())?
 }
 
 fn complaint(line: usize, why: &str) -> String {

@@ -5,11 +5,11 @@
 
 use super::kms::{annotation, check_key_id, put_annotations};
 use super::{grpc, random};
+use crate::apimachinery::codec::hex;
 use crate::apimachinery::codec::protobuf::{Payload, Reader, put_bytes};
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as jobs;
@@ -66,12 +66,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What may be told of a key id.
 fn hash(key_id: &str) -> String {
-    let mut out = "sha256:".to_owned();
-    for byte in digest(&SHA256, key_id.as_bytes()).as_ref() {
-        // Writing to a string cannot fail.
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
+    format!("sha256:{}", hex(digest(&SHA256, key_id.as_bytes()).as_ref()))
 }
 
 impl Plugin {

@@ -4,7 +4,7 @@ use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
 use crate::json;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
-use crate::storage::{Draft, Storage};
+use crate::storage::{Draft, MinRevision, Storage};
 use proptest::prelude::*;
 
 /// A store on disk with these quotas, in namespace `ns`.
