@@ -1,6 +1,7 @@
 //! A kind to be served, and the row it becomes.
 
 use crate::admission::Always;
+use crate::apimachinery::codec::json::parts::Mask;
 use crate::apimachinery::field::{FieldPath, aggregate};
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
 use crate::apimachinery::object::ObjectView;
@@ -181,6 +182,8 @@ fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
     all.extend(own.iter().map(|(name, ty, _)| column(name, ty, "")));
     all.push(column("Age", "string", ""));
     let paths: Vec<Vec<&'static str>> = own.iter().map(|(_, _, path)| path.split('.').collect()).collect();
+    let mut reads = Mask::of(&["metadata.{name,creationTimestamp}"]);
+    own.iter().for_each(|(_, _, path)| reads.add(path));
     let cells = move |object: &Value| {
         let now = time::OffsetDateTime::now_utc().unix_timestamp();
         let mut cells = vec![Value::from(object.name())];
@@ -191,5 +194,6 @@ fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
     Columns {
         columns: all.into(),
         cells: Arc::new(cells),
+        reads,
     }
 }
