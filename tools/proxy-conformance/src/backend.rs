@@ -74,6 +74,8 @@ pub struct Script {
     pub body: Vec<Part>,
     /// What comes behind the body.
     pub trailers: Headers,
+    /// The head says which trailers come.
+    pub announces: bool,
     /// How HTTP/1.1 frames the body.
     pub framing: Framing,
     /// HTTP/1.1: exactly these bytes, then the connection ends.
@@ -96,6 +98,7 @@ impl Default for Script {
             headers: vec![("Content-Type".into(), "application/json".into())],
             body: vec![Part::Data(b"{}".to_vec())],
             trailers: vec![],
+            announces: true,
             framing: Framing::default(),
             raw: None,
             fault: None,
@@ -106,6 +109,12 @@ impl Default for Script {
 }
 
 impl Script {
+    /// The header that says which trailers come.
+    fn announcement(&self) -> Option<(String, String)> {
+        let names: Vec<&str> = self.trailers.iter().map(|(n, _)| n.as_str()).collect();
+        (self.announces && !names.is_empty()).then(|| ("Trailer".to_owned(), names.join(", ")))
+    }
+
     /// The bytes of the body, where it is known as a whole.
     fn length(&self) -> usize {
         let lengths = self.body.iter().map(|p| match p {

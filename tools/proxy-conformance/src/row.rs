@@ -74,6 +74,8 @@ pub enum Expect {
     Early(&'static [u16]),
     /// The body ends as its framing says, or it does not.
     Whole(bool),
+    /// The body breaks off, or the answer does not even begin.
+    BreaksOff,
     /// There is no answer at all: the connection is closed or the stream reset.
     NoAnswer,
     /// So many requests reach the backend. One, where a row does not say.
@@ -251,6 +253,11 @@ impl Row {
         })
     }
 
+    /// The head of the answer does not say which trailers come.
+    pub fn unannounced(self) -> Self {
+        self.script(|s| s.announces = false)
+    }
+
     /// 1xx answers before it.
     pub fn early(self, status: u16) -> Self {
         self.script(|s| s.early.push(status))
@@ -347,6 +354,10 @@ impl Expect {
             }
             Self::Early(early) => same("what comes before", early.to_vec(), got()?.early.clone()),
             Self::Whole(whole) => same("whether the body is whole", *whole, got()?.body.whole),
+            Self::BreaksOff => match &o.got {
+                Ok(got) if got.body.whole => differs("the body", "broken off", got.text()),
+                _ => Ok(()),
+            },
             Self::NoAnswer => match &o.got {
                 Err(_) => Ok(()),
                 Ok(got) => differs("the answer", "none", got.status),

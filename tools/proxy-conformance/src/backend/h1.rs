@@ -100,10 +100,7 @@ fn answer_head(script: &Script, method: &str) -> Vec<u8> {
         Framing::Close if method != "HEAD" => headers.push(("Connection".into(), "close".into())),
         _ => {}
     }
-    if !script.trailers.is_empty() && !says("trailer") {
-        let names: Vec<&str> = script.trailers.iter().map(|(n, _)| n.as_str()).collect();
-        headers.push(("Trailer".into(), names.join(", ")));
-    }
+    headers.extend(script.announcement());
     wire::written(
         &format!("HTTP/1.1 {} {}", script.status, reason(script.status)),
         &headers,

@@ -88,6 +88,10 @@ async fn stream(
         None => {}
     }
     let _ = answer(&mut respond, &script, &method, Some(&order)).await;
+    if script.fault.is_some() {
+        // It comes about on this connection, now at the latest.
+        away.notify_one();
+    }
 }
 
 fn listed(headers: &HeaderMap) -> Headers {
@@ -133,7 +137,8 @@ async fn answer(
 ) -> Result<(), ::h2::Error> {
     let mut head = Response::new(());
     *head.status_mut() = http::StatusCode::from_u16(script.status).unwrap_or_default();
-    *head.headers_mut() = map(&script.headers);
+    let announced = script.headers.iter().cloned().chain(script.announcement());
+    *head.headers_mut() = map(&announced.collect());
     // They belong to HTTP/1.1.
     for name in ["connection", "transfer-encoding", "keep-alive", "upgrade"] {
         head.headers_mut().remove(name);

@@ -51,6 +51,12 @@ async fn over(sender: ::h2::client::SendRequest<Bytes>, target: &Target, ask: &A
     if let Upload::Whole(data) = &ask.body {
         headers.push(("content-length".into(), data.len().to_string()));
     }
+    if let Upload::Pieces(_, trailers) = &ask.body
+        && !trailers.is_empty()
+    {
+        let names: Vec<&str> = trailers.iter().map(|(n, _)| n.as_str()).collect();
+        headers.push(("trailer".into(), names.join(", ")));
+    }
     *request.headers_mut() = map(&headers)?;
     let bodiless = matches!(ask.body, Upload::None);
     let (mut answer, mut stream) = sender.send_request(request, bodiless).map_err(|e| e.to_string())?;

@@ -43,6 +43,16 @@ pub(super) fn rows() -> Vec<Row> {
             .answer_trailer("X-Sum", "42")
             .answer_trailer("X-Second", "b")
             .expect([Body("{}"), Trailer("X-Sum", "42"), Trailer("X-Second", "b")]),
+        row("3.4.1p", "so do trailers that the answer's head does not announce")
+            .with("TE", "trailers")
+            .answer_trailer("X-Sum", "42")
+            .unannounced()
+            .upstream()
+            .expect([Trailer("X-Sum", "42")]),
+        row("3.4.1q", "and trailers to a client that did not ask for them")
+            .answer_trailer("X-Sum", "42")
+            .upstream()
+            .expect([Trailer("X-Sum", "42")]),
         row("3.4.1e", "204 has no body and no length")
             .answers(204)
             .answer_headers(&[("X-Mine", "1")])

@@ -34,7 +34,7 @@ pub(super) fn rows() -> Vec<Row> {
         story("3.7.2c", "and the backend's request is cancelled", cancelled),
         row("3.7.2d", "a backend that sends half of its headers and stops is a 504")
             .ask("GET", "{base}/things/a?timeout=300ms")
-            .fails(20, Fault::Stall)
+            .fails(5, Fault::Stall)
             .at(&["f1", "f2"])
             .expect([Status(504)]),
         row("3.7.3", "the client's timeout is passed on")

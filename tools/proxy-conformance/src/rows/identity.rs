@@ -1,6 +1,6 @@
 //! Who the backend is told is calling.
 
-use crate::row::Expect::{Body, BodyBegins, NotSent, Reached, Sent, SentLike, Spelled, Status};
+use crate::row::Expect::{Answer, Body, NotSent, Reached, Sent, SentLike, Spelled, Status};
 use crate::row::{Row, row};
 use crate::world::MEMBER;
 
@@ -74,7 +74,10 @@ pub(super) fn rows() -> Vec<Row> {
             .expect([
                 Status(403),
                 Reached(0),
-                BodyBegins("{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\""),
+                Answer("it is a Status that says Forbidden", |got| {
+                    let status: serde_json::Value = serde_json::from_slice(&got.body.data).unwrap_or_default();
+                    status["kind"] == "Status" && status["reason"] == "Forbidden"
+                }),
             ])
             .ask("GET", "{base}/namespaces/proxy-conformance/things"),
         row(
