@@ -189,6 +189,7 @@ struct State {
     armed: Mutex<Armed>,
     documents: Mutex<BTreeMap<String, Document>>,
     housekeeping: Mutex<Vec<Seen>>,
+    journal: Mutex<Vec<Seen>>,
     plans: Mutex<Vec<Arc<Plan>>>,
     connections: AtomicU64,
 }
@@ -218,7 +219,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
-    fn order(&self) -> Order {
+    /// What is to be done with this request.
+    fn order(&self, seen: &Seen) -> Order {
+        locked(&self.journal).push(seen.clone());
         let mut armed = locked(&self.armed);
         let next = if armed.scripts.len() > 1 {
             armed.scripts.pop_front()
@@ -319,6 +322,7 @@ impl Backend {
             }),
             documents: Mutex::default(),
             housekeeping: Mutex::default(),
+            journal: Mutex::default(),
             plans: Mutex::default(),
             connections: AtomicU64::new(0),
         });
@@ -352,6 +356,11 @@ impl Backend {
     /// What the gateway has asked for itself, oldest first.
     pub fn housekeeping(&self) -> Vec<Seen> {
         locked(&self.state.housekeeping).clone()
+    }
+
+    /// Every request of somebody else that has come, without its body.
+    pub fn journal(&self) -> Vec<Seen> {
+        locked(&self.state.journal).clone()
     }
 
     /// Cuts connections that a fault left hanging.

@@ -170,6 +170,11 @@ impl World {
         self.places.get(name)
     }
 
+    /// Every request that reached a backend, but for the gateway's own.
+    pub fn journal(&self) -> Vec<crate::backend::Seen> {
+        self.places.values().flat_map(Backend::journal).collect()
+    }
+
     /// Its `host:port` as the gateway reaches it.
     pub fn host(&self, backend: &Backend) -> String {
         let host = &self.options.host;

@@ -48,7 +48,7 @@ async fn request(io: &mut Io, head: Head, peer: &Peer, state: &Arc<State>) -> io
         io.write_all(&answer_head(&script, &seen.method)).await?;
         return parts(io, &script, &seen.method, None).await;
     }
-    let order = state.order();
+    let order = state.order(&seen);
     let script = order.script.clone();
     let asks_first = values(&seen.headers, "expect")
         .iter()

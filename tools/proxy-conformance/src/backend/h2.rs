@@ -60,7 +60,7 @@ async fn stream(
         let _ = answer(&mut respond, &script, "GET", None).await;
         return;
     }
-    let order = state.order();
+    let order = state.order(&seen);
     let script = order.script.clone();
     if script.reads_body {
         seen.body = read(&mut body).await;

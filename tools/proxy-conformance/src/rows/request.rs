@@ -213,6 +213,7 @@ fn encodings() -> Vec<Row> {
             "3.3.9g",
             "a packed answer to a client that asked for nothing keeps its trailers",
         )
+        .with("TE", "trailers")
         .answer_headers(gzip)
         .answer_body(packed(b"hello"))
         .answer_trailer("X-Sum", "5")
