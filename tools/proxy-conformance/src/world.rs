@@ -36,6 +36,8 @@ pub struct Options {
     pub host: String,
     /// How it is told.
     pub via: Via,
+    /// The backends that are started; all of them, where it is empty.
+    pub places: Vec<&'static str>,
 }
 
 impl Default for Options {
@@ -44,6 +46,7 @@ impl Default for Options {
             listen: IpAddr::from([127, 0, 0, 1]),
             host: "localhost".into(),
             via: Via::default(),
+            places: vec![],
         }
     }
 }
@@ -140,6 +143,9 @@ impl World {
         let mut places = BTreeMap::new();
         let front_proxy = front_proxy_ca(&target).await;
         for spec in SPECS {
+            if !options.places.is_empty() && !options.places.contains(&spec.name) {
+                continue;
+            }
             let name = format!("{}.{NAMESPACE}.svc", spec.name);
             let clients = match (spec.clients, &front_proxy) {
                 (false, _) => None,
