@@ -84,9 +84,10 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let url = options.local_url(address.port());
     let cluster = Cluster::default();
     let live = live::Live::new(cluster.clone());
-    let access = access::build(&options)?;
-    let authorizer = access.authorizer.clone();
     let telemetry = Telemetry::new();
+    telemetry.client_requests.expect(url.trim_start_matches("https://"));
+    let access = access::build(&options, &telemetry)?;
+    let authorizer = access.authorizer.clone();
     let tasks = TaskGroup::new("gateway");
     let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
     let audit = audit::build(&options, &telemetry)?;
@@ -133,7 +134,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     }
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &serving);
-    let flows = flows::follow(&plane);
+    let flows = flows::follow(&plane, &telemetry);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
         &mut head,

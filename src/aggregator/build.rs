@@ -107,12 +107,11 @@ impl Aggregator {
                 config.to_endpoints,
             ))
         });
-        let flaws = telemetry.x509_flaws.clone();
         let transports = Arc::new(Transports::new(
             config.provider,
             config.outbound,
             config.connections.clone(),
-            flaws,
+            telemetry,
         ));
         transports.set_identity(config.identity);
         let shared = Arc::new(ProxyShared {

@@ -10,6 +10,8 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 /// What a refused redirect answers; without a newline, as upstream writes it.
 pub const REDIRECT_REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
 
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
 /// A plain-text error: the text and a newline.
 pub fn error(status: StatusCode, text: &str) -> Response {
     plain(status, format!("{text}\n"))
@@ -31,6 +33,8 @@ pub fn too_many(service: &ServiceReference, headers: &HeaderMap) -> Response {
 pub fn redirect_refused() -> Response {
     let mut r = Response::new(REDIRECT_REFUSED.into());
     *r.status_mut() = StatusCode::BAD_GATEWAY;
+    // Upstream names no type and lets it be guessed, so there is no `nosniff` either.
+    r.headers_mut().insert(header::CONTENT_TYPE, TEXT);
     r
 }
 
@@ -38,10 +42,7 @@ fn plain(status: StatusCode, text: impl Into<Body>) -> Response {
     let mut r = Response::new(text.into());
     *r.status_mut() = status;
     let h = r.headers_mut();
-    h.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
+    h.insert(header::CONTENT_TYPE, TEXT);
     h.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     r
 }

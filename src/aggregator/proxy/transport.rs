@@ -20,6 +20,7 @@ use crate::client::io::Io;
 use crate::client::outbound::Outbound;
 use crate::request::Body;
 use crate::tasks::TaskGroup;
+use crate::telemetry::clients::ClientRequestMetrics;
 use host::{Host, Lease};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
@@ -65,6 +66,7 @@ pub struct Transport {
     tasks: TaskGroup,
     hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
     turn: AtomicU64,
+    counts: Option<ClientRequestMetrics>,
 }
 
 impl Transport {
@@ -76,7 +78,20 @@ impl Transport {
             tasks,
             hosts: Mutex::default(),
             turn: AtomicU64::new(0),
+            counts: None,
         }
+    }
+
+    /// Counts the requests that are not passed on for anybody.
+    #[must_use]
+    pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
+        self.counts = Some(counts);
+        self
+    }
+
+    /// Where those are counted.
+    pub fn counts(&self) -> Option<&ClientRequestMetrics> {
+        self.counts.as_ref()
     }
 
     /// The TLS configuration.

@@ -110,6 +110,7 @@ async fn a_redirect_is_refused() {
         (a.status().as_u16(), a.headers().contains_key("location")),
         (502, false)
     );
+    assert_eq!(a.headers()["content-type"], "text/plain; charset=utf-8");
     assert_eq!(
         text(a).await,
         "the backend attempted to redirect this request, which is not permitted"
