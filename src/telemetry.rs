@@ -6,6 +6,7 @@
 pub mod access;
 pub mod audit;
 pub mod authentication;
+pub mod backends;
 pub mod caches;
 pub mod clients;
 pub mod process;
@@ -41,6 +42,8 @@ pub struct Families {
     pub unavailable_apiservice_total: IntCounterVec,
     /// Backends' certificates that a stricter client would refuse.
     pub x509_flaws: X509Flaws,
+    /// The aggregation layer's documents, backends and addresses.
+    pub backends: Arc<backends::BackendMetrics>,
     /// This server's own requests to others.
     pub client_requests: clients::ClientRequestMetrics,
     /// `apiserver_flowcontrol_dispatched_requests_total{flow_schema,priority_level}`: requests that were let through.
@@ -136,6 +139,7 @@ impl Telemetry {
                 )
                 .with_label_values::<&str>(&[]),
             },
+            backends: Arc::new(backends::BackendMetrics::new(&r)),
             client_requests: clients::ClientRequestMetrics::new(&r),
             dispatched: counters(
                 &r,

@@ -113,7 +113,10 @@ impl Parts {
                 }
                 Mode::Webhook => {
                     let config = a.webhook.clone().ok_or_else(missing)?;
-                    Arc::new(Webhook::try_new(config, self.counts.clone()).map_err(|e| format!("authorizer {}: {e}", a.name))?)
+                    Arc::new(
+                        Webhook::try_new(config, self.counts.clone())
+                            .map_err(|e| format!("authorizer {}: {e}", a.name))?,
+                    )
                 }
             });
         }

@@ -86,9 +86,10 @@ impl FlowSchemas {
                     flow: Flow {
                         schema_uid: uid(s),
                         level_uid: level_uids.get(level)?.clone(),
-                        dispatched: self.dispatched.as_ref().map(|family| {
-                            family.with_label_values(&[s.str_at(&["metadata", "name"]), level])
-                        }),
+                        dispatched: self
+                            .dispatched
+                            .as_ref()
+                            .map(|family| family.with_label_values(&[s.str_at(&["metadata", "name"]), level])),
                     },
                 })
             })

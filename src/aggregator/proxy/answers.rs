@@ -2,6 +2,7 @@
 //! `kube-aggregator/pkg/apiserver/handler_proxy.go`), not `Status` objects.
 
 use crate::aggregator::apiservice::ServiceReference;
+use crate::aggregator::ledger::Full;
 use crate::apimachinery::status::Status;
 use crate::request::{Body, Response};
 use crate::server::respond;
@@ -22,11 +23,21 @@ pub fn unavailable() -> Response {
     plain(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n")
 }
 
-/// The backend has as many requests as it may have: a `Status`, since upstream has no such answer.
-pub fn too_many(service: &ServiceReference, headers: &HeaderMap) -> Response {
-    let message =
-        format!("too many requests are under way to the backend {service:?} of this API group, please try again later");
+/// The backend has as many requests or watches as it may have: a `Status`, since upstream has no such answer.
+pub fn too_many(what: Full, service: &ServiceReference, headers: &HeaderMap) -> Response {
+    let what = match what {
+        Full::Requests => "requests are under way to",
+        Full::Watches => "watches are open at",
+    };
+    let message = format!("too many {what} the backend {service:?} of this API group, please try again later");
     respond::status(&Status::too_many_requests(message, 1), headers)
+}
+
+/// There is no connection to the backend for one more request, and too many wait for one.
+pub fn no_connection(service: &ServiceReference) -> Response {
+    let message = format!("too many requests wait for a connection to the backend {service:?}, please try again later");
+    let status = Status::service_unavailable(message).with_retry_after(1);
+    respond::status(&status, &HeaderMap::new())
 }
 
 /// A redirect that was not passed on.
