@@ -1,11 +1,22 @@
 //! Upgraded connections: bytes both ways between a client and a backend, until either side ends.
 
-use crate::request::{Request, UntilUpgradeEnds};
+use crate::request::body::BoxError;
+use crate::request::{Body, Request, Response, UntilUpgradeEnds};
 use crate::tasks::TaskGroup;
-use http::Version;
+use bytes::Bytes;
+use http::{HeaderValue, Version, header};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Sleep;
+
+const REFUSAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The client's side of a coming upgrade.
 pub struct ClientSide {
@@ -40,6 +51,49 @@ pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool 
             () = stop.wait() => {}
         }
     })
+}
+
+/// The answer of a backend that does not upgrade, as it is; the connection closes behind it. What of its body has not come
+/// within ten seconds is cut.
+pub fn refusal(answer: http::Response<Incoming>) -> Response {
+    let mut answer = answer.map(|body| {
+        Body::stream(Hurried {
+            body,
+            end: Box::pin(tokio::time::sleep(REFUSAL_LIMIT)),
+        })
+    });
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(header::CONNECTION, close);
+    answer
+}
+
+/// A body with an end.
+struct Hurried {
+    body: Incoming,
+    end: Pin<Box<Sleep>>,
+}
+
+impl http_body::Body for Hurried {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Poll::Ready(next) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(next.map(|frame| frame.map_err(Into::into)));
+        }
+        self.end.as_mut().poll(cx).map(|()| {
+            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            Some(Err(late.into()))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 async fn copy_until_either_ends(a: impl AsyncRead + AsyncWrite, b: impl AsyncRead + AsyncWrite) {

@@ -190,7 +190,8 @@ async fn another_certificate_of_ours_is_a_reason_to_look_again() {
     };
     w.until("discovery", current).await;
     let queue = w.telemetry.queue("RemoteAvailabilityController");
-    w.until("rest", || async { (queue.depth.get() == 0).then_some(()) }).await;
+    w.until("rest", || async { (queue.depth.get() == 0).then_some(()) })
+        .await;
     let before = queue.adds.get();
     w.aggregator.set_identity(None);
     assert_eq!(queue.adds.get(), before + 1);

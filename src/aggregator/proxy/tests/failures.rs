@@ -99,7 +99,9 @@ async fn a_redirect_is_refused() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let mut a = answer(302, "");
-        if r.uri().path() != "/bare" {
+        if r.uri().path() == "/broken" {
+            a.headers_mut().insert("location", "/%zz".parse().unwrap());
+        } else if r.uri().path() != "/bare" {
             a.headers_mut().insert("location", "https://evil/".parse().unwrap());
         }
         a
@@ -117,6 +119,12 @@ async fn a_redirect_is_refused() {
         "the backend attempted to redirect this request, which is not permitted"
     );
     assert_eq!(p.serve(get("/bare"), alice()).await.status(), 302);
+    let a = p.serve(get("/broken"), alice()).await;
+    assert_eq!(a.status(), 503);
+    assert_eq!(
+        text(a).await,
+        "Internal error occurred: error trying to parse Location header: parse \"/%zz\": invalid URL escape \"%zz\"\n"
+    );
 }
 
 #[tokio::test]

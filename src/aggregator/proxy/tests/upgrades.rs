@@ -116,3 +116,24 @@ async fn a_backend_that_cannot_be_dialled_is_named() {
         format!("error dialing backend: dial tcp {address}: connect: connection refused\n")
     );
 }
+
+#[tokio::test]
+async fn a_refusal_that_does_not_end_is_cut_after_ten_seconds() {
+    let pki = Pki::new(&["ext.ns.svc"], H1);
+    let backend = raw_backend(&pki, |mut s| async move {
+        head(&mut s).await;
+        s.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 10\r\n\r\nno")
+            .await
+            .unwrap();
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let mut client = front(proxy(&backend.authority, &pki.ca_pem)).await;
+    let a = client.send_request(upgrade_request()).await.unwrap();
+    assert_eq!(a.status(), 403);
+    let began = tokio::time::Instant::now();
+    tokio::time::pause();
+    assert!(a.map(Body::stream).into_body().collect(100).await.is_err());
+    let took = began.elapsed().as_secs();
+    assert!((9..=11).contains(&took), "{took}");
+}
