@@ -9,6 +9,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -23,6 +24,15 @@ pub struct ClientSide {
     upgrade: OnUpgrade,
     /// Dropped when the tunnel has ended.
     held: Option<UntilUpgradeEnds>,
+    place: Option<Box<dyn Any + Send>>,
+}
+
+impl ClientSide {
+    /// `place` is dropped when the tunnel has ended, or did not come about.
+    pub fn holding(mut self, place: impl Any + Send) -> Self {
+        self.place = Some(Box::new(place));
+        self
+    }
 }
 
 /// The client's side of a coming upgrade; `None` where its protocol has none.
@@ -32,6 +42,7 @@ pub fn client_side(request: &mut Request) -> Option<ClientSide> {
     can.then(|| ClientSide {
         upgrade: hyper::upgrade::on(&mut *request),
         held: request.extensions_mut().remove(),
+        place: None,
     })
 }
 
@@ -40,7 +51,11 @@ pub fn client_side(request: &mut Request) -> Option<ClientSide> {
 pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool {
     let stop = tasks.stop_signal().clone();
     tasks.spawn("upgrade tunnel", async move {
-        let ClientSide { upgrade, held: _held } = client;
+        let ClientSide {
+            upgrade,
+            held: _held,
+            place: _place,
+        } = client;
         let (client, backend) = match tokio::try_join!(upgrade, backend) {
             Ok(both) => both,
             Err(e) => return tracing::debug!("an upgrade came to nothing: {e}"),

@@ -191,6 +191,7 @@ impl ProxyHandler {
             body,
         };
         if let Some(client) = client_side {
+            let client = client.holding(permit);
             return upgrade::tunnel(transport, authority, out, client, &self.shared.tasks).await;
         }
 

@@ -380,3 +380,34 @@ impl Whole for crate::request::Body {
         (String::from_utf8(whole.to_bytes().to_vec()).unwrap(), trailers)
     }
 }
+
+#[tokio::test]
+async fn watches_have_a_budget_of_their_own() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+    let account = Arc::new(crate::aggregator::ledger::Account::new(Budget {
+        requests: 1,
+        watches: 1,
+    }));
+    let settings = Settings::Remote(Remote {
+        service: ServiceReference::new("ns", "ext", 443),
+        available: true,
+        transport: transport(&pki.ca_pem),
+        account: account.clone(),
+    });
+    let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
+    let watch = || {
+        let mut r = get("/apis/g/v1/things?watch=1");
+        let info = crate::request::RequestInfo::resolve(r.method(), r.uri()).unwrap();
+        r.extensions_mut().insert(Arc::new(info));
+        r
+    };
+    let _open = account.enter(true, || false);
+    let refused = p.serve(watch(), alice()).await;
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["retry-after"]),
+        (429, &"1".parse().unwrap())
+    );
+    assert!(text(refused).await.contains("too many watches are open"));
+    assert_eq!(p.serve(get("/x"), alice()).await.status(), 200, "requests are not told");
+}
