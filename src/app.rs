@@ -84,9 +84,10 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let url = options.local_url(address.port());
     let cluster = Cluster::default();
     let live = live::Live::new(cluster.clone());
-    let access = access::build(&options)?;
-    let authorizer = access.authorizer.clone();
     let telemetry = Telemetry::new();
+    telemetry.client_requests.expect(url.trim_start_matches("https://"));
+    let access = access::build(&options, &telemetry)?;
+    let authorizer = access.authorizer.clone();
     let tasks = TaskGroup::new("gateway");
     let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
     let audit = audit::build(&options, &telemetry)?;
@@ -133,7 +134,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     }
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &serving);
-    let flows = flows::follow(&plane);
+    let flows = flows::follow(&plane, &telemetry);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
         &mut head,
@@ -142,6 +143,10 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             writer: Arc::new(plane.store("apiregistration.k8s.io", "apiservices").clone()),
             services: plane.store("", "services").storage().clone(),
             endpoint_slices: plane.store("discovery.k8s.io", "endpointslices").storage().clone(),
+            definitions: plane
+                .store("apiextensions.k8s.io", "customresourcedefinitions")
+                .storage()
+                .clone(),
             discovery: serving.published.apis.clone(),
             openapi: vec![own.openapi],
             telemetry: telemetry.clone(),
@@ -153,7 +158,17 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             to_endpoints: options.aggregator.route_by_endpoint,
             reject_redirects: options.aggregator.reject_redirects,
             keep_in: Some(data_dir.join("aggregator")),
-            requests_in_flight: options.generic.max_requests_in_flight.div_ceil(2),
+            budget: aggregator::Budget {
+                requests: match options.aggregator.max_requests {
+                    0 => options.generic.max_requests_in_flight.div_ceil(2),
+                    n => n,
+                },
+                watches: options.aggregator.max_watches,
+            },
+            bounds: aggregator::Bounds {
+                connections: options.aggregator.max_connections,
+                waiting: options.aggregator.max_waiting,
+            },
             resolver: None,
         },
     );

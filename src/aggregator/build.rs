@@ -1,11 +1,13 @@
 //! Puts the aggregator's parts together and into the head server.
 
 use super::apiservice::ApiService;
-use super::autoregister::AutoRegister;
+use super::autoregister::{AutoRegister, Definition};
 use super::availability::{Availability, Kind, Parts};
 use super::discovery::{Collector, GroupListHandler};
-use super::ledger::Ledger;
+use super::figures;
+use super::ledger::{Budget, Ledger};
 use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, RemoteIndices, V2_PATH, V2Handler};
+use super::proxy::transport::Bounds;
 use super::proxy::{ProxyHandler, ProxyShared, Terminations};
 use super::registration::Registration;
 use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
@@ -40,6 +42,8 @@ pub struct Config {
     pub services: Arc<dyn Storage>,
     /// EndpointSlices, to watch.
     pub endpoint_slices: Arc<dyn Storage>,
+    /// CustomResourceDefinitions, to watch: what they serve gets an APIService.
+    pub definitions: Arc<dyn Storage>,
     /// `/apis`' aggregated document, shared with the servers behind; their parts and our own group's are put in by
     /// who installs those groups.
     pub discovery: Arc<AggregatedDiscovery>,
@@ -61,8 +65,10 @@ pub struct Config {
     pub to_endpoints: bool,
     /// `--aggregator-reject-forwarding-redirect`.
     pub reject_redirects: bool,
-    /// Most requests to one backend at once; 0: any number.
-    pub requests_in_flight: usize,
+    /// Most requests and watches of one backend at once.
+    pub budget: Budget,
+    /// Most connections and waiting requests of one address.
+    pub bounds: Bounds,
     /// Where last good documents of backends are kept over restarts.
     pub keep_in: Option<PathBuf>,
     /// Where services are, instead of Services and EndpointSlices; for tests and embeddings.
@@ -75,6 +81,7 @@ pub struct Aggregator {
     transports: Arc<Transports>,
     registration: Arc<Registration>,
     api_services: Informer<ApiService>,
+    availability: Arc<Availability>,
 }
 
 /// The informers' running ends.
@@ -82,6 +89,7 @@ struct Feeds {
     api_services: InformerHandle<ApiService>,
     services: InformerHandle<Service>,
     endpoint_slices: InformerHandle<EndpointSlice>,
+    definitions: InformerHandle<Definition>,
 }
 
 impl Aggregator {
@@ -94,7 +102,9 @@ impl Aggregator {
         let (api_services, feed_api_services) = Informer::new(config.api_services, ApiService::from_entry);
         let (services, feed_services) = Informer::new(config.services, Service::from_entry);
         let (endpoint_slices, feed_slices) = Informer::new(config.endpoint_slices, EndpointSlice::from_entry);
+        let (definitions, feed_definitions) = Informer::new(config.definitions, Definition::from_entry);
         let feeds = Feeds {
+            definitions: feed_definitions,
             api_services: feed_api_services,
             services: feed_services,
             endpoint_slices: feed_slices,
@@ -107,12 +117,12 @@ impl Aggregator {
                 config.to_endpoints,
             ))
         });
-        let flaws = telemetry.x509_flaws.clone();
         let transports = Arc::new(Transports::new(
             config.provider,
             config.outbound,
             config.connections.clone(),
-            flaws,
+            config.bounds,
+            telemetry,
         ));
         transports.set_identity(config.identity);
         let shared = Arc::new(ProxyShared {
@@ -123,7 +133,8 @@ impl Aggregator {
             reject_redirects: config.reject_redirects,
             terminations: Arc::new(telemetry.clone()),
         });
-        let ledger = Arc::new(Ledger::new(config.requests_in_flight));
+        let ledger = Arc::new(Ledger::new(config.budget));
+        figures::publish(telemetry, &ledger, &transports, &config.discovery);
         let registration = Registration::new(
             api_services.clone(),
             server.mux().clone(),
@@ -160,7 +171,14 @@ impl Aggregator {
             let (resolver, transports) = (resolver.clone(), transports.clone());
             Downloader::new(api_services.clone(), resolver, transports, what, telemetry.queue(queue))
         });
-        let autoregister = AutoRegister::new(api_services.clone(), config.writer, &paths);
+        let autoregister = AutoRegister::new(
+            api_services.clone(),
+            &definitions,
+            config.writer,
+            &paths,
+            telemetry.queue("autoregister"),
+        );
+        let defined = definitions.synced().clone();
 
         server.mux().unlisted_handle(
             status::PATH,
@@ -182,7 +200,12 @@ impl Aggregator {
             }),
         );
         let converted = documents.converted();
-        let merged = V2Handler::new(delegate.clone(), documents, api_services.clone());
+        let merged = V2Handler::new(
+            delegate.clone(),
+            documents,
+            api_services.clone(),
+            telemetry.backends.clone(),
+        );
         mux.handle(V2_PATH, Arc::new(merged));
         let mut local = vec![delegate];
         local.extend(config.openapi);
@@ -204,11 +227,13 @@ impl Aggregator {
             transports,
             registration,
             api_services,
+            availability: availability.clone(),
         };
         aggregator.add_hooks(
             server,
             feeds,
             synced,
+            defined,
             &availability,
             &collector,
             &downloaders,
@@ -223,6 +248,7 @@ impl Aggregator {
         server: &mut GenericServer,
         feeds: Feeds,
         synced: [Signal; 3],
+        defined: Signal,
         availability: &Arc<Availability>,
         collector: &Arc<Collector>,
         downloaders: &[Arc<Downloader>; 2],
@@ -235,6 +261,8 @@ impl Aggregator {
             cx.tasks.spawn_until_stopped("service informer", feeds.services.run());
             cx.tasks
                 .spawn_until_stopped("endpointslice informer", feeds.endpoint_slices.run());
+            cx.tasks
+                .spawn_until_stopped("definition informer", feeds.definitions.run());
             Ok(())
         });
         let first = synced[0].clone();
@@ -280,9 +308,13 @@ impl Aggregator {
         }
         let (r, ready) = (autoregister.clone(), initiated);
         server.add_post_start_hook("kube-apiserver-autoregistration", move |cx| async move {
+            let stop = cx.tasks.stop_signal().clone();
             cx.tasks.spawn_until_stopped("autoregistration", async move {
                 ready.wait().await;
                 r.run().await;
+                // What nobody defines is deleted, so all definitions must be known.
+                defined.wait().await;
+                r.keep(&stop).await;
             });
             Ok(())
         });
@@ -296,6 +328,7 @@ impl Aggregator {
     pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.transports.set_identity(identity);
         self.registration.refresh();
+        self.availability.look_again();
     }
 
     /// The proxy handler of an APIService.

@@ -2,6 +2,9 @@
 //!
 //! Runs where the informer tells of a change, so that a change of an object is in effect one watch hop later, whole.
 
+#[cfg(test)]
+mod tests;
+
 use super::apiservice::ApiService;
 use super::discovery::GroupHandler;
 use super::ledger::Ledger;

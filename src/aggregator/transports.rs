@@ -2,10 +2,11 @@
 
 use super::apiservice::ApiService;
 use super::proxy::tls::{TlsBuilder, TlsInputs};
-use super::proxy::transport::Transport;
+use super::proxy::transport::{Bounds, Transport};
 use crate::client::outbound::Outbound;
 use crate::tasks::TaskGroup;
-use crate::telemetry::X509Flaws;
+use crate::telemetry::Telemetry;
+use crate::telemetry::clients::ClientRequestMetrics;
 use arc_swap::ArcSwapOption;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
@@ -17,15 +18,25 @@ pub struct Transports {
     identity: ArcSwapOption<CertifiedKey>,
     outbound: Arc<Outbound>,
     tasks: TaskGroup,
+    counts: ClientRequestMetrics,
+    bounds: Bounds,
     known: Mutex<Vec<(TlsInputs, Weak<Transport>)>>,
 }
 
 impl Transports {
     /// None yet. Connections' tasks belong to `tasks`.
-    pub fn new(provider: Arc<CryptoProvider>, outbound: Outbound, tasks: TaskGroup, flaws: X509Flaws) -> Self {
+    pub fn new(
+        provider: Arc<CryptoProvider>,
+        outbound: Outbound,
+        tasks: TaskGroup,
+        bounds: Bounds,
+        telemetry: &Telemetry,
+    ) -> Self {
         Self {
             outbound: Arc::new(outbound),
-            tls: TlsBuilder::new(provider).counting(flaws),
+            tls: TlsBuilder::new(provider).counting(telemetry.x509_flaws.clone()),
+            counts: telemetry.client_requests.clone(),
+            bounds,
             identity: ArcSwapOption::empty(),
             tasks,
             known: Mutex::default(),
@@ -36,6 +47,12 @@ impl Transports {
     /// again.
     pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.identity.store(identity);
+    }
+
+    /// Those in use.
+    pub fn all(&self) -> Vec<Arc<Transport>> {
+        let known = self.known.lock().expect("no code panics while holding this lock");
+        known.iter().filter_map(|(_, t)| t.upgrade()).collect()
     }
 
     /// The transport for an APIService's backend.
@@ -58,11 +75,9 @@ impl Transports {
         if let Some(transport) = found.and_then(|(_, t)| t.upgrade()) {
             return Ok(transport);
         }
-        let transport = Arc::new(Transport::new(
-            self.tls.build(&wanted)?,
-            self.outbound.clone(),
-            self.tasks.clone(),
-        ));
+        let tls = self.tls.build(&wanted)?;
+        let transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone());
+        let transport = Arc::new(transport.counting(self.counts.clone()).bounded(self.bounds));
         known.push((wanted, Arc::downgrade(&transport)));
         Ok(transport)
     }

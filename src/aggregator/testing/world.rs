@@ -71,6 +71,7 @@ impl World {
                 writer: Arc::new(Writer(api_services.clone())),
                 services: services.clone(),
                 endpoint_slices: slices.clone(),
+                definitions: MemoryStorage::new(),
                 discovery: Arc::new(AggregatedDiscovery::new()),
                 openapi: Vec::new(),
                 telemetry: telemetry.clone(),
@@ -81,7 +82,8 @@ impl World {
                 loopback: "127.0.0.1:6443".into(),
                 to_endpoints: false,
                 reject_redirects: true,
-                requests_in_flight: 0,
+                budget: Default::default(),
+                bounds: Default::default(),
                 keep_in,
                 resolver: None,
             },
@@ -111,6 +113,11 @@ impl World {
     pub async fn send(&self, req: Request) -> (u16, String) {
         let answer = self.head.serve(req, alice()).await;
         (answer.status().as_u16(), text(answer).await)
+    }
+
+    /// An answer whose body is not read yet.
+    pub async fn open(&self, req: Request) -> Response {
+        self.head.serve(req, alice()).await
     }
 
     pub async fn get(&self, path: &str) -> (u16, String) {
