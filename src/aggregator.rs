@@ -12,6 +12,7 @@ pub mod internal;
 pub mod ledger;
 pub mod openapi;
 pub mod proxy;
+pub mod references;
 pub mod registration;
 pub mod resolver;
 pub mod shelf;

@@ -142,6 +142,8 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             writer: Arc::new(plane.store("apiregistration.k8s.io", "apiservices").clone()),
             services: plane.store("", "services").storage().clone(),
             endpoint_slices: plane.store("discovery.k8s.io", "endpointslices").storage().clone(),
+            secrets: plane.store("", "secrets").storage().clone(),
+            config_maps: plane.store("", "configmaps").storage().clone(),
             discovery: serving.published.apis.clone(),
             openapi: vec![own.openapi],
             telemetry: telemetry.clone(),

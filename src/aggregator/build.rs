@@ -7,6 +7,7 @@ use super::discovery::{Collector, GroupListHandler};
 use super::ledger::Ledger;
 use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, RemoteIndices, V2_PATH, V2Handler};
 use super::proxy::{ProxyHandler, ProxyShared, Terminations};
+use super::references::{self, References};
 use super::registration::Registration;
 use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
 use super::shelf::Shelf;
@@ -40,6 +41,10 @@ pub struct Config {
     pub services: Arc<dyn Storage>,
     /// EndpointSlices, to watch.
     pub endpoint_slices: Arc<dyn Storage>,
+    /// Secrets that APIServices refer to, to watch.
+    pub secrets: Arc<dyn Storage>,
+    /// ConfigMaps that APIServices refer to, to watch.
+    pub config_maps: Arc<dyn Storage>,
     /// `/apis`' aggregated document, shared with the servers behind; their parts and our own group's are put in by
     /// who installs those groups.
     pub discovery: Arc<AggregatedDiscovery>,
@@ -82,6 +87,7 @@ struct Feeds {
     api_services: InformerHandle<ApiService>,
     services: InformerHandle<Service>,
     endpoint_slices: InformerHandle<EndpointSlice>,
+    references: references::Feeds,
 }
 
 impl Aggregator {
@@ -94,10 +100,13 @@ impl Aggregator {
         let (api_services, feed_api_services) = Informer::new(config.api_services, ApiService::from_entry);
         let (services, feed_services) = Informer::new(config.services, Service::from_entry);
         let (endpoint_slices, feed_slices) = Informer::new(config.endpoint_slices, EndpointSlice::from_entry);
+        let (references, feed_references) =
+            References::new(config.secrets, config.config_maps, config.provider.clone());
         let feeds = Feeds {
             api_services: feed_api_services,
             services: feed_services,
             endpoint_slices: feed_slices,
+            references: feed_references,
         };
         let index = ServiceIndex::new(services.clone(), &endpoint_slices);
         let resolver = config.resolver.unwrap_or_else(|| {
@@ -110,6 +119,7 @@ impl Aggregator {
         let flaws = telemetry.x509_flaws.clone();
         let transports = Arc::new(Transports::new(
             config.provider,
+            references.clone(),
             config.outbound,
             config.connections.clone(),
             flaws,
@@ -140,6 +150,14 @@ impl Aggregator {
             transports: transports.clone(),
             writer: config.writer.clone(),
             telemetry: telemetry.clone(),
+        });
+        let (served, all) = (registration.clone(), api_services.clone());
+        let probed = availability.clone();
+        references.subscribe(move |source, key| {
+            for s in all.snapshot().values().filter(|s| s.refers_to(source, key)) {
+                served.renew(s);
+                probed.look_at(&s.name);
+            }
         });
         let shelf = Shelf::at(config.keep_in);
         let collector = Collector::new(
@@ -200,6 +218,7 @@ impl Aggregator {
             services.synced().clone(),
             endpoint_slices.synced().clone(),
         ];
+        let referred = references.synced();
         let aggregator = Self {
             transports,
             registration,
@@ -209,6 +228,7 @@ impl Aggregator {
             server,
             feeds,
             synced,
+            referred,
             &availability,
             &collector,
             &downloaders,
@@ -223,6 +243,7 @@ impl Aggregator {
         server: &mut GenericServer,
         feeds: Feeds,
         synced: [Signal; 3],
+        referred: [Signal; 2],
         availability: &Arc<Availability>,
         collector: &Arc<Collector>,
         downloaders: &[Arc<Downloader>; 2],
@@ -230,8 +251,14 @@ impl Aggregator {
     ) {
         let initiated = server.add_paths_complete_signal("APIServiceRegistrationControllerInitiated");
         server.add_post_start_hook("start-kube-aggregator-informers", move |cx| async move {
-            cx.tasks
-                .spawn_until_stopped("apiservice informer", feeds.api_services.run());
+            cx.tasks.spawn_until_stopped("reference informers", feeds.references.run());
+            cx.tasks.spawn_until_stopped("apiservice informer", async move {
+                // So that none is taken for one whose certificates are missing.
+                for known in referred {
+                    known.wait().await;
+                }
+                feeds.api_services.run().await;
+            });
             cx.tasks.spawn_until_stopped("service informer", feeds.services.run());
             cx.tasks
                 .spawn_until_stopped("endpointslice informer", feeds.endpoint_slices.run());

@@ -21,7 +21,7 @@ pub struct Ledger {
 
 /// One APIService's.
 pub struct Account {
-    limit: usize,
+    limit: AtomicUsize,
     in_flight: AtomicUsize,
     watching: AtomicUsize,
     answered: AtomicU64,
@@ -88,6 +88,11 @@ impl Ledger {
         account.clone()
     }
 
+    /// Of an APIService that says nothing of its own.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// The APIService is gone.
     pub fn remove(&self, name: &str) {
         self.lock().remove(name);
@@ -104,7 +109,7 @@ impl Account {
     /// Nothing yet.
     pub fn new(limit: usize) -> Self {
         Self {
-            limit,
+            limit: AtomicUsize::new(limit),
             in_flight: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
@@ -116,6 +121,11 @@ impl Account {
         }
     }
 
+    /// How many requests it gets at once from now on; 0: any number.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
     /// A place for a request, unless the backend has as many as it may have. What has no end (`long_running`) takes none,
     /// and who is `exempt` gets one over the limit.
     pub fn enter(self: &Arc<Self>, long_running: bool, exempt: impl FnOnce() -> bool) -> Option<Permit> {
@@ -125,7 +135,8 @@ impl Account {
             account: self.clone(),
             long_running,
         };
-        if !long_running && self.limit != 0 && before >= self.limit && !exempt() {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if !long_running && limit != 0 && before >= limit && !exempt() {
             self.turned_away.fetch_add(1, Ordering::Relaxed);
             return None;
         }
@@ -151,7 +162,7 @@ impl Account {
     pub fn figures(&self) -> Figures {
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
         Figures {
-            limit: self.limit,
+            limit: self.limit.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             watching: self.watching.load(Ordering::Relaxed),
             answered: read(&self.answered),

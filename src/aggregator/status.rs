@@ -101,7 +101,7 @@ impl StatusHandler {
                 let all: Vec<Value> = transport.endpoints().iter().map(endpoint).collect();
                 v.set(&["endpoints"], all);
             }
-            Err(why) => v.set(&["configuration"], why),
+            Err(why) => v.set(&["configuration"], why.to_string()),
         }
         v
     }

@@ -1,8 +1,9 @@
 //! A connection to a backend: name lookup, TCP, TLS, with the errors in Go's words, because they reach clients and
 //! APIService conditions.
 
-use super::io::Io;
+use super::io::{Io, Wire};
 use super::outbound::Outbound;
+use super::target::{Protocol, Socket};
 use super::tls::{ClientTls, X509Error};
 use rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
 use std::fmt;
@@ -12,7 +13,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 /// Name lookup and TCP together.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ pub enum Offer {
 /// An established connection, and whether the backend chose HTTP/2.
 pub struct Dialed {
     /// The stream.
-    pub io: TlsStream<Io>,
+    pub io: Wire,
     /// HTTP/2 was agreed on.
     pub http2: bool,
 }
@@ -54,7 +54,7 @@ pub struct Dialed {
 /// # Cancel safety
 /// When dropped, the attempt ends and the socket closes.
 pub async fn dial(authority: &str, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
-    secure(connect(authority).await?, tls, offer).await
+    over_tcp(connect(authority).await?, tls, offer).await
 }
 
 /// As [`dial`], by way of the proxy of the environment where there is one, to a peer whose silence is noticed in seconds:
@@ -86,11 +86,52 @@ pub async fn dial_watched(
     if let Err(e) = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED)) {
         tracing::debug!(%authority, "the limit for unacknowledged bytes cannot be set: {e}");
     }
-    secure(tcp, tls, offer).await
+    over_tcp(tcp, tls, offer).await
 }
 
-async fn secure(tcp: TcpStream, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
-    let (local, peer) = (tcp.local_addr().ok(), tcp.peer_addr().ok());
+/// Connects to a socket of this machine, where `outbound` lets us.
+///
+/// # Errors
+/// [`DialError`].
+///
+/// # Cancel safety
+/// When dropped, the attempt ends and the socket closes.
+pub async fn dial_socket(
+    socket: &Socket,
+    tls: &ClientTls,
+    offer: Offer,
+    outbound: &Outbound,
+) -> Result<Dialed, DialError> {
+    let io = Io::unix(outbound.connect_socket(socket).await?);
+    match socket.protocol {
+        Protocol::Tls => secure(io, None, tls, offer).await,
+        Protocol::Http1 => Ok(Dialed {
+            io: Wire::Plain(io),
+            http2: false,
+        }),
+        // A peer that speaks HTTP/2 from the first byte has no other protocol for an upgrade.
+        Protocol::Http2 if offer == Offer::Http1 => Err(DialError(format!(
+            "dial unix {}: h2c+unix sockets take no upgrades",
+            socket.path.display()
+        ))),
+        Protocol::Http2 => Ok(Dialed {
+            io: Wire::Plain(io),
+            http2: true,
+        }),
+    }
+}
+
+async fn over_tcp(tcp: TcpStream, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
+    let addresses = tcp.local_addr().ok().zip(tcp.peer_addr().ok());
+    secure(Io::new(tcp), addresses, tls, offer).await
+}
+
+async fn secure(
+    io: Io,
+    addresses: Option<(SocketAddr, SocketAddr)>,
+    tls: &ClientTls,
+    offer: Offer,
+) -> Result<Dialed, DialError> {
     let Some(name) = tls.server_name.clone() else {
         return Err(DialError(
             "tls: either ServerName or InsecureSkipVerify must be specified".into(),
@@ -100,14 +141,17 @@ async fn secure(tcp: TcpStream, tls: &ClientTls, offer: Offer) -> Result<Dialed,
         Offer::Any => tls.any.clone(),
         Offer::Http1 => tls.http1.clone(),
     };
-    let handshake = TlsConnector::from(config).connect(name, Io::new(tcp));
+    let handshake = TlsConnector::from(config).connect(name, io);
     let io = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Err(_) => return Err(DialError("net/http: TLS handshake timeout".into())),
-        Ok(Err(e)) => return Err(DialError(handshake_error(&e, local, peer))),
+        Ok(Err(e)) => return Err(DialError(handshake_error(&e, addresses))),
         Ok(Ok(io)) => io,
     };
     let http2 = io.get_ref().1.alpn_protocol() == Some(b"h2");
-    Ok(Dialed { io, http2 })
+    Ok(Dialed {
+        io: Wire::Tls(io),
+        http2,
+    })
 }
 
 /// Name lookup and TCP alone.
@@ -158,16 +202,17 @@ pub fn system_error(call: &str, e: &io::Error) -> String {
         K::AddrNotAvailable => "cannot assign requested address",
         K::TimedOut => "connection timed out",
         K::PermissionDenied => "permission denied",
+        K::NotFound => "no such file or directory",
         K::UnexpectedEof => return "EOF".into(),
         _ => return format!("{call}: {e}"),
     };
     format!("{call}: {text}")
 }
 
-fn handshake_error(e: &io::Error, local: Option<SocketAddr>, peer: Option<SocketAddr>) -> String {
+fn handshake_error(e: &io::Error, addresses: Option<(SocketAddr, SocketAddr)>) -> String {
     let Some(tls) = e.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) else {
-        return match (e.kind(), local, peer) {
-            (io::ErrorKind::ConnectionReset, Some(l), Some(p)) => {
+        return match (e.kind(), addresses) {
+            (io::ErrorKind::ConnectionReset, Some((l, p))) => {
                 format!("read tcp {l}->{p}: {}", system_error("read", e))
             }
             _ => system_error("read", e),

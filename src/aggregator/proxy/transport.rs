@@ -9,6 +9,7 @@ mod balance;
 mod body;
 mod host;
 mod http2;
+mod ranked;
 mod upload;
 
 pub use balance::EndpointState;
@@ -16,8 +17,9 @@ pub use body::BackendBody;
 
 use super::dial::{self, DialError, Offer};
 use super::tls::ClientTls;
-use crate::client::io::Io;
+use crate::client::io::Wire;
 use crate::client::outbound::Outbound;
+use crate::client::target::{Target, Timeouts};
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use host::{Host, Lease};
@@ -65,6 +67,16 @@ pub struct Transport {
     tasks: TaskGroup,
     hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
     turn: AtomicU64,
+    way: Way,
+}
+
+/// What an APIService says about the way to its backend, beside TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// Where it leads, when it is to no Service.
+    pub target: Option<Arc<Target>>,
+    /// How long the backend may take.
+    pub timeouts: Timeouts,
 }
 
 impl Transport {
@@ -76,6 +88,26 @@ impl Transport {
             tasks,
             hosts: Mutex::default(),
             turn: AtomicU64::new(0),
+            way: Way::default(),
+        }
+    }
+
+    /// By another way than that to a Service.
+    pub fn by(mut self, way: Way) -> Self {
+        self.way = way;
+        self
+    }
+
+    /// How long the backend may take.
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.way.timeouts
+    }
+
+    /// What a backend at this address is told as the host: the address, but for sockets, whose path is nobody's business.
+    pub fn host_name<'a>(&'a self, address: &'a str) -> &'a str {
+        match &self.way.target {
+            Some(target) if address.contains('/') => &target.server_name,
+            _ => address,
         }
     }
 
@@ -104,7 +136,17 @@ impl Transport {
         match endpoints {
             [] => unreachable!("a resolver gives at least one address"),
             [one] => one,
-            many => balance::choose(many, &self.lock(), self.turn.fetch_add(1, Ordering::Relaxed), None),
+            many => self.choose_but(many, None),
+        }
+    }
+
+    fn choose_but<'a>(&self, endpoints: &'a [Arc<str>], not: Option<&str>) -> &'a Arc<str> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        match &self.way.target {
+            Some(target) if target.addresses.len() == endpoints.len() => {
+                &endpoints[ranked::choose(target, &self.lock(), turn, not)]
+            }
+            _ => balance::choose(endpoints, &self.lock(), turn, not),
         }
     }
 
@@ -170,9 +212,7 @@ impl Transport {
     }
 
     fn another(&self, endpoints: &[Arc<str>], not: &Host) -> Result<Arc<Host>, SendError> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let authority = balance::choose(endpoints, &self.lock(), turn, Some(not.authority.as_str())).clone();
-        self.host(&authority)
+        self.host(self.choose_but(endpoints, Some(&not.address)))
     }
 
     /// What is known of the addresses that were used.
@@ -190,9 +230,16 @@ impl Transport {
     ///
     /// # Cancel safety
     /// When dropped, the attempt ends.
-    pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<tokio_rustls::client::TlsStream<Io>>, DialError> {
-        // Upgrades go straight, as upstream's do.
-        let dialed = dial::dial(authority, &self.tls, Offer::Http1).await?;
+    pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<Wire>, DialError> {
+        let socket = self.way.target.as_ref().and_then(|t| t.place(authority)?.socket.as_ref());
+        let dialing = async {
+            match socket {
+                Some(socket) => dial::dial_socket(socket, &self.tls, Offer::Http1, &self.outbound).await,
+                // Upgrades go straight, as upstream's do.
+                None => dial::dial(authority, &self.tls, Offer::Http1).await,
+            }
+        };
+        let dialed = host::within(self.way.timeouts.connect, authority, dialing).await?;
         Ok(TokioIo::new(dialed.io))
     }
 
@@ -210,20 +257,22 @@ impl Transport {
         if let Some(host) = hosts.get(authority) {
             return Ok(host.clone());
         }
-        let name = authority
+        let host_name = self.host_name(authority);
+        let name = host_name
             .parse()
-            .map_err(|e| SendError::Exchange(format!("invalid host {authority:?}: {e}")))?;
-        let value = HeaderValue::from_str(authority)
-            .map_err(|e| SendError::Exchange(format!("invalid host {authority:?}: {e}")))?;
+            .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
+        let value = HeaderValue::from_str(host_name)
+            .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
         if hosts.len() >= MOST_HOSTS {
             hosts.retain(|_, h| !h.is_idle());
         }
         let host = Arc::new(Host::new(
-            name,
-            value,
+            authority.into(),
+            (name, value),
             self.tls.clone(),
             self.outbound.clone(),
             self.tasks.clone(),
+            &self.way,
         ));
         hosts.insert(authority.into(), host.clone());
         Ok(host)

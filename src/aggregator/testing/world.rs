@@ -18,6 +18,8 @@ pub struct World {
     pub api_services: Arc<MemoryStorage>,
     pub services: Arc<MemoryStorage>,
     pub slices: Arc<MemoryStorage>,
+    pub secrets: Arc<MemoryStorage>,
+    pub config_maps: Arc<MemoryStorage>,
     pub aggregator: Aggregator,
     pub telemetry: Telemetry,
     head: DynHandler,
@@ -52,6 +54,7 @@ impl World {
         services: Arc<MemoryStorage>,
     ) -> Self {
         let slices = MemoryStorage::new();
+        let (secrets, config_maps) = (MemoryStorage::new(), MemoryStorage::new());
         let built_in = GenericServer::new("core", Arc::new(EmptyDelegate));
         for path in [
             "/openapi/v2",
@@ -71,12 +74,14 @@ impl World {
                 writer: Arc::new(Writer(api_services.clone())),
                 services: services.clone(),
                 endpoint_slices: slices.clone(),
+                secrets: secrets.clone(),
+                config_maps: config_maps.clone(),
                 discovery: Arc::new(AggregatedDiscovery::new()),
                 openapi: Vec::new(),
                 telemetry: telemetry.clone(),
                 connections: tasks.clone(),
                 provider: provider(),
-                outbound: crate::client::outbound::Outbound::direct(),
+                outbound: crate::client::outbound::Outbound::direct().to_sockets_below([std::env::temp_dir()]),
                 identity: None,
                 loopback: "127.0.0.1:6443".into(),
                 to_endpoints: false,
@@ -101,6 +106,8 @@ impl World {
             api_services,
             services,
             slices,
+            secrets,
+            config_maps,
             aggregator,
             telemetry,
             head: target.unprotected_handler(),

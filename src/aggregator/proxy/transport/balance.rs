@@ -92,7 +92,7 @@ pub(super) fn choose<'a>(
 }
 
 /// Spreads consecutive numbers over all.
-fn scatter(n: u64) -> u64 {
+pub(super) fn scatter(n: u64) -> u64 {
     let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -106,7 +106,7 @@ pub(super) async fn checkout(host: &Arc<Host>, others: bool) -> Result<Lease, Di
     }
     match tokio::time::timeout(IMPATIENCE, host.checkout()).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.authority))),
+        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.address))),
     }
 }
 

@@ -1,10 +1,12 @@
 //! The connections to one `host:port`.
 
-use super::super::dial::{DialError, Dialed, Offer, dial_watched};
+use super::super::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
 use super::super::tls::ClientTls;
+use super::Way;
 use super::balance::{Busy, EndpointState, Health};
 use super::http2::{self, Heartbeat, Http2, Pulse, Stream};
 use crate::client::outbound::Outbound;
+use crate::client::target::Socket;
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use http::HeaderValue;
@@ -27,6 +29,9 @@ const FIRST_STREAMS: usize = 100;
 
 /// Connections to one address, under one TLS configuration.
 pub(super) struct Host {
+    /// `host:port`, or the URL of a socket.
+    pub(super) address: Arc<str>,
+    /// What the backend is told.
     pub(super) authority: Authority,
     pub(super) value: HeaderValue,
     tls: Arc<ClientTls>,
@@ -34,6 +39,8 @@ pub(super) struct Host {
     pub(super) tasks: TaskGroup,
     pub(super) busy: Busy,
     pub(super) health: Health,
+    socket: Option<Socket>,
+    connect_timeout: Option<Duration>,
     state: Mutex<State>,
 }
 
@@ -62,19 +69,38 @@ pub(super) enum Lease {
     },
 }
 
+/// A dial that is given up after `limit`, in Go's words.
+pub(super) async fn within<T>(
+    limit: Option<Duration>,
+    address: &str,
+    dialing: impl Future<Output = Result<T, DialError>>,
+) -> Result<T, DialError> {
+    let Some(limit) = limit else { return dialing.await };
+    match tokio::time::timeout(limit, dialing).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(DialError(format!("dial tcp {address}: i/o timeout"))),
+    }
+}
+
 // === impl Host ===
 
 impl Host {
+    /// `told` is what the backend is told as its name.
     pub(super) fn new(
-        authority: Authority,
-        value: HeaderValue,
+        address: Arc<str>,
+        told: (Authority, HeaderValue),
         tls: Arc<ClientTls>,
         outbound: Arc<Outbound>,
         tasks: TaskGroup,
+        way: &Way,
     ) -> Self {
+        let place = way.target.as_ref().and_then(|t| t.place(&address));
         Self {
-            authority,
-            value,
+            socket: place.and_then(|p| p.socket.clone()),
+            connect_timeout: way.timeouts.connect,
+            address,
+            authority: told.0,
+            value: told.1,
             tls,
             outbound,
             tasks,
@@ -160,7 +186,13 @@ impl Host {
     }
 
     async fn dial(&self) -> Result<Dialed, DialError> {
-        dial_watched(self.authority.as_str(), &self.tls, Offer::Any, &self.outbound).await
+        let dialing = async {
+            match &self.socket {
+                Some(socket) => dial_socket(socket, &self.tls, Offer::Any, &self.outbound).await,
+                None => dial_watched(&self.address, &self.tls, Offer::Any, &self.outbound).await,
+            }
+        };
+        within(self.connect_timeout, &self.address, dialing).await
     }
 
     /// Starts the HTTP side of a new connection: an HTTP/2 one joins the pool, an HTTP/1.1 one is the caller's.
@@ -198,7 +230,7 @@ impl Host {
         E: fmt::Display + Send,
     {
         let stop = self.tasks.stop_signal().clone();
-        let authority = self.authority.clone();
+        let authority = self.address.clone();
         self.tasks.spawn("backend connection", async move {
             tokio::pin!(connection);
             let mut check = tokio::time::interval_at(Instant::now() + CHECK, CHECK);
@@ -273,7 +305,7 @@ impl Host {
             (s.http2.len(), streams, s.idle.len(), s.dialing.is_some())
         };
         EndpointState {
-            address: self.authority.to_string(),
+            address: self.address.to_string(),
             under_way: self.busy.now(),
             http2_connections: http2,
             http2_streams: streams,

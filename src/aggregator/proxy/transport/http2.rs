@@ -3,7 +3,7 @@
 use super::super::dial;
 use super::GOAWAY;
 use super::upload::{self, Upload};
-use crate::client::io::{Heard, Io};
+use crate::client::io::{Heard, Wire};
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use bytes::Bytes;
@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::time::Instant;
-use tokio_rustls::client::TlsStream;
 
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
@@ -80,10 +79,10 @@ pub(super) struct Received {
 
 /// Starts HTTP/2 on a connection whose backend is taken to allow `expected` streams until it says otherwise.
 pub(super) async fn connect(
-    io: TlsStream<Io>,
+    io: Wire,
     expected: usize,
-) -> Result<(Http2, Heartbeat, Connection<TlsStream<Io>, Bytes>), h2::Error> {
-    let heard = io.get_ref().0.heard();
+) -> Result<(Http2, Heartbeat, Connection<Wire, Bytes>), h2::Error> {
+    let heard = io.heard();
     let (sender, mut connection) = Builder::new()
         .enable_push(false)
         .initial_max_send_streams(expected)
