@@ -8,6 +8,7 @@ pub mod apiservice;
 pub mod autoregister;
 pub mod availability;
 pub mod discovery;
+pub mod freshness;
 pub mod internal;
 pub mod ledger;
 pub mod openapi;
@@ -23,6 +24,8 @@ pub mod writer;
 mod build;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use apiservice::{ApiService, Condition, ServiceReference};
 pub use build::{Aggregator, Config};

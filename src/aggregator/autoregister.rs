@@ -20,9 +20,11 @@ pub use priorities::{groups, priorities};
 
 use super::apiservice::{AUTOMANAGED, ApiService};
 use super::writer::ApiServiceWriter;
+use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::client::Informer;
+use crate::endpoints::discovery::aggregated::Priorities;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -59,9 +61,15 @@ fn decide(current: Option<&ApiService>, wanted: bool, from_before: bool) -> Acti
 }
 
 impl AutoRegister {
-    /// For the listed paths of the servers behind us. `informer` does not run yet.
-    pub fn new(informer: Informer<ApiService>, writer: Arc<dyn ApiServiceWriter>, paths: &[String]) -> Arc<Self> {
-        let wanted: BTreeMap<Str, Value> = paths.iter().filter_map(|p| desired(p)).collect();
+    /// For the listed paths of the servers behind us, those of groups that are not built in (`own`) too. `informer` does
+    /// not run yet.
+    pub fn new(
+        informer: Informer<ApiService>,
+        writer: Arc<dyn ApiServiceWriter>,
+        paths: &[String],
+        own: &[(GroupVersion, Priorities)],
+    ) -> Arc<Self> {
+        let wanted: BTreeMap<Str, Value> = paths.iter().filter_map(|p| desired(p, own)).collect();
         let missing = Arc::new(Mutex::new(wanted.keys().cloned().collect::<BTreeSet<_>>()));
         let seen = missing.clone();
         informer.subscribe(move |change| {
@@ -139,8 +147,8 @@ impl AutoRegister {
     }
 }
 
-/// The APIService of a listed path: `/api/v1`, or `/apis/<g>/<v>` with a place in the priority table.
-fn desired(path: &str) -> Option<(Str, Value)> {
+/// The APIService of a listed path: `/api/v1`, or `/apis/<g>/<v>` with a place in the priority table or in `own`.
+fn desired(path: &str, own: &[(GroupVersion, Priorities)]) -> Option<(Str, Value)> {
     let (group, version) = match path {
         "/api/v1" => ("", "v1"),
         _ => {
@@ -148,7 +156,11 @@ fn desired(path: &str) -> Option<(Str, Value)> {
             (!version.is_empty() && !version.contains('/')).then_some((group, version))?
         }
     };
-    let (group_priority, version_priority) = priorities(group, version)?;
+    let ours = own.iter().find(|(gv, _)| gv.group == group && gv.version == version);
+    let (group_priority, version_priority) = match ours {
+        Some((_, p)) => (p.group, p.version),
+        None => priorities(group, version)?,
+    };
     let name = format!("{version}.{group}");
     let mut labels = Map::new();
     labels.insert(AUTOMANAGED, "onstart");

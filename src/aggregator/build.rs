@@ -4,6 +4,7 @@ use super::apiservice::ApiService;
 use super::autoregister::AutoRegister;
 use super::availability::{Availability, Kind, Parts};
 use super::discovery::{Collector, GroupListHandler};
+use super::freshness::Freshness;
 use super::ledger::Ledger;
 use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, RemoteIndices, V2_PATH, V2Handler};
 use super::proxy::{ProxyHandler, ProxyShared, Terminations};
@@ -14,10 +15,11 @@ use super::shelf::Shelf;
 use super::status::{self, StatusHandler};
 use super::transports::Transports;
 use super::writer::ApiServiceWriter;
+use crate::apimachinery::gvk::GroupVersion;
 use crate::client::outbound::Outbound;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::discovery::AggregatedDiscovery;
-use crate::endpoints::discovery::aggregated::Negotiating;
+use crate::endpoints::discovery::aggregated::{Negotiating, Priorities};
 use crate::request::{RemoteAddr, RequestInfo, UnprotectedHandler};
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
@@ -66,6 +68,8 @@ pub struct Config {
     pub to_endpoints: bool,
     /// `--aggregator-reject-forwarding-redirect`.
     pub reject_redirects: bool,
+    /// Where groups stand that the servers behind us serve and that are not built in.
+    pub priorities: Vec<(GroupVersion, Priorities)>,
     /// Most requests to one backend at once; 0: any number.
     pub requests_in_flight: usize,
     /// Where last good documents of backends are kept over restarts.
@@ -160,12 +164,14 @@ impl Aggregator {
             }
         });
         let shelf = Shelf::at(config.keep_in);
+        let freshness = Freshness::new();
         let collector = Collector::new(
             api_services.clone(),
             resolver.clone(),
             transports.clone(),
             config.discovery.clone(),
             shelf.clone(),
+            freshness.clone(),
             telemetry,
         );
         let indices = Arc::new(RemoteIndices::new(shelf.clone()));
@@ -176,9 +182,10 @@ impl Aggregator {
         ];
         let downloaders = downloads.map(|(what, queue)| {
             let (resolver, transports) = (resolver.clone(), transports.clone());
-            Downloader::new(api_services.clone(), resolver, transports, what, telemetry.queue(queue))
+            let (freshness, queue) = (freshness.clone(), telemetry.queue(queue));
+            Downloader::new(api_services.clone(), resolver, transports, what, freshness, queue)
         });
-        let autoregister = AutoRegister::new(api_services.clone(), config.writer, &paths);
+        let autoregister = AutoRegister::new(api_services.clone(), config.writer, &paths, &config.priorities);
 
         server.mux().unlisted_handle(
             status::PATH,
@@ -187,6 +194,7 @@ impl Aggregator {
                 transports: transports.clone(),
                 ledger,
                 discovery: config.discovery.clone(),
+                freshness,
             }),
         );
         let groups: Arc<dyn UnprotectedHandler> = Arc::new(GroupListHandler::new(api_services.clone()));

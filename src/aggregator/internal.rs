@@ -100,9 +100,8 @@ pub async fn fetch(
         headers: map,
         body: Body::empty(),
     };
-    let all = endpoints.all();
-    let answer = transport.send_to(all, transport.choose(all), out);
-    let answer = answer.await.map_err(|e| e.to_string())?;
+    let answer = transport.send_among(endpoints.all(), out).await;
+    let answer = answer.map_err(|e| e.to_string())?;
     let (head, body) = answer.into_parts();
     let body = http_body_util::Limited::new(body, LIMIT)
         .collect()

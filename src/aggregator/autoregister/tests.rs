@@ -38,12 +38,12 @@ fn listed_paths_of_group_versions_make_apiservices() {
         "/healthz",
     ]
     .iter()
-    .filter_map(|p| desired(p))
+    .filter_map(|p| desired(p, &[]))
     .map(|(name, _)| name.to_string())
     .collect();
     assert_eq!(names, ["v1.", "v1.apps"]);
     assert_eq!(
-        desired("/apis/autoscaling/v1").unwrap().1.get("spec"),
+        desired("/apis/autoscaling/v1", &[]).unwrap().1.get("spec"),
         &json!({"group": "autoscaling", "version": "v1", "groupPriorityMinimum": 17500, "versionPriority": 15})
     );
 }
@@ -58,7 +58,7 @@ async fn start_creates_what_is_missing_and_removes_what_is_no_longer_built_in() 
     );
     let (informer, feed) = Informer::new(store.clone(), ApiService::from_entry);
     let paths = ["/api/v1".to_owned(), "/apis/apps/v1".to_owned()];
-    let r = AutoRegister::new(informer.clone(), Arc::new(Writer(store.clone())), &paths);
+    let r = AutoRegister::new(informer.clone(), Arc::new(Writer(store.clone())), &paths, &[]);
     let _tasks = running([feed.run()]);
     informer.synced().wait().await;
     assert_eq!(r.completion(), Err("missing APIService: [v1. v1.apps]".into()));

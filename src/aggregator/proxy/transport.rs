@@ -130,6 +130,21 @@ impl Transport {
         self.send_to(&[authority.into()], authority, out).await
     }
 
+    /// As [`Transport::send`], to whichever of these addresses requests go to.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    ///
+    /// # Cancel safety
+    /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
+    pub async fn send_among(
+        &self,
+        endpoints: &[Arc<str>],
+        out: Outgoing,
+    ) -> Result<Response<BackendBody>, SendError> {
+        self.send_to(endpoints, self.choose(endpoints), out).await
+    }
+
     /// Which of these addresses a request should go to: the less busy of two that are drawn, leaving out those that have
     /// failed lately.
     pub fn choose<'a>(&self, endpoints: &'a [Arc<str>]) -> &'a Arc<str> {

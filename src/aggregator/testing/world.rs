@@ -86,6 +86,7 @@ impl World {
                 loopback: "127.0.0.1:6443".into(),
                 to_endpoints: false,
                 reject_redirects: true,
+                priorities: Vec::new(),
                 requests_in_flight: 0,
                 keep_in,
                 resolver: None,
@@ -122,6 +123,17 @@ impl World {
 
     pub async fn get(&self, path: &str) -> (u16, String) {
         self.send(get(path)).await
+    }
+
+    /// The headers of an answer.
+    pub async fn headers(&self, req: Request) -> http::HeaderMap {
+        self.head.serve(req, alice()).await.headers().clone()
+    }
+
+    /// True where an answer with status 200 breaks off before its end.
+    pub async fn cut_off(&self, path: &str) -> bool {
+        let answer = self.head.serve(get(path), alice()).await;
+        answer.status() == 200 && answer.into_body().collect(1 << 20).await.is_err()
     }
 
     /// The aggregated document's entry of a group.

@@ -31,6 +31,7 @@ const BUFFERS: &str = "logs are written at once, to standard error";
 flags! {
     Torana {
         "data-dir" Text "./torana-data" honoured "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig";
+        "backend-socket-dirs" List "/run/torana" honoured "Directories whose Unix sockets APIServices may name as backends (docs/targets.md); empty: none";
         "etcd-user-file" Text "" honoured "File whose first line is name:password, for etcd with authentication by name; tokens are renewed";
     }
     Generic {

@@ -55,6 +55,8 @@ pub struct EndpointState {
     pub dialing: bool,
     /// Requests that failed since one succeeded.
     pub failures_in_a_row: u32,
+    /// It was left alone for a while, and no request has succeeded since.
+    pub was_ejected: bool,
     /// Left alone for this long, where others are there.
     pub ejected_for: Option<Duration>,
     /// Why the last request failed.
@@ -175,6 +177,10 @@ impl Health {
     pub(super) fn ejected_for(&self) -> Option<Duration> {
         let until = Duration::from_millis(self.ejected_until.load(Ordering::Relaxed));
         until.checked_sub(self.now()).filter(|left| !left.is_zero())
+    }
+
+    pub(super) fn was_ejected(&self) -> bool {
+        self.ejected_until.load(Ordering::Relaxed) != 0
     }
 
     pub(super) fn failures(&self) -> u32 {

@@ -312,6 +312,7 @@ impl Host {
             idle_http1_connections: idle,
             dialing,
             failures_in_a_row: self.health.failures(),
+            was_ejected: self.health.was_ejected(),
             ejected_for: self.health.ejected_for(),
             last_failure: self.health.last_failure(),
         }
