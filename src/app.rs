@@ -111,7 +111,10 @@ pub async fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result
     };
     let kubelets = kubelets::config(&options, &provider, &tasks)?;
     let issuing = authentication.service_accounts.requests.clone();
-    let priorities: Vec<_> = own.iter().map(|g| (g.group_version().clone(), g.priorities())).collect();
+    let priorities: Vec<_> = own
+        .iter()
+        .map(|g| (g.group_version().clone(), g.priorities()))
+        .collect();
     let made = servers::control_plane(&stores, &options, &cluster, judges, kubelets, issuing, own, &telemetry);
     let plane = Arc::new(made.await?);
     live.fill(plane.clone());

@@ -43,7 +43,9 @@ async fn serve(dir: &Path) -> Served {
         client,
         dir: dir.to_owned(),
     };
-    served.until("it is ready", async || served.client.get("/readyz").await.is_ok()).await;
+    served
+        .until("it is ready", async || served.client.get("/readyz").await.is_ok())
+        .await;
     served
 }
 
@@ -113,15 +115,24 @@ async fn a_group_in_the_process_is_served_as_the_built_in_ones_are() {
     let kind = (list.str_at(&["kind"]), list.get("items").items().len());
     assert_eq!(kind, ("NoteList", 1));
     let since = list.str_at(&["metadata", "resourceVersion"]);
-    let mut events = client.watch(&format!("{NOTES}?watch=1&resourceVersion={since}")).await.unwrap();
+    let mut events = client
+        .watch(&format!("{NOTES}?watch=1&resourceVersion={since}"))
+        .await
+        .unwrap();
     let pin = json!({"spec": {"pinned": true}});
     client.merge_patch(&format!("{NOTES}/one"), &pin).await.unwrap();
     let event = events.next().await.unwrap();
-    let seen = (event.str_at(&["type"]), event.at(&["object", "spec", "pinned"]).as_bool());
+    let seen = (
+        event.str_at(&["type"]),
+        event.at(&["object", "spec", "pinned"]).as_bool(),
+    );
     assert_eq!(seen, ("MODIFIED", Some(true)));
     let (code, told) = refusal(client.create(NOTES, &note("blank", " ")).await.unwrap_err());
     assert_eq!(code, 422);
-    assert!(told.contains("spec.text: Invalid value: \" \": must hold a word"), "{told}");
+    assert!(
+        told.contains("spec.text: Invalid value: \" \": must hold a word"),
+        "{told}"
+    );
     // The gateway's own admission sees its writes.
     let elsewhere = NOTES.replace("default", "nowhere");
     let (code, told) = refusal(client.create(&elsewhere, &note("one", "hello")).await.unwrap_err());
@@ -157,17 +168,31 @@ async fn it_is_discovered_registered_and_falls_back_into_the_process() {
     let groups = client.get("/apis").await.unwrap();
     let groups = groups.get("groups").items();
     let group = groups.iter().find(|g| g.str_at(&["name"]) == notes::GROUP).unwrap();
-    assert_eq!(group.str_at(&["preferredVersion", "groupVersion"]), "notes.example.com/v1");
+    assert_eq!(
+        group.str_at(&["preferredVersion", "groupVersion"]),
+        "notes.example.com/v1"
+    );
     assert_eq!(s.code("/apis/notes.example.com").await, 200);
     let resources = client.get("/apis/notes.example.com/v1").await.unwrap();
-    let names: Vec<&str> = resources.get("resources").items().iter().map(|r| r.str_at(&["name"])).collect();
+    let names: Vec<&str> = resources
+        .get("resources")
+        .items()
+        .iter()
+        .map(|r| r.str_at(&["name"]))
+        .collect();
     assert_eq!(names, ["notes", "notes/status"]);
     // kubectl reads the aggregated document.
-    let listed = s.kubectl(&["api-resources", "--api-group=notes.example.com", "--no-headers"]).await.unwrap();
+    let listed = s
+        .kubectl(&["api-resources", "--api-group=notes.example.com", "--no-headers"])
+        .await
+        .unwrap();
     let listed: Vec<&str> = listed.split_whitespace().collect();
     assert_eq!(listed, ["notes", "nt", "notes.example.com/v1", "true", "Note"]);
     let index = client.get("/openapi/v3").await.unwrap();
-    let path = index.at(&["paths", "apis/notes.example.com/v1", "serverRelativeURL"]).as_str().unwrap();
+    let path = index
+        .at(&["paths", "apis/notes.example.com/v1", "serverRelativeURL"])
+        .as_str()
+        .unwrap();
     let document = client.get(path).await.unwrap();
     let schema = ["components", "schemas", "com.example.notes.v1.Note"];
     assert!(!document.at(&schema).is_null());
@@ -175,27 +200,40 @@ async fn it_is_discovered_registered_and_falls_back_into_the_process() {
     assert!(!document.at(&["definitions", "com.example.notes.v1.Note"]).is_null());
 
     // Registered as the built-in groups are, where the program says that it stands.
-    s.until("it is registered", async || s.code(API_SERVICE).await == 200).await;
+    s.until("it is registered", async || s.code(API_SERVICE).await == 200)
+        .await;
     let registered = client.get(API_SERVICE).await.unwrap();
-    let label = registered.at(&["metadata", "labels"]).str_at(&["kube-aggregator.kubernetes.io/automanaged"]);
+    let label = registered
+        .at(&["metadata", "labels"])
+        .str_at(&["kube-aggregator.kubernetes.io/automanaged"]);
     assert_eq!(label, "onstart");
-    let spec = json!({"group": "notes.example.com", "version": "v1", "groupPriorityMinimum": 1500, "versionPriority": 20});
+    let spec =
+        json!({"group": "notes.example.com", "version": "v1", "groupPriorityMinimum": 1500, "versionPriority": 20});
     assert_eq!(registered.get("spec"), &spec);
     let condition = &registered.at(&["status", "conditions"]).items()[0];
-    assert_eq!((condition.str_at(&["reason"]), condition.str_at(&["status"])), ("Local", "True"));
+    assert_eq!(
+        (condition.str_at(&["reason"]), condition.str_at(&["status"])),
+        ("Local", "True")
+    );
 
     // Sent to another server, which is not there, and back.
     client.create(NOTES, &note("one", "hello")).await.unwrap();
     let away = json!({"spec": {"service": {"namespace": "default", "name": "absent", "port": 443}, "insecureSkipTLSVerify": true}});
     client.merge_patch(API_SERVICE, &away).await.unwrap();
-    s.until("another server is asked", async || s.code(NOTES).await == 503).await;
+    s.until("another server is asked", async || s.code(NOTES).await == 503)
+        .await;
     let back = json!({"spec": {"service": null, "insecureSkipTLSVerify": null}});
     client.merge_patch(API_SERVICE, &back).await.unwrap();
-    s.until("it is served here again", async || s.code(NOTES).await == 200).await;
+    s.until("it is served here again", async || s.code(NOTES).await == 200)
+        .await;
     client.merge_patch(API_SERVICE, &away).await.unwrap();
-    s.until("another server is asked", async || s.code(NOTES).await == 503).await;
-    s.kubectl(&["delete", "apiservice", "v1.notes.example.com"]).await.unwrap();
-    s.until("unregistered, it falls back", async || s.code(NOTES).await == 200).await;
+    s.until("another server is asked", async || s.code(NOTES).await == 503)
+        .await;
+    s.kubectl(&["delete", "apiservice", "v1.notes.example.com"])
+        .await
+        .unwrap();
+    s.until("unregistered, it falls back", async || s.code(NOTES).await == 200)
+        .await;
     assert_eq!(client.get(NOTES).await.unwrap().get("items").items().len(), 1);
     s.gateway.shut_down().await;
 }
@@ -208,15 +246,36 @@ async fn roles_decide_who_may_use_it() {
     let as_jane = ["get", "notes", "-n", "default", "--as=jane"];
     let told = s.kubectl(&as_jane).await.unwrap_err();
     assert!(
-        told.contains("(Forbidden)") && told.contains("cannot list resource \"notes\" in API group \"notes.example.com\""),
+        told.contains("(Forbidden)")
+            && told.contains("cannot list resource \"notes\" in API group \"notes.example.com\""),
         "{told}"
     );
-    let role = ["create", "role", "notes", "-n", "default", "--verb=get,list", "--resource=notes.notes.example.com"];
+    let role = [
+        "create",
+        "role",
+        "notes",
+        "-n",
+        "default",
+        "--verb=get,list",
+        "--resource=notes.notes.example.com",
+    ];
     s.kubectl(&role).await.unwrap();
-    let binding = ["create", "rolebinding", "jane", "-n", "default", "--role=notes", "--user=jane"];
+    let binding = [
+        "create",
+        "rolebinding",
+        "jane",
+        "-n",
+        "default",
+        "--role=notes",
+        "--user=jane",
+    ];
     s.kubectl(&binding).await.unwrap();
-    s.until("the role is heeded", async || s.kubectl(&as_jane).await.is_ok()).await;
-    let told = s.kubectl(&["delete", "note", "one", "-n", "default", "--as=jane"]).await.unwrap_err();
+    s.until("the role is heeded", async || s.kubectl(&as_jane).await.is_ok())
+        .await;
+    let told = s
+        .kubectl(&["delete", "note", "one", "-n", "default", "--as=jane"])
+        .await
+        .unwrap_err();
     assert!(told.contains("cannot delete resource \"notes\""), "{told}");
     s.gateway.shut_down().await;
 }
@@ -226,9 +285,18 @@ async fn a_group_that_cannot_be_served_is_told_in_one_line() {
     let apps = || ApiGroup::new("apps", "v1", []);
     for (groups, why) in [
         (vec![apps()], "double registration of apps/v1"),
-        (vec![notes::group(), notes::group()], "double registration of notes.notes.example.com"),
-        (vec![ApiGroup::new("Notes", "v1", [])], "Notes/v1 cannot be served: a lowercase RFC 1123 subdomain must"),
-        (vec![notes::group().with_priorities(0, 1)], "notes.example.com/v1 cannot be served: priorities are at least 1"),
+        (
+            vec![notes::group(), notes::group()],
+            "double registration of notes.notes.example.com",
+        ),
+        (
+            vec![ApiGroup::new("Notes", "v1", [])],
+            "Notes/v1 cannot be served: a lowercase RFC 1123 subdomain must",
+        ),
+        (
+            vec![notes::group().with_priorities(0, 1)],
+            "notes.example.com/v1 cannot be served: priorities are at least 1",
+        ),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let Err(told) = app::start_with(options(dir.path(), &[]), groups).await else {

@@ -77,7 +77,11 @@ fn a_person_at_night_reads_what_is_wrong_in_each_format() {
     );
     let far = |v: &Value| {
         let items = v.get("items").items();
-        items.iter().find(|i| i.str_at(&["name"]) == "v1.far.example.com").cloned().unwrap()
+        items
+            .iter()
+            .find(|i| i.str_at(&["name"]) == "v1.far.example.com")
+            .cloned()
+            .unwrap()
     };
     assert_eq!(far(&of_json).str_at(&["reason"]), "ReferenceNotFound");
     assert_eq!(far(&of_json).get("message"), far(&of_yaml).get("message"));
@@ -122,7 +126,10 @@ fn watching_looks_again_survives_a_restart_and_ends_well_at_ctrl_c() {
             let head = lines.by_ref().map(Result::unwrap).find(|l| l.starts_with("NAME "));
             assert!(head.is_some(), "another look");
         }
-        let sent = Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status();
+        let sent = Command::new("kill")
+            .arg(format!("-{signal}"))
+            .arg(child.id().to_string())
+            .status();
         assert!(sent.unwrap().success());
         let ended = child.wait_with_output().unwrap();
         assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(0), String::new()));
@@ -144,7 +151,9 @@ fn watching_looks_again_survives_a_restart_and_ends_well_at_ctrl_c() {
     assert_eq!(first, "{\n");
     drop(g);
     let mut told = String::new();
-    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
+    BufReader::new(child.stderr.as_mut().unwrap())
+        .read_line(&mut told)
+        .unwrap();
     assert!(told.ends_with("; looking again\n"), "{told}");
     assert!(child.try_wait().unwrap().is_none(), "it goes on");
     child.kill().unwrap();
@@ -168,18 +177,43 @@ fn only_who_may_get_the_path_is_told() {
     let refused = status(&jane, &[]);
     let told = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(told.contains("User \"jane\" cannot get path \"/debug/aggregator\""), "{told}");
+    assert!(
+        told.contains("User \"jane\" cannot get path \"/debug/aggregator\""),
+        "{told}"
+    );
     let as_whom = |accept: &str, user: &str| {
         let (accept, user) = (format!("Accept: {accept}"), format!("Impersonate-User: {user}"));
-        let args = ["-o", "/dev/null", "-w", "%{http_code}", "-H", &accept, "-H", &user, "/debug/aggregator"];
+        let args = [
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "-H",
+            &accept,
+            "-H",
+            &user,
+            "/debug/aggregator",
+        ];
         g.curl(&args).unwrap_or_else(|e| e).chars().take(3).collect::<String>()
     };
     for accept in ["application/json", "text/html"] {
         assert_eq!(as_whom(accept, "jane"), "403");
         assert_eq!(as_whom(accept, "system:anonymous"), "403");
     }
-    g.kubectl(&["create", "clusterrole", "night", "--verb=get", "--non-resource-url=/debug/aggregator"]);
-    g.kubectl(&["create", "clusterrolebinding", "night", "--clusterrole=night", "--user=jane"]);
+    g.kubectl(&[
+        "create",
+        "clusterrole",
+        "night",
+        "--verb=get",
+        "--non-resource-url=/debug/aggregator",
+    ]);
+    g.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        "night",
+        "--clusterrole=night",
+        "--user=jane",
+    ]);
     wait_for("the role is heeded", || status(&jane, &[]).status.success());
     assert_eq!(as_whom("text/html", "jane"), "200");
 }

@@ -1,7 +1,7 @@
 //! A snapshot of one APIService object: parsed once per change, shared by routes, controllers and documents.
 
-use crate::apimachinery::value::{Str, Value};
 use crate::apimachinery::field::aggregate;
+use crate::apimachinery::value::{Str, Value};
 use crate::client::target::{self, Backend, Target};
 use crate::endpoints::discovery::compare_versions;
 use crate::storage::Entry;

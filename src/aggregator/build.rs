@@ -259,7 +259,8 @@ impl Aggregator {
     ) {
         let initiated = server.add_paths_complete_signal("APIServiceRegistrationControllerInitiated");
         server.add_post_start_hook("start-kube-aggregator-informers", move |cx| async move {
-            cx.tasks.spawn_until_stopped("reference informers", feeds.references.run());
+            cx.tasks
+                .spawn_until_stopped("reference informers", feeds.references.run());
             cx.tasks.spawn_until_stopped("apiservice informer", async move {
                 // So that none is taken for one whose certificates are missing.
                 for known in referred {

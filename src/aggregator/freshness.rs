@@ -51,7 +51,9 @@ impl Freshness {
 
     /// What is known.
     pub fn of(&self, name: &str, what: Document) -> Seen {
-        self.lock().get(name).map_or_else(Seen::default, |all| all[what as usize].clone())
+        self.lock()
+            .get(name)
+            .map_or_else(Seen::default, |all| all[what as usize].clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Str, [Seen; 3]>> {

@@ -154,7 +154,9 @@ impl ApiService {
     /// True where this object is used for its backend.
     pub fn refers_to(&self, source: Source, key: &str) -> bool {
         let both = [&self.backend.ca_from, &self.backend.certificate_from];
-        both.into_iter().flatten().any(|r| r.source == source && *r.object == *key)
+        both.into_iter()
+            .flatten()
+            .any(|r| r.source == source && *r.object == *key)
     }
 }
 

@@ -13,16 +13,16 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
 use crate::client::Informer;
+use crate::client::target::Place;
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::json;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
 use crate::server::respond;
+use ::time::OffsetDateTime;
 use async_trait::async_trait;
-use crate::client::target::Place;
 use http::{HeaderValue, Method, StatusCode, header};
 use std::sync::Arc;
 use std::time::Duration;
-use ::time::OffsetDateTime;
 
 /// Where the page is.
 pub const PATH: &str = "/debug/aggregator";
@@ -362,7 +362,9 @@ mod tests {
             assert!(!html.contains(outside), "{outside} in {html}");
         }
         let mut request = get("/debug/aggregator");
-        request.headers_mut().insert("accept", HeaderValue::from_static("text/html"));
+        request
+            .headers_mut()
+            .insert("accept", HeaderValue::from_static("text/html"));
         let headers = w.headers(request).await;
         let policy = headers["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");

@@ -70,9 +70,7 @@ impl Transports {
         };
         let mut known = self.known.lock().expect("no code panics while holding this lock");
         known.retain(|(_, _, t)| t.strong_count() > 0);
-        let found = known
-            .iter()
-            .find(|(inputs, by, _)| inputs.same(&wanted) && *by == way);
+        let found = known.iter().find(|(inputs, by, _)| inputs.same(&wanted) && *by == way);
         if let Some(transport) = found.and_then(|(_, _, t)| t.upgrade()) {
             return Ok(transport);
         }

@@ -180,7 +180,13 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
         root: "/apis".to_owned(),
         handler,
     });
-    install(&server, groups, Source::BUILT_IN, &|gv| serving.priorities(gv), published);
+    install(
+        &server,
+        groups,
+        Source::BUILT_IN,
+        &|gv| serving.priorities(gv),
+        published,
+    );
     let registration = serving.enabled.of(&plane.apiregistration);
     let served = enabled.iter().chain(&registration);
     let served = served.map(|g| (g.gv.clone(), g.resources.iter().map(|(r, _)| r.clone()).collect()));

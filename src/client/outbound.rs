@@ -94,7 +94,9 @@ impl Outbound {
         let mut open = false;
         for dir in &self.socket_dirs {
             // One that is not there has no sockets.
-            open |= tokio::fs::canonicalize(dir).await.is_ok_and(|dir| place.starts_with(dir));
+            open |= tokio::fs::canonicalize(dir)
+                .await
+                .is_ok_and(|dir| place.starts_with(dir));
         }
         if !open {
             return Err(failed("it is in no directory of --backend-socket-dirs".into()));
@@ -348,7 +350,10 @@ mod tests {
         let refusal = |e: Result<UnixStream, DialError>| e.unwrap_err().0;
         let o = Outbound::direct();
         let told = refusal(o.connect_socket(&socket(path.clone(), None)).await);
-        assert!(told.ends_with("it is in no directory of --backend-socket-dirs"), "{told}");
+        assert!(
+            told.ends_with("it is in no directory of --backend-socket-dirs"),
+            "{told}"
+        );
         let o = o.to_sockets_below([dir.path().to_owned(), dir.path().join("not-there")]);
         o.connect_socket(&socket(path.clone(), None)).await.unwrap();
         let other = rustix::process::geteuid().as_raw() + 1;
@@ -356,14 +361,20 @@ mod tests {
         assert!(told.ends_with(&format!("listens there, not user {other}")), "{told}");
         let gone = dir.path().join("gone.sock");
         let told = refusal(o.connect_socket(&socket(gone.clone(), None)).await);
-        assert_eq!(told, format!("dial unix {}: connect: no such file or directory", gone.display()));
+        assert_eq!(
+            told,
+            format!("dial unix {}: connect: no such file or directory", gone.display())
+        );
         // A link out of the directory is where it leads to.
         let outside = elsewhere.path().join("b.sock");
         let _other = tokio::net::UnixListener::bind(&outside).unwrap();
         let link = dir.path().join("link.sock");
         std::os::unix::fs::symlink(&outside, &link).unwrap();
         let told = refusal(o.connect_socket(&socket(link, None)).await);
-        assert!(told.ends_with("it is in no directory of --backend-socket-dirs"), "{told}");
+        assert!(
+            told.ends_with("it is in no directory of --backend-socket-dirs"),
+            "{told}"
+        );
     }
 
     #[tokio::test]

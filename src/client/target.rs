@@ -127,7 +127,11 @@ pub fn warnings(object: &Value) -> Vec<String> {
     let unknown = annotations.into_iter().flat_map(Map::iter).filter_map(|(key, _)| {
         (key.starts_with(DOMAIN) && !KNOWN.contains(&key)).then(|| {
             let path = FieldPath::new("metadata").child("annotations").key(key);
-            format!("{}: unknown annotation, ignored; known are {}", path.as_str(), KNOWN.join(", "))
+            format!(
+                "{}: unknown annotation, ignored; known are {}",
+                path.as_str(),
+                KNOWN.join(", ")
+            )
         })
     });
     unknown.collect()

@@ -48,6 +48,19 @@ fn listed_paths_of_group_versions_make_apiservices() {
     );
 }
 
+#[test]
+fn a_group_of_ones_own_stands_where_it_says() {
+    let own = [(
+        GroupVersion::new("unknown.io", "v1"),
+        Priorities { group: 7, version: 8 },
+    )];
+    assert_eq!(
+        desired("/apis/unknown.io/v1", &own).unwrap().1.get("spec"),
+        &json!({"group": "unknown.io", "version": "v1", "groupPriorityMinimum": 7, "versionPriority": 8})
+    );
+    assert_eq!(desired("/apis/unknown.io/v2", &own), None);
+}
+
 #[tokio::test]
 async fn start_creates_what_is_missing_and_removes_what_is_no_longer_built_in() {
     let store = MemoryStorage::new();

@@ -137,11 +137,7 @@ impl Transport {
     ///
     /// # Cancel safety
     /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
-    pub async fn send_among(
-        &self,
-        endpoints: &[Arc<str>],
-        out: Outgoing,
-    ) -> Result<Response<BackendBody>, SendError> {
+    pub async fn send_among(&self, endpoints: &[Arc<str>], out: Outgoing) -> Result<Response<BackendBody>, SendError> {
         self.send_to(endpoints, self.choose(endpoints), out).await
     }
 
@@ -246,7 +242,11 @@ impl Transport {
     /// # Cancel safety
     /// When dropped, the attempt ends.
     pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<Wire>, DialError> {
-        let socket = self.way.target.as_ref().and_then(|t| t.place(authority)?.socket.as_ref());
+        let socket = self
+            .way
+            .target
+            .as_ref()
+            .and_then(|t| t.place(authority)?.socket.as_ref());
         let dialing = async {
             match socket {
                 Some(socket) => dial::dial_socket(socket, &self.tls, Offer::Http1, &self.outbound).await,

@@ -114,7 +114,11 @@ fn row(out: &mut String, v: &Value) {
         endpoint(out, e);
     }
     out.push_str("<td>");
-    for (key, name) in [("discovery", "discovery"), ("openapiV2", "OpenAPI v2"), ("openapiV3", "OpenAPI v3")] {
+    for (key, name) in [
+        ("discovery", "discovery"),
+        ("openapiV2", "OpenAPI v2"),
+        ("openapiV3", "OpenAPI v3"),
+    ] {
         let d = v.at(&["documents", key]);
         let _ = write!(
             out,

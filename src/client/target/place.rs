@@ -109,7 +109,11 @@ pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<Pl
         }
     }
     if !found.is_empty() && found.iter().all(|p| p.failover > 0) {
-        errors.push(FieldError::invalid(at, urls, "at least one URL must be without failover"));
+        errors.push(FieldError::invalid(
+            at,
+            urls,
+            "at least one URL must be without failover",
+        ));
     }
     found
 }
@@ -134,7 +138,11 @@ fn one(text: &str) -> Result<Place, String> {
             ("failover", _) => place.failover = number(MOST_FAILOVER, 0)?,
             ("uid", Some(socket)) => socket.uid = Some(number(u32::MAX - 1, 0)?),
             ("uid", None) => return Err("uid may only be set on a socket".into()),
-            _ => return Err(format!("unknown parameter {key:?}: known are weight, failover and, of sockets, uid")),
+            _ => {
+                return Err(format!(
+                    "unknown parameter {key:?}: known are weight, failover and, of sockets, uid"
+                ));
+            }
         }
     }
     Ok(place)
@@ -175,7 +183,8 @@ fn host(url: &str) -> Result<Place, String> {
 
 fn socket(url: &str, path: &str, protocol: Protocol) -> Result<Place, String> {
     let segments = path.strip_prefix('/').unwrap_or("");
-    let plain = |s: &str| !matches!(s, "" | "." | "..") && s.bytes().all(|b| b.is_ascii_graphic() && !b"?#%".contains(&b));
+    let plain =
+        |s: &str| !matches!(s, "" | "." | "..") && s.bytes().all(|b| b.is_ascii_graphic() && !b"?#%".contains(&b));
     if path.len() > LONGEST_PATH || !segments.split('/').all(plain) {
         return Err(format!(
             "must name the absolute path of a socket, of at most {LONGEST_PATH} printable characters and without \

@@ -64,11 +64,17 @@ fn references_limits_and_budgets_are_read() {
     }))
     .unwrap();
     let ca = b.ca_from.unwrap();
-    assert_eq!((ca.source, &*ca.object, &*ca.key), (Source::ConfigMap, "kube-system/roots", "ca.crt"));
+    assert_eq!(
+        (ca.source, &*ca.object, &*ca.key),
+        (Source::ConfigMap, "kube-system/roots", "ca.crt")
+    );
     assert_eq!(&*b.certificate_from.unwrap().object, "gateway/client");
     assert_eq!(b.timeouts.connect, Some(Duration::from_millis(500)));
     assert_eq!(b.timeouts.request, Some(Duration::from_secs(90)));
-    assert_eq!((b.timeouts.header, b.most_requests), (Some(Duration::from_secs(5)), Some(20)));
+    assert_eq!(
+        (b.timeouts.header, b.most_requests),
+        (Some(Duration::from_secs(5)), Some(20))
+    );
     let b = of(json!({"torana.dev/backend-ca-from": "secret/a/b/root.pem"})).unwrap();
     assert_eq!(&*b.ca_from.unwrap().key, "root.pem");
 }
@@ -84,7 +90,10 @@ fn what_is_wrong_is_told_as_of_any_field() {
         ("https+unix:///a", "name no host"),
         ("https://a,https://a:443", "Duplicate value"),
         ("", "must be a URL"),
-        ("https://a;weight=0", "weight must be a whole number between 1 and 1000, inclusive"),
+        (
+            "https://a;weight=0",
+            "weight must be a whole number between 1 and 1000, inclusive",
+        ),
         ("https://a;failover=1", "at least one URL must be without failover"),
         ("https://a;uid=1", "uid may only be set on a socket"),
         ("https://a;colour=red", "unknown parameter \"colour\""),
@@ -97,16 +106,52 @@ fn what_is_wrong_is_told_as_of_any_field() {
         assert!(told.contains("metadata.annotations[torana.dev/backend-"), "{told}");
     }
     for (key, value, why) in [
-        ("backend-server-name", "a", "may only be set together with torana.dev/backend-urls"),
-        ("backend-ca-from", "configmap/a", "must be configmap/<namespace>/<name> or secret/"),
-        ("backend-ca-from", "pod/a/b", "must be configmap/<namespace>/<name> or secret/"),
-        ("backend-ca-from", "secret/A/b", "must be configmap/<namespace>/<name> or secret/"),
-        ("backend-client-certificate-from", "configmap/a/b", "must be secret/<namespace>/<name>"),
-        ("backend-client-certificate-from", "secret/a/b/c", "must be secret/<namespace>/<name>"),
+        (
+            "backend-server-name",
+            "a",
+            "may only be set together with torana.dev/backend-urls",
+        ),
+        (
+            "backend-ca-from",
+            "configmap/a",
+            "must be configmap/<namespace>/<name> or secret/",
+        ),
+        (
+            "backend-ca-from",
+            "pod/a/b",
+            "must be configmap/<namespace>/<name> or secret/",
+        ),
+        (
+            "backend-ca-from",
+            "secret/A/b",
+            "must be configmap/<namespace>/<name> or secret/",
+        ),
+        (
+            "backend-client-certificate-from",
+            "configmap/a/b",
+            "must be secret/<namespace>/<name>",
+        ),
+        (
+            "backend-client-certificate-from",
+            "secret/a/b/c",
+            "must be secret/<namespace>/<name>",
+        ),
         ("backend-connect-timeout", "5", "expected a duration such as 90s"),
-        ("backend-header-timeout", "0s", "must be greater than 0s and at most 24h"),
-        ("backend-request-timeout", "25h", "must be greater than 0s and at most 24h"),
-        ("backend-max-requests-inflight", "0", "must be a whole number between 1 and 1000000, inclusive"),
+        (
+            "backend-header-timeout",
+            "0s",
+            "must be greater than 0s and at most 24h",
+        ),
+        (
+            "backend-request-timeout",
+            "25h",
+            "must be greater than 0s and at most 24h",
+        ),
+        (
+            "backend-max-requests-inflight",
+            "0",
+            "must be a whole number between 1 and 1000000, inclusive",
+        ),
     ] {
         let key = format!("torana.dev/{key}");
         let mut annotations = Value::object();
@@ -138,7 +183,10 @@ fn a_local_apiservice_has_no_backend_to_speak_of() {
     let mut v = object(json!({"torana.dev/backend-urls": "https://a", "torana.dev/backend-header-timeout": "1s"}));
     v.unset(&["spec", "service"]);
     let told = aggregate(&read(&v).unwrap_err());
-    assert!(told.contains("backend-urls]: Forbidden: may not be set on a local APIService"), "{told}");
+    assert!(
+        told.contains("backend-urls]: Forbidden: may not be set on a local APIService"),
+        "{told}"
+    );
     assert!(told.contains("backend-header-timeout]: Forbidden: "), "{told}");
 }
 
@@ -147,12 +195,17 @@ fn identities_never_go_to_unverified_targets() {
     let mut v = object(json!({"torana.dev/backend-urls": "https://a"}));
     v.set(&["spec", "insecureSkipTLSVerify"], true);
     let told = aggregate(&read(&v).unwrap_err());
-    assert!(told.contains("Forbidden: may not be set together with spec.insecureSkipTLSVerify"), "{told}");
+    assert!(
+        told.contains("Forbidden: may not be set together with spec.insecureSkipTLSVerify"),
+        "{told}"
+    );
 }
 
 #[test]
 fn an_unknown_annotation_of_ours_is_warned_of() {
-    let told = warnings(&object(json!({"torana.dev/backend-url": "https://a", "torana.dev/backend-urls": "https://a", "other/x": "y"})));
+    let told = warnings(&object(
+        json!({"torana.dev/backend-url": "https://a", "torana.dev/backend-urls": "https://a", "other/x": "y"}),
+    ));
     assert_eq!(told.len(), 1);
     assert!(
         told[0].starts_with("metadata.annotations[torana.dev/backend-url]: unknown annotation, ignored; known are torana.dev/backend-urls, "),

@@ -68,7 +68,10 @@ mod tests {
             seen[choose(&t, &HashMap::new(), turn, None)] += 1;
         }
         for (place, share) in [(0, 6000), (1, 3000), (2, 1000), (3, 0)] {
-            assert!(seen[place] >= share * 9 / 10 && seen[place] <= share * 11 / 10, "{seen:?}");
+            assert!(
+                seen[place] >= share * 9 / 10 && seen[place] <= share * 11 / 10,
+                "{seen:?}"
+            );
         }
     }
 
