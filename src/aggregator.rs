@@ -8,6 +8,7 @@ pub mod apiservice;
 pub mod autoregister;
 pub mod availability;
 pub mod discovery;
+mod figures;
 pub mod freshness;
 pub mod internal;
 pub mod ledger;
@@ -29,5 +30,7 @@ mod tests;
 
 pub use apiservice::{ApiService, Condition, ServiceReference};
 pub use build::{Aggregator, Config};
+pub use ledger::Budget;
+pub use proxy::transport::Bounds;
 pub use resolver::{ClusterResolver, ResolveError, ServiceIndex, ServiceResolver};
 pub use writer::ApiServiceWriter;

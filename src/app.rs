@@ -94,9 +94,10 @@ pub async fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result
     let url = options.local_url(address.port());
     let cluster = Cluster::default();
     let live = live::Live::new(cluster.clone());
-    let access = access::build(&options)?;
-    let authorizer = access.authorizer.clone();
     let telemetry = Telemetry::new();
+    telemetry.client_requests.expect(url.trim_start_matches("https://"));
+    let access = access::build(&options, &telemetry)?;
+    let authorizer = access.authorizer.clone();
     let tasks = TaskGroup::new("gateway");
     let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
     let audit = audit::build(&options, &telemetry)?;
@@ -148,7 +149,7 @@ pub async fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result
     }
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &serving);
-    let flows = flows::follow(&plane);
+    let flows = flows::follow(&plane, &telemetry);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
         &mut head,
@@ -159,6 +160,10 @@ pub async fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result
             endpoint_slices: plane.store("discovery.k8s.io", "endpointslices").storage().clone(),
             secrets: plane.store("", "secrets").storage().clone(),
             config_maps: plane.store("", "configmaps").storage().clone(),
+            definitions: plane
+                .store("apiextensions.k8s.io", "customresourcedefinitions")
+                .storage()
+                .clone(),
             discovery: serving.published.apis.clone(),
             openapi: vec![own.openapi],
             telemetry: telemetry.clone(),
@@ -171,7 +176,17 @@ pub async fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result
             reject_redirects: options.aggregator.reject_redirects,
             keep_in: Some(data_dir.join("aggregator")),
             priorities,
-            requests_in_flight: options.generic.max_requests_in_flight.div_ceil(2),
+            budget: aggregator::Budget {
+                requests: match options.aggregator.max_requests {
+                    0 => options.generic.max_requests_in_flight.div_ceil(2),
+                    n => n,
+                },
+                watches: options.aggregator.max_watches,
+            },
+            bounds: aggregator::Bounds {
+                connections: options.aggregator.max_connections,
+                waiting: options.aggregator.max_waiting,
+            },
             resolver: None,
         },
     );

@@ -186,6 +186,14 @@ impl ApiService {
         }
     }
 
+    /// The spec of `object` is this one's.
+    pub fn is_as(&self, object: &Value) -> bool {
+        let other = Self::from_value(object);
+        let spec = |s: &Self| (s.service.clone(), s.insecure, s.ca_bundle.clone());
+        let place = |s: &Self| (s.group.clone(), s.version.clone(), s.group_priority, s.version_priority);
+        spec(self) == spec(&other) && place(self) == place(&other)
+    }
+
     /// Routing is on. A condition that was never written counts as no.
     pub fn is_available(&self) -> bool {
         self.available.as_ref().is_some_and(|c| c.status == "True")

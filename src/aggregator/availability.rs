@@ -123,6 +123,13 @@ impl Availability {
         self.remote.add(name.clone());
     }
 
+    /// Looks at all remote ones now: what probes depend on has changed.
+    pub fn look_again(&self) {
+        for s in self.informer.snapshot().values().filter(|s| s.service.is_some()) {
+            self.remote.add(s.name.clone());
+        }
+    }
+
     fn service_changed(&self, key: &str) {
         let by_service = self.by_service.lock().expect("no code panics while holding this lock");
         for name in by_service.get(key).into_iter().flatten() {

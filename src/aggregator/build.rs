@@ -1,12 +1,14 @@
 //! Puts the aggregator's parts together and into the head server.
 
 use super::apiservice::ApiService;
-use super::autoregister::AutoRegister;
+use super::autoregister::{AutoRegister, Definition};
 use super::availability::{Availability, Kind, Parts};
 use super::discovery::{Collector, GroupListHandler};
+use super::figures;
 use super::freshness::Freshness;
-use super::ledger::Ledger;
+use super::ledger::{Budget, Ledger};
 use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, RemoteIndices, V2_PATH, V2Handler};
+use super::proxy::transport::Bounds;
 use super::proxy::{ProxyHandler, ProxyShared, Terminations};
 use super::references::{self, References};
 use super::registration::Registration;
@@ -47,6 +49,8 @@ pub struct Config {
     pub secrets: Arc<dyn Storage>,
     /// ConfigMaps that APIServices refer to, to watch.
     pub config_maps: Arc<dyn Storage>,
+    /// CustomResourceDefinitions, to watch: what they serve gets an APIService.
+    pub definitions: Arc<dyn Storage>,
     /// `/apis`' aggregated document, shared with the servers behind; their parts and our own group's are put in by
     /// who installs those groups.
     pub discovery: Arc<AggregatedDiscovery>,
@@ -70,8 +74,10 @@ pub struct Config {
     pub reject_redirects: bool,
     /// Where groups stand that the servers behind us serve and that are not built in.
     pub priorities: Vec<(GroupVersion, Priorities)>,
-    /// Most requests to one backend at once; 0: any number.
-    pub requests_in_flight: usize,
+    /// Most requests and watches of one backend at once.
+    pub budget: Budget,
+    /// Most connections and waiting requests of one address.
+    pub bounds: Bounds,
     /// Where last good documents of backends are kept over restarts.
     pub keep_in: Option<PathBuf>,
     /// Where services are, instead of Services and EndpointSlices; for tests and embeddings.
@@ -84,6 +90,7 @@ pub struct Aggregator {
     transports: Arc<Transports>,
     registration: Arc<Registration>,
     api_services: Informer<ApiService>,
+    availability: Arc<Availability>,
 }
 
 /// The informers' running ends.
@@ -92,6 +99,7 @@ struct Feeds {
     services: InformerHandle<Service>,
     endpoint_slices: InformerHandle<EndpointSlice>,
     references: references::Feeds,
+    definitions: InformerHandle<Definition>,
 }
 
 impl Aggregator {
@@ -106,7 +114,9 @@ impl Aggregator {
         let (endpoint_slices, feed_slices) = Informer::new(config.endpoint_slices, EndpointSlice::from_entry);
         let (references, feed_references) =
             References::new(config.secrets, config.config_maps, config.provider.clone());
+        let (definitions, feed_definitions) = Informer::new(config.definitions, Definition::from_entry);
         let feeds = Feeds {
+            definitions: feed_definitions,
             api_services: feed_api_services,
             services: feed_services,
             endpoint_slices: feed_slices,
@@ -120,13 +130,13 @@ impl Aggregator {
                 config.to_endpoints,
             ))
         });
-        let flaws = telemetry.x509_flaws.clone();
         let transports = Arc::new(Transports::new(
             config.provider,
             references.clone(),
             config.outbound,
             config.connections.clone(),
-            flaws,
+            config.bounds,
+            telemetry,
         ));
         transports.set_identity(config.identity);
         let shared = Arc::new(ProxyShared {
@@ -137,7 +147,8 @@ impl Aggregator {
             reject_redirects: config.reject_redirects,
             terminations: Arc::new(telemetry.clone()),
         });
-        let ledger = Arc::new(Ledger::new(config.requests_in_flight));
+        let ledger = Arc::new(Ledger::new(config.budget));
+        figures::publish(telemetry, &ledger, &transports, &config.discovery);
         let registration = Registration::new(
             api_services.clone(),
             server.mux().clone(),
@@ -185,7 +196,15 @@ impl Aggregator {
             let (freshness, queue) = (freshness.clone(), telemetry.queue(queue));
             Downloader::new(api_services.clone(), resolver, transports, what, freshness, queue)
         });
-        let autoregister = AutoRegister::new(api_services.clone(), config.writer, &paths, &config.priorities);
+        let autoregister = AutoRegister::new(
+            api_services.clone(),
+            &definitions,
+            config.writer,
+            &paths,
+            &config.priorities,
+            telemetry.queue("autoregister"),
+        );
+        let defined = definitions.synced().clone();
 
         server.mux().unlisted_handle(
             status::PATH,
@@ -208,7 +227,12 @@ impl Aggregator {
             }),
         );
         let converted = documents.converted();
-        let merged = V2Handler::new(delegate.clone(), documents, api_services.clone());
+        let merged = V2Handler::new(
+            delegate.clone(),
+            documents,
+            api_services.clone(),
+            telemetry.backends.clone(),
+        );
         mux.handle(V2_PATH, Arc::new(merged));
         let mut local = vec![delegate];
         local.extend(config.openapi);
@@ -231,12 +255,14 @@ impl Aggregator {
             transports,
             registration,
             api_services,
+            availability: availability.clone(),
         };
         aggregator.add_hooks(
             server,
             feeds,
             synced,
             referred,
+            defined,
             &availability,
             &collector,
             &downloaders,
@@ -252,6 +278,7 @@ impl Aggregator {
         feeds: Feeds,
         synced: [Signal; 3],
         referred: [Signal; 2],
+        defined: Signal,
         availability: &Arc<Availability>,
         collector: &Arc<Collector>,
         downloaders: &[Arc<Downloader>; 2],
@@ -271,6 +298,8 @@ impl Aggregator {
             cx.tasks.spawn_until_stopped("service informer", feeds.services.run());
             cx.tasks
                 .spawn_until_stopped("endpointslice informer", feeds.endpoint_slices.run());
+            cx.tasks
+                .spawn_until_stopped("definition informer", feeds.definitions.run());
             Ok(())
         });
         let first = synced[0].clone();
@@ -316,9 +345,13 @@ impl Aggregator {
         }
         let (r, ready) = (autoregister.clone(), initiated);
         server.add_post_start_hook("kube-apiserver-autoregistration", move |cx| async move {
+            let stop = cx.tasks.stop_signal().clone();
             cx.tasks.spawn_until_stopped("autoregistration", async move {
                 ready.wait().await;
                 r.run().await;
+                // What nobody defines is deleted, so all definitions must be known.
+                defined.wait().await;
+                r.keep(&stop).await;
             });
             Ok(())
         });
@@ -332,6 +365,7 @@ impl Aggregator {
     pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.transports.set_identity(identity);
         self.registration.refresh();
+        self.availability.look_again();
     }
 
     /// The proxy handler of an APIService.

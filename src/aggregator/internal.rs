@@ -38,6 +38,21 @@ pub const OPENAPI: Caller = Caller {
     groups: &[],
 };
 
+/// Counts a request when it is over, also where nobody waited for its end.
+struct Counting<'a> {
+    transport: &'a Transport,
+    authority: &'a str,
+    code: Option<u16>,
+}
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        if let Some(counts) = self.transport.counts() {
+            counts.sent(Method::GET.as_str(), self.authority, self.code);
+        }
+    }
+}
+
 /// A whole answer.
 pub struct Answer {
     /// Status code.
@@ -100,8 +115,15 @@ pub async fn fetch(
         headers: map,
         body: Body::empty(),
     };
-    let answer = transport.send_among(endpoints.all(), out).await;
+    let first = transport.choose(endpoints.all());
+    let mut counting = Counting {
+        transport,
+        authority: transport.host_name(first),
+        code: None,
+    };
+    let answer = transport.send_among(endpoints.all(), first, out).await;
     let answer = answer.map_err(|e| e.to_string())?;
+    counting.code = Some(answer.status().as_u16());
     let (head, body) = answer.into_parts();
     let body = http_body_util::Limited::new(body, LIMIT)
         .collect()

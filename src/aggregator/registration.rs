@@ -2,6 +2,9 @@
 //!
 //! Runs where the informer tells of a change, so that a change of an object is in effect one watch hop later, whole.
 
+#[cfg(test)]
+mod tests;
+
 use super::apiservice::ApiService;
 use super::discovery::GroupHandler;
 use super::ledger::Ledger;
@@ -144,7 +147,7 @@ impl Registration {
                 // What is missing is told in the condition, not to callers.
                 let is_described = !matches!(transport, Err(Unusable::Annotations(_)));
                 let account = self.ledger.of(&s.name);
-                account.set_limit(s.backend.most_requests.unwrap_or(self.ledger.limit()));
+                account.limit_requests(s.backend.most_requests.unwrap_or(self.ledger.budget().requests));
                 Settings::Remote(Remote {
                     service: service.clone(),
                     available: s.is_available() && is_described,

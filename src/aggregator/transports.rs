@@ -3,11 +3,12 @@
 
 use super::apiservice::ApiService;
 use super::proxy::tls::{TlsBuilder, TlsInputs};
-use super::proxy::transport::{Transport, Way};
+use super::proxy::transport::{Bounds, Transport, Way};
 use super::references::{self, References, Unmet};
 use crate::client::outbound::Outbound;
 use crate::tasks::TaskGroup;
-use crate::telemetry::X509Flaws;
+use crate::telemetry::Telemetry;
+use crate::telemetry::clients::ClientRequestMetrics;
 use arc_swap::ArcSwapOption;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
@@ -21,6 +22,8 @@ pub struct Transports {
     references: Arc<References>,
     outbound: Arc<Outbound>,
     tasks: TaskGroup,
+    counts: ClientRequestMetrics,
+    bounds: Bounds,
     known: Mutex<Vec<(TlsInputs, Way, Weak<Transport>)>>,
 }
 
@@ -40,11 +43,14 @@ impl Transports {
         references: Arc<References>,
         outbound: Outbound,
         tasks: TaskGroup,
-        flaws: X509Flaws,
+        bounds: Bounds,
+        telemetry: &Telemetry,
     ) -> Self {
         Self {
             outbound: Arc::new(outbound),
-            tls: TlsBuilder::new(provider).counting(flaws),
+            tls: TlsBuilder::new(provider).counting(telemetry.x509_flaws.clone()),
+            counts: telemetry.client_requests.clone(),
+            bounds,
             identity: ArcSwapOption::empty(),
             references,
             tasks,
@@ -56,6 +62,12 @@ impl Transports {
     /// again.
     pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.identity.store(identity);
+    }
+
+    /// Those in use.
+    pub fn all(&self) -> Vec<Arc<Transport>> {
+        let known = self.known.lock().expect("no code panics while holding this lock");
+        known.iter().filter_map(|(_, _, t)| t.upgrade()).collect()
     }
 
     /// The transport for an APIService's backend.
@@ -79,7 +91,7 @@ impl Transports {
             None => Unusable::Bundle(why),
         })?;
         let transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone()).by(way.clone());
-        let transport = Arc::new(transport);
+        let transport = Arc::new(transport.counting(self.counts.clone()).bounded(self.bounds));
         known.push((wanted, way, Arc::downgrade(&transport)));
         Ok(transport)
     }

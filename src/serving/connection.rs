@@ -15,6 +15,7 @@ use super::registry::Entry;
 use super::server::Stats;
 use super::tls::TlsConfig;
 use crate::request::Handler;
+use crate::request::interim::Lane;
 use activity::Due;
 use answer::Answerer;
 use hyper::server::conn::{http1, http2};
@@ -117,19 +118,29 @@ pub(super) async fn run(connection: Connection) {
         .peer_certificates()
         .filter(|chain| !chain.is_empty())
         .map(|chain| PeerCertificates(Arc::new(chain.iter().map(|c| c.clone().into_owned()).collect())));
+    let cache = ConnectionCache::default();
+    let lane = (!is_http2).then(Arc::<Lane>::default);
+    if let Some(lane) = &lane {
+        cache.set(lane.clone());
+    }
     let answerer = Arc::new(Answerer {
         handler: Arc::clone(&shared.handler),
         activity: Arc::clone(&activity),
         remote: RemoteAddr(remote),
         local: LocalAddr(local),
         certificates,
-        cache: ConnectionCache::default(),
+        cache,
+        lane: lane.clone(),
     });
     let service = service_fn(move |request| {
         let answerer = Arc::clone(&answerer);
         async move { Ok::<_, Infallible>(answerer.answer(request).await) }
     });
-    let io = TokioIo::new(Watched::new(tls, Arc::clone(&activity), slot));
+    let mut io = Watched::new(tls, Arc::clone(&activity), slot);
+    if let Some(lane) = lane {
+        io = io.with_lane(lane);
+    }
+    let io = TokioIo::new(io);
     activity.begin(!is_http2);
     let end = if is_http2 {
         let hyper = pin!(shared.protocols.http2.serve_connection(io, service));

@@ -239,7 +239,7 @@ impl Collector {
                 if answer.status != 200 {
                     return Err(format!("{} on {path}", answer.status));
                 }
-                return convert::from_resource_list(&json::decode(&answer.body)?, &s.group, &s.version);
+                return convert::from_resource_list(&json::decode(&answer.body)?, &s.version);
             }
         };
         Ok(entry_of(&versions, s))

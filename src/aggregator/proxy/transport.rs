@@ -10,19 +10,23 @@ mod body;
 mod host;
 mod http2;
 mod ranked;
+mod room;
 mod upload;
 
 pub use balance::EndpointState;
 pub use body::BackendBody;
+pub use room::Bounds;
 
 use super::dial::{self, DialError, Offer};
+use super::headers;
 use super::tls::ClientTls;
 use crate::client::io::Wire;
 use crate::client::outbound::Outbound;
 use crate::client::target::{Target, Timeouts};
-use crate::request::Body;
+use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
-use host::{Host, Lease};
+use crate::telemetry::clients::ClientRequestMetrics;
+use host::{Host, Lease, NoConnection};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use hyper_util::rt::TokioIo;
@@ -56,6 +60,8 @@ pub struct Outgoing {
 pub enum SendError {
     /// No connection came about.
     Dial(DialError),
+    /// As many connections and waiting requests are there as may be.
+    Full,
     /// The connection failed before the answer's head.
     Exchange(String),
 }
@@ -67,6 +73,8 @@ pub struct Transport {
     tasks: TaskGroup,
     hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
     turn: AtomicU64,
+    counts: Option<ClientRequestMetrics>,
+    bounds: Bounds,
     way: Way,
 }
 
@@ -88,11 +96,14 @@ impl Transport {
             tasks,
             hosts: Mutex::default(),
             turn: AtomicU64::new(0),
+            counts: None,
+            bounds: Bounds::default(),
             way: Way::default(),
         }
     }
 
     /// By another way than that to a Service.
+    #[must_use]
     pub fn by(mut self, way: Way) -> Self {
         self.way = way;
         self
@@ -111,12 +122,31 @@ impl Transport {
         }
     }
 
+    /// With these bounds for each address.
+    #[must_use]
+    pub fn bounded(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Counts the requests that are not passed on for anybody.
+    #[must_use]
+    pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
+        self.counts = Some(counts);
+        self
+    }
+
+    /// Where those are counted.
+    pub fn counts(&self) -> Option<&ClientRequestMetrics> {
+        self.counts.as_ref()
+    }
+
     /// The TLS configuration.
     pub fn tls(&self) -> &ClientTls {
         &self.tls
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request of our own, which no bounds stop, and waits for the head of the answer.
     ///
     /// What never reached the backend is sent again on another connection; a request without a body that was refused
     /// unprocessed too; a GET, HEAD, OPTIONS or TRACE whose reused connection died once.
@@ -127,18 +157,23 @@ impl Transport {
     /// # Cancel safety
     /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
     pub async fn send(&self, authority: &str, out: Outgoing) -> Result<Response<BackendBody>, SendError> {
-        self.send_to(&[authority.into()], authority, out).await
+        self.deliver(&[authority.into()], authority, out, false, None).await
     }
 
-    /// As [`Transport::send`], to whichever of these addresses requests go to.
+    /// As [`Transport::send`]; what cannot be sent to `first` goes to another of `endpoints`.
     ///
     /// # Errors
     /// [`SendError`].
     ///
     /// # Cancel safety
     /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
-    pub async fn send_among(&self, endpoints: &[Arc<str>], out: Outgoing) -> Result<Response<BackendBody>, SendError> {
-        self.send_to(endpoints, self.choose(endpoints), out).await
+    pub async fn send_among(
+        &self,
+        endpoints: &[Arc<str>],
+        first: &str,
+        out: Outgoing,
+    ) -> Result<Response<BackendBody>, SendError> {
+        self.deliver(endpoints, first, out, false, None).await
     }
 
     /// Which of these addresses a request should go to: the less busy of two that are drawn, leaving out those that have
@@ -161,7 +196,8 @@ impl Transport {
         }
     }
 
-    /// As [`Transport::send`]; what cannot be sent to `first`, and never was, goes to another of `endpoints`.
+    /// Sends a request for somebody, and what the backend says ahead of its answer to `interim`; what cannot be sent to
+    /// `first`, and never was, goes to another of `endpoints`. Sent again is what [`Transport::send`] sends again.
     ///
     /// # Errors
     /// [`SendError`].
@@ -173,6 +209,18 @@ impl Transport {
         endpoints: &[Arc<str>],
         first: &str,
         out: Outgoing,
+        interim: Option<&Interim>,
+    ) -> Result<Response<BackendBody>, SendError> {
+        self.deliver(endpoints, first, out, true, interim).await
+    }
+
+    async fn deliver(
+        &self,
+        endpoints: &[Arc<str>],
+        first: &str,
+        out: Outgoing,
+        bounded: bool,
+        interim: Option<&Interim>,
     ) -> Result<Response<BackendBody>, SendError> {
         let mut host = self.host(first)?;
         let mut spare = (http_body::Body::is_end_stream(&out.body)).then(|| Outgoing {
@@ -186,12 +234,15 @@ impl Transport {
         loop {
             attempt += 1;
             let others = endpoints.len() > 1 && attempt < MOST_ATTEMPTS;
-            let lease = match balance::checkout(&host, others).await {
+            let lease = match balance::checkout(&host, others, bounded).await {
                 Ok(lease) => lease,
                 Err(why) => {
-                    host.health.failed(&why.0);
+                    // Who has much to do is not ill.
+                    if let NoConnection::Dial(why) = &why {
+                        host.health.failed(&why.0);
+                    }
                     if !others {
-                        return Err(SendError::Dial(why));
+                        return Err(why.into());
                     }
                     // Nothing was sent yet.
                     host = self.another(endpoints, &host)?;
@@ -199,7 +250,7 @@ impl Transport {
                     continue;
                 }
             };
-            let mut failure = match exchange(&host, lease, next).await {
+            let mut failure = match exchange(&host, lease, next, interim).await {
                 Ok(answer) => {
                     host.health.succeeded();
                     return Ok(answer);
@@ -287,6 +338,7 @@ impl Transport {
             self.tls.clone(),
             self.outbound.clone(),
             self.tasks.clone(),
+            self.bounds,
             &self.way,
         ));
         hosts.insert(authority.into(), host.clone());
@@ -360,7 +412,12 @@ impl Outgoing {
     }
 }
 
-async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Response<BackendBody>, Failure> {
+async fn exchange(
+    host: &Arc<Host>,
+    lease: Lease,
+    out: Outgoing,
+    interim: Option<&Interim>,
+) -> Result<Response<BackendBody>, Failure> {
     let mut request = Request::new(());
     *request.method_mut() = out.method;
     *request.headers_mut() = out.headers;
@@ -372,7 +429,7 @@ async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Respo
             uri.scheme = Some(http::uri::Scheme::HTTPS);
             uri.authority = Some(host.authority.clone());
             *request.uri_mut() = Uri::from_parts(uri).expect("scheme, authority and path make a URI");
-            match stream.exchange(request, out.body, &host.tasks).await {
+            match stream.exchange(request, out.body, &host.tasks, interim).await {
                 Ok((answer, upload)) => Ok(answer.map(|b| BackendBody::http2(b, stream, upload, busy))),
                 Err(e) => {
                     if e.unsent.is_some() {
@@ -385,7 +442,11 @@ async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Respo
         Lease::Http1 { mut sender, reused } => {
             *request.uri_mut() = Uri::from_parts(uri).expect("a path makes a URI");
             request.headers_mut().insert(header::HOST, host.value.clone());
-            match sender.try_send_request(request.map(|()| out.body)).await {
+            let mut request = request.map(|()| out.body);
+            if let Some(interim) = interim {
+                headers::pass_interim(&mut request, interim.clone());
+            }
+            match sender.try_send_request(request).await {
                 Ok(answer) => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
                 Err(e) => Err(Failure::http1(e, reused)),
             }
@@ -435,9 +496,19 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dial(e) => e.fmt(f),
+            Self::Full => f.write_str("too many requests wait for a connection"),
             Self::Exchange(text) => f.write_str(text),
         }
     }
 }
 
 impl StdError for SendError {}
+
+impl From<NoConnection> for SendError {
+    fn from(why: NoConnection) -> Self {
+        match why {
+            NoConnection::Dial(e) => Self::Dial(e),
+            NoConnection::Full => Self::Full,
+        }
+    }
+}

@@ -76,6 +76,7 @@ impl World {
                 endpoint_slices: slices.clone(),
                 secrets: secrets.clone(),
                 config_maps: config_maps.clone(),
+                definitions: MemoryStorage::new(),
                 discovery: Arc::new(AggregatedDiscovery::new()),
                 openapi: Vec::new(),
                 telemetry: telemetry.clone(),
@@ -87,7 +88,8 @@ impl World {
                 to_endpoints: false,
                 reject_redirects: true,
                 priorities: Vec::new(),
-                requests_in_flight: 0,
+                budget: Default::default(),
+                bounds: Default::default(),
                 keep_in,
                 resolver: None,
             },
@@ -119,6 +121,11 @@ impl World {
     pub async fn send(&self, req: Request) -> (u16, String) {
         let answer = self.head.serve(req, alice()).await;
         (answer.status().as_u16(), text(answer).await)
+    }
+
+    /// An answer whose body is not read yet.
+    pub async fn open(&self, req: Request) -> Response {
+        self.head.serve(req, alice()).await
     }
 
     pub async fn get(&self, path: &str) -> (u16, String) {

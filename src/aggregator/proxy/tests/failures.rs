@@ -2,6 +2,7 @@
 
 use super::{H1, H2, head};
 use crate::aggregator::apiservice::ServiceReference;
+use crate::aggregator::ledger::Budget;
 use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
 use crate::aggregator::testing::*;
 use crate::request::UnprotectedHandler;
@@ -73,7 +74,7 @@ async fn what_cannot_be_tried_is_said_before_trying() {
             service: ServiceReference::new("ns", "ext", 443),
             available,
             transport,
-            account: Arc::new(crate::aggregator::ledger::Account::new(0)),
+            account: Arc::new(crate::aggregator::ledger::Account::new(Default::default())),
         })
     };
     let shared = shared(Arc::new(Always("127.0.0.1:1".into())));
@@ -110,6 +111,7 @@ async fn a_redirect_is_refused() {
         (a.status().as_u16(), a.headers().contains_key("location")),
         (502, false)
     );
+    assert_eq!(a.headers()["content-type"], "text/plain; charset=utf-8");
     assert_eq!(
         text(a).await,
         "the backend attempted to redirect this request, which is not permitted"
@@ -282,7 +284,10 @@ async fn a_backend_that_answers_no_ping_is_given_up() {
 async fn a_backend_with_all_it_may_have_is_429_and_others_pass() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
-    let account = Arc::new(crate::aggregator::ledger::Account::new(1));
+    let account = Arc::new(crate::aggregator::ledger::Account::new(Budget {
+        requests: 1,
+        watches: 0,
+    }));
     let settings = Settings::Remote(Remote {
         service: ServiceReference::new("ns", "ext", 443),
         available: true,

@@ -7,7 +7,7 @@
 //!    └─────────────────────────────────────────────────────── one success
 //! ```
 
-use super::host::{Host, Lease};
+use super::host::{Host, Lease, NoConnection};
 use super::{DialError, Outgoing};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -51,6 +51,10 @@ pub struct EndpointState {
     pub http2_streams: usize,
     /// HTTP/1.1 connections that wait for a request.
     pub idle_http1_connections: usize,
+    /// All connections, those being made included.
+    pub connections: usize,
+    /// Requests that wait for one.
+    pub waiting: usize,
     /// A connection is being made.
     pub dialing: bool,
     /// Requests that failed since one succeeded.
@@ -102,13 +106,13 @@ pub(super) fn scatter(n: u64) -> u64 {
 }
 
 /// A connection; where there are `others` to go to, not at any price.
-pub(super) async fn checkout(host: &Arc<Host>, others: bool) -> Result<Lease, DialError> {
+pub(super) async fn checkout(host: &Arc<Host>, others: bool, bounded: bool) -> Result<Lease, NoConnection> {
     if !others {
-        return host.checkout().await;
+        return host.checkout(bounded).await;
     }
-    match tokio::time::timeout(IMPATIENCE, host.checkout()).await {
+    match tokio::time::timeout(IMPATIENCE, host.checkout(bounded)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.address))),
+        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.address)).into()),
     }
 }
 
@@ -257,7 +261,7 @@ mod tests {
                 body: crate::request::Body::full("body"),
             };
             let first = t.choose(&all).clone();
-            assert_eq!(t.send_to(&all, &first, out).await.unwrap().status(), 200);
+            assert_eq!(t.send_to(&all, &first, out, None).await.unwrap().status(), 200);
         }
         let state = t.endpoints().into_iter().find(|e| e.address == gone).unwrap();
         assert!(state.ejected_for.is_some() && state.failures_in_a_row < 10, "{state:?}");

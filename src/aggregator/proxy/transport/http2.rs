@@ -2,15 +2,20 @@
 
 use super::super::dial;
 use super::GOAWAY;
+use super::room::Room;
 use super::upload::{self, Upload};
+use crate::client::headers::clean_response;
 use crate::client::io::{Heard, Wire};
-use crate::request::Body;
+use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
 use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::{Body as _, Frame, SizeHint};
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
@@ -27,6 +32,8 @@ pub(super) struct Http2 {
     streams: AtomicUsize,
     used: AtomicBool,
     last_end: Mutex<Instant>,
+    room: Arc<Room>,
+    peer: Option<SocketAddr>,
 }
 
 /// One stream's place on a connection.
@@ -81,6 +88,8 @@ pub(super) struct Received {
 pub(super) async fn connect(
     io: Wire,
     expected: usize,
+    peer: Option<SocketAddr>,
+    room: Arc<Room>,
 ) -> Result<(Http2, Heartbeat, Connection<Wire, Bytes>), h2::Error> {
     let heard = io.heard();
     let (sender, mut connection) = Builder::new()
@@ -102,6 +111,8 @@ pub(super) async fn connect(
         streams: AtomicUsize::new(0),
         used: AtomicBool::new(false),
         last_end: Mutex::new(Instant::now()),
+        room,
+        peer,
     };
     Ok((http2, heartbeat, connection))
 }
@@ -120,6 +131,11 @@ pub(super) fn error_text(e: &h2::Error) -> String {
 // === impl Http2 ===
 
 impl Http2 {
+    /// The address it leads to.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
     /// Streams in use.
     pub(super) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
@@ -191,10 +207,11 @@ impl Stream {
         mut request: Request<()>,
         body: Body,
         tasks: &TaskGroup,
+        interim: Option<&Interim>,
     ) -> Result<(Response<Received>, Option<Upload>), Failed> {
         let ends = body.is_end_stream();
         announce_length(&mut request, &body);
-        let (answer, sending) = match self.connection.open(request, ends) {
+        let (mut answer, sending) = match self.connection.open(request, ends) {
             Ok(opened) => opened,
             Err((error, unsent)) => {
                 return Err(Failed {
@@ -210,7 +227,16 @@ impl Stream {
         } else {
             upload::start(body, sending, tasks).await
         };
-        match answer.await {
+        let head = poll_fn(|cx| {
+            if let Some(interim) = interim {
+                while let Poll::Ready(Some(Ok(mut early))) = answer.poll_informational(cx) {
+                    clean_response(early.headers_mut());
+                    interim.send(early.status(), early.headers());
+                }
+            }
+            Pin::new(&mut answer).poll(cx)
+        });
+        match head.await {
             Ok(answer) => {
                 let length = content_length(answer.headers());
                 Ok((answer.map(|stream| Received::new(stream, length)), upload))
@@ -234,6 +260,7 @@ impl Drop for Stream {
                 .lock()
                 .expect("no code panics while holding this lock") = Instant::now();
         }
+        self.connection.room.free();
     }
 }
 
