@@ -13,7 +13,6 @@ mod hooks;
 mod identity_providers;
 mod kubelets;
 mod live;
-mod measured;
 mod metrics;
 mod port;
 mod servers;
@@ -78,7 +77,8 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
     let data_dir = options.storage.data_dir.clone();
-    let stores = Stores::open(&options).await?;
+    let telemetry = Telemetry::new();
+    let stores = Stores::open(&options, &telemetry).await?;
     let port = Port::prepare(&options, &provider)?;
     let address = port.local_addr();
     let url = options.local_url(address.port());
@@ -86,7 +86,6 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let live = live::Live::new(cluster.clone());
     let access = access::build(&options)?;
     let authorizer = access.authorizer.clone();
-    let telemetry = Telemetry::new();
     let tasks = TaskGroup::new("gateway");
     let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
     let audit = audit::build(&options, &telemetry)?;
@@ -187,7 +186,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             .collect(),
     );
     stores.add_checks(&mut head);
-    metrics::publish(&telemetry, &stores, &plane);
+    metrics::publish(&telemetry, &stores, &plane, options.storage.count_every);
     let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
     head.mux().handle("/flagz", zpages::flagz(flags.collect()));
     let listed = {

@@ -7,6 +7,8 @@ pub mod access;
 pub mod audit;
 pub mod authentication;
 pub mod caches;
+pub mod encryption;
+pub mod objects;
 pub mod process;
 mod queue;
 pub mod requests;
@@ -14,7 +16,7 @@ mod storage;
 mod watches;
 
 pub use queue::QueueMetrics;
-pub use storage::{StorageMetrics, Write};
+pub use storage::{Operation, StorageMetrics};
 pub use watches::WatchMetrics;
 
 use prometheus::{CounterVec, Encoder, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};

@@ -1,8 +1,9 @@
 //! A store as the composition root sees it, whichever engine it is: the embedded one or etcd.
 
-use super::transform::{Plain, Transform};
+use super::transform::Transform;
 use super::{Revision, Storage};
 use crate::apimachinery::value::{Str, Value};
+use crate::telemetry::StorageMetrics;
 use std::sync::Arc;
 
 /// The selectable fields of an object beside its name and namespace.
@@ -53,11 +54,16 @@ pub struct Figures {
 pub trait Backend: Send + Sync + 'static {
     /// The store of a resource; the same one for the same prefix. May be called at any time.
     fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
-        self.resource_with(config, Plain::shared())
+        self.resource_with(config, None, StorageMetrics::unread())
     }
 
-    /// The same, its objects stored as `transform` makes them.
-    fn resource_with(&self, config: ResourceConfig, transform: Arc<dyn Transform>) -> Arc<dyn Storage>;
+    /// The same, its objects stored as `transform` makes them, or as they are; what is done is counted.
+    fn resource_with(
+        &self,
+        config: ResourceConfig,
+        transform: Option<Arc<dyn Transform>>,
+        metrics: Arc<StorageMetrics>,
+    ) -> Arc<dyn Storage>;
 
     /// Stops serving a resource: its watches end, its reads and writes are refused. Its objects stay. May block for the
     /// writes that are under way.

@@ -30,6 +30,7 @@ use super::cacher::history::Bounds;
 use super::cacher::{Cacher, FRESHNESS_WAIT, Progress};
 use super::transform::Transform;
 use super::{Entry, Error, Revision, Storage};
+use crate::telemetry::StorageMetrics;
 use bytes::Bytes;
 use catalog::Catalog;
 use committer::{Action, Command, Committer, Found, Write};
@@ -179,14 +180,23 @@ impl Engine {
     /// The store of a resource; the same one for the same prefix. May be called at any time; the objects the store
     /// holds under the prefix are parsed by the caller's thread.
     pub fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
-        self.serve(&config, None)
+        self.serve(&config, None, StorageMetrics::unread())
     }
 
-    fn serve(&self, config: &ResourceConfig, transform: Option<Arc<dyn Transform>>) -> Arc<dyn Storage> {
+    fn serve(
+        &self,
+        config: &ResourceConfig,
+        transform: Option<Arc<dyn Transform>>,
+        metrics: Arc<StorageMetrics>,
+    ) -> Arc<dyn Storage> {
         let resource = lock(&self.shared.catalog).serve(&self.shared, config, transform);
+        if resource.broken.is_some() {
+            metrics.could_not_decode();
+        }
         Arc::new(Handle {
             resource,
             shared: self.shared.clone(),
+            metrics,
         })
     }
 
@@ -282,12 +292,13 @@ impl Drop for Engine {
 }
 
 impl Backend for Engine {
-    fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
-        Engine::resource(self, config)
-    }
-
-    fn resource_with(&self, config: ResourceConfig, transform: Arc<dyn Transform>) -> Arc<dyn Storage> {
-        self.serve(&config, Some(transform))
+    fn resource_with(
+        &self,
+        config: ResourceConfig,
+        transform: Option<Arc<dyn Transform>>,
+        metrics: Arc<StorageMetrics>,
+    ) -> Arc<dyn Storage> {
+        self.serve(&config, transform, metrics)
     }
 
     fn release(&self, prefix: &str) {

@@ -327,14 +327,18 @@ pub trait Storage: Send + Sync + 'static {
     fn revision(&self) -> Revision;
 
     /// The revision of this resource's newest change that this process knows of: who follows the resource and has seen
-    /// that much has seen everything that was acknowledged here. 0 where the backend keeps no such number; what was
-    /// written through this process is added to it in any case (`app/measured.rs`).
+    /// that much has seen everything that was acknowledged here. 0 where the backend keeps no such number.
     fn changed(&self) -> Revision {
         Revision::default()
     }
 
     /// Number of objects.
     fn count(&self) -> usize;
+
+    /// Bytes of its objects' JSON. Looks at each object.
+    fn encoded_bytes(&self) -> u64 {
+        0
+    }
 
     /// What its cache says about itself; `None`: it has none, or does not tell.
     fn figures(&self) -> Option<CacheFigures> {

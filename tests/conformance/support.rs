@@ -12,6 +12,7 @@ use torana::storage::{
     Draft, Entry, Error, EventType, ListOptions, MinRevision, Precondition, Predicate, Revision, Storage, VersionMatch,
     Watch, WatchItem, WatchOptions,
 };
+use torana::telemetry::StorageMetrics;
 
 /// Which engine.
 #[derive(Clone, Copy)]
@@ -78,7 +79,10 @@ impl Backend {
     pub fn resource(&self, name: &str) -> Arc<dyn Storage> {
         match &self.encryption {
             None => self.engine.resource(config(name)),
-            Some(e) => self.engine.resource_with(config(name), e.transform("", name)),
+            Some(e) => {
+                let (transform, metrics) = (e.transform("", name), StorageMetrics::unread());
+                self.engine.resource_with(config(name), Some(transform), metrics)
+            }
         }
     }
 }

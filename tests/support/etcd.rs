@@ -1,6 +1,7 @@
 //! Debian's etcd on loopback: one member or three, each on ports of its own, in throw-away directories.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use super::forwarder::Forwarder;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -36,6 +37,8 @@ struct Member {
 /// A running cluster; its members are killed when it is dropped.
 pub struct Etcd {
     members: Vec<Member>,
+    /// What stands before each member's port for the others, where their network can be cut.
+    between: Vec<Forwarder>,
     dir: tempfile::TempDir,
     scheme: &'static str,
     /// What etcdctl needs beside the addresses.
@@ -58,24 +61,31 @@ impl Etcd {
             "--client-cert-auth".to_owned(),
         ];
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
-        Self::start_at("https", 1, &more)
+        Self::start_at("https", 1, &more, false)
+    }
+
+    /// Members whose network can be cut.
+    pub fn start_apart(members: usize) -> Self {
+        Self::start_at("http", members, &[], true)
     }
 
     pub fn start_with(members: usize, more: &[&str]) -> Self {
-        Self::start_at("http", members, more)
+        Self::start_at("http", members, more, false)
     }
 
-    fn start_at(scheme: &'static str, members: usize, more: &[&str]) -> Self {
+    fn start_at(scheme: &'static str, members: usize, more: &[&str], apart: bool) -> Self {
         // A port may be taken by another test between its choice and its use.
         for _ in 0..5 {
             let dir = tempfile::tempdir().expect("a directory");
             let ports = ports(members * 2);
             let (clients, peers) = ports.split_at(members);
-            let names: Vec<String> = peers
-                .iter()
-                .enumerate()
-                .map(|(i, p)| format!("m{i}=http://127.0.0.1:{p}"))
-                .collect();
+            let between: Vec<_> = match apart {
+                true => peers.iter().map(|p| Forwarder::between_members(*p)).collect(),
+                false => Vec::new(),
+            };
+            let told = |i: usize| between.get(i).map_or(peers[i], Forwarder::port);
+            let names = (0..peers.len()).map(|i| format!("m{i}=http://127.0.0.1:{}", told(i)));
+            let names: Vec<String> = names.collect();
             let members = (0..members).map(|i| {
                 let (client, peer) = (clients[i], peers[i]);
                 let at = dir.path().join(format!("m{i}-{client}"));
@@ -85,7 +95,7 @@ impl Etcd {
                     format!("--listen-client-urls={scheme}://127.0.0.1:{client}"),
                     format!("--advertise-client-urls={scheme}://127.0.0.1:{client}"),
                     format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
-                    format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
+                    format!("--initial-advertise-peer-urls=http://127.0.0.1:{}", told(i)),
                     format!("--initial-cluster={}", names.join(",")),
                     format!("--initial-cluster-token=t{}", clients[0]),
                     "--heartbeat-interval=50".to_owned(),
@@ -100,8 +110,10 @@ impl Etcd {
                     port: client,
                 }
             });
+            let members: Vec<_> = members.collect();
             let mut cluster = Self {
-                members: members.collect(),
+                members,
+                between,
                 dir,
                 scheme,
                 ctl: Vec::new(),
@@ -133,6 +145,47 @@ impl Etcd {
     pub fn servers(&self) -> Vec<String> {
         let url = |m: &Member| format!("{}://127.0.0.1:{}", self.scheme, m.port);
         self.members.iter().map(url).collect()
+    }
+
+    /// The port of a member, for what stands between it and somebody else.
+    pub fn port(&self, i: usize) -> u16 {
+        self.members[i].port
+    }
+
+    /// The leader as everybody who answers sees it; waits for one.
+    pub fn leader(&self) -> usize {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            // Of each: address, id, version, size, whether it is the leader, …
+            let told = self.try_ctl(&["endpoint", "status"]).unwrap_or_default();
+            let leads = |line: &&str| line.split(", ").nth(4) == Some("true");
+            let address = told.lines().find(leads).and_then(|l| l.split(", ").next());
+            let at = address.and_then(|a| self.servers().iter().position(|s| s == a));
+            match at {
+                Some(leader) => return leader,
+                None => assert!(Instant::now() < until, "there is no leader: {told}"),
+            }
+        }
+    }
+
+    /// Cuts a member off from all others.
+    pub fn isolate(&self, i: usize) {
+        let told = self.ctl(&["member", "list"]);
+        let id = |n: usize| {
+            let name = format!("m{n}");
+            let line = told.lines().find(|l| l.split(", ").nth(2) == Some(&name));
+            let id = line.and_then(|l| l.split(", ").next());
+            id.expect("it is a member").to_owned()
+        };
+        for other in (0..self.members.len()).filter(|n| *n != i) {
+            self.between[i].cut_member(&id(other));
+            self.between[other].cut_member(&id(i));
+        }
+    }
+
+    /// The members reach each other again.
+    pub fn heal(&self) {
+        self.between.iter().for_each(Forwarder::heal);
     }
 
     /// kill -9.
