@@ -9,6 +9,7 @@ use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
+use crate::controlplane::stored::reviver;
 use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
@@ -60,7 +61,7 @@ pub async fn control_plane(
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         };
-        store.resource(&row.group_resource(), config)
+        store.resource(&row.group_resource(), config, reviver(row))
     };
     let network = &options.network;
     let config = controlplane::Config {

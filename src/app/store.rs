@@ -5,7 +5,7 @@ use crate::cli::CompletedOptions;
 use crate::cli::options::{EtcdOptions, StorageOptions};
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
-use crate::storage::backend::{Backend, Figures};
+use crate::storage::backend::{Backend, Figures, Revive, Wiring};
 use crate::storage::embedded::{self, Engine};
 use crate::storage::encryption::Encryption;
 use crate::storage::etcd::{self, Access, Cluster};
@@ -92,13 +92,18 @@ impl Stores {
     }
 
     /// The store of a resource.
-    pub fn resource(&self, resource: &GroupResource, config: ResourceConfig) -> Arc<dyn Storage> {
+    ///
+    /// `revive`: what is done to objects that others have stored.
+    pub fn resource(&self, resource: &GroupResource, config: ResourceConfig, revive: Revive) -> Arc<dyn Storage> {
         let other = self.elsewhere.iter().find(|(here, _)| here.contains(resource));
         let backend = other.map_or(&self.main, |(_, b)| b);
         let (group, plural) = (&resource.group, &resource.resource);
-        let transform = self.encryption.as_ref().map(|e| e.transform(group, plural));
-        let metrics = Arc::new(self.telemetry.storage(group, plural));
-        backend.resource_with(config, transform, metrics)
+        let wiring = Wiring {
+            transform: self.encryption.as_ref().map(|e| e.transform(group, plural)),
+            metrics: Arc::new(self.telemetry.storage(group, plural)),
+            revive: Some(revive),
+        };
+        backend.resource_with(config, wiring)
     }
 
     /// Waits until everything asked for so far is in memory, or the time is over, which is only logged: upstream's

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kms_plugin::Plugin;
+use kms_plugin::{Pace, Plugin};
 
 /// One way of encrypting, with one or more keys.
 trait Provider: Send + Sync + 'static {
@@ -53,6 +53,7 @@ pub struct Encryption {
     path: PathBuf,
     current: Arc<ArcSwap<Loaded>>,
     metrics: Arc<EncryptionMetrics>,
+    pace: Pace,
 }
 
 impl Encryption {
@@ -70,7 +71,11 @@ impl Encryption {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn load_counted(path: &Path, metrics: Arc<EncryptionMetrics>) -> Result<Self, String> {
-        let loaded = config::load(path, &metrics)?;
+        Self::load_at(path, metrics, Pace::default())
+    }
+
+    fn load_at(path: &Path, metrics: Arc<EncryptionMetrics>, pace: Pace) -> Result<Self, String> {
+        let loaded = config::load(path, &metrics, pace)?;
         metrics.configured(&server(), &loaded.name());
         for plugin in &loaded.plugins {
             if let Err(why) = plugin.health() {
@@ -81,6 +86,7 @@ impl Encryption {
             path: path.to_path_buf(),
             current: Arc::new(ArcSwap::from_pointee(loaded)),
             metrics,
+            pace,
         })
     }
 
@@ -132,7 +138,7 @@ impl Encryption {
     }
 
     fn take(&self) -> Result<(), String> {
-        let loaded = config::load(&self.path, &self.metrics)?;
+        let loaded = config::load(&self.path, &self.metrics, self.pace)?;
         for plugin in &loaded.plugins {
             plugin.health()?;
         }

@@ -19,13 +19,12 @@ pub mod tool;
 mod upkeep;
 mod values;
 
-use super::backend::{Backend, Figures, ResourceConfig};
+use super::backend::{Backend, Figures, ResourceConfig, Wiring};
 use super::cacher::FRESHNESS_WAIT;
 use super::cacher::history::Bounds;
-use super::transform::{Plain, Transform};
+use super::transform::Plain;
 use super::{Revision, Storage};
 use crate::tasks::{Signal, TaskGroup};
-use crate::telemetry::StorageMetrics;
 use client::Members;
 use handle::Handle;
 use lease::Leases;
@@ -186,12 +185,7 @@ impl Cluster {
     }
 
     /// The store of a resource; the same one for the same prefix. Its objects are read in the background.
-    fn serve(
-        &self,
-        config: ResourceConfig,
-        transform: Option<Arc<dyn Transform>>,
-        metrics: Arc<StorageMetrics>,
-    ) -> Arc<dyn Storage> {
+    fn serve(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
         let prefix = match config.prefix.strip_prefix(ROOT) {
             Some(rest) => format!("{}{rest}", self.prefix),
             None => config.prefix.clone(),
@@ -204,8 +198,9 @@ impl Cluster {
             number: self.made.fetch_add(1, Ordering::Relaxed),
             prefix,
             fields: config.fields,
-            transform: transform.unwrap_or_else(Plain::shared),
-            metrics,
+            transform: wiring.transform.unwrap_or_else(Plain::shared),
+            metrics: wiring.metrics,
+            revive: wiring.revive,
             wrote: AtomicU64::new(0),
             comparisons: std::array::from_fn(|_| AtomicU64::new(0)),
             state: watch::Sender::new(State::Loading(Instant::now(), None)),
@@ -227,13 +222,8 @@ impl Cluster {
 }
 
 impl Backend for Cluster {
-    fn resource_with(
-        &self,
-        config: ResourceConfig,
-        transform: Option<Arc<dyn Transform>>,
-        metrics: Arc<StorageMetrics>,
-    ) -> Arc<dyn Storage> {
-        self.serve(config, transform, metrics)
+    fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
+        self.serve(config, wiring)
     }
 
     fn release(&self, prefix: &str) {

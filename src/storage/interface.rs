@@ -211,6 +211,8 @@ pub enum Error {
     },
     /// Not yet, or no longer, serving: retry after so many seconds (429).
     NotReady(u32),
+    /// Not serving, as what is stored could not be read, for this reason: retry after so many seconds (429).
+    Unread(u32, String),
     /// The object is larger than the store takes; its text.
     TooLarge(String),
     /// The store has failed and takes no more writes.
@@ -228,6 +230,7 @@ impl fmt::Display for Error {
                 write!(f, "Too large resource version: {}, current: {}", asked.0, current.0)
             }
             Self::NotReady(_) => f.write_str("storage is (re)initializing"),
+            Self::Unread(_, why) => write!(f, "storage is (re)initializing: {why}"),
             Self::TooLarge(why) | Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
         }
     }

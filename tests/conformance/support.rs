@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use torana::json;
+use torana::storage::backend::Wiring;
 use torana::storage::embedded::{Engine, Options, ResourceConfig};
 use torana::storage::encryption::Encryption;
 use torana::storage::etcd::{self, Access, Cluster};
@@ -12,7 +13,6 @@ use torana::storage::{
     Draft, Entry, Error, EventType, ListOptions, MinRevision, Precondition, Predicate, Revision, Storage, VersionMatch,
     Watch, WatchItem, WatchOptions,
 };
-use torana::telemetry::StorageMetrics;
 
 /// Which engine.
 #[derive(Clone, Copy)]
@@ -80,8 +80,11 @@ impl Backend {
         match &self.encryption {
             None => self.engine.resource(config(name)),
             Some(e) => {
-                let (transform, metrics) = (e.transform("", name), StorageMetrics::unread());
-                self.engine.resource_with(config(name), Some(transform), metrics)
+                let wiring = Wiring {
+                    transform: Some(e.transform("", name)),
+                    ..Wiring::default()
+                };
+                self.engine.resource_with(config(name), wiring)
             }
         }
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use super::forwarder::Forwarder;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -235,15 +236,43 @@ impl Etcd {
             .unwrap_or_else(|why| panic!("etcdctl {args:?}: {why}"))
     }
 
-    /// Runs etcdctl; its output, or what it complains about.
-    pub fn try_ctl(&self, args: &[&str]) -> Result<String, String> {
-        let out = Command::new("etcdctl")
+    fn etcdctl(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("etcdctl");
+        command
             .env("ETCDCTL_API", "3")
             .arg(format!("--endpoints={}", self.servers().join(",")))
             .args(&self.ctl)
-            .args(args)
-            .output()
+            .args(args);
+        command
+    }
+
+    /// Runs etcdctl; its output as it is.
+    pub fn ctl_bytes(&self, args: &[&str]) -> Vec<u8> {
+        let out = self.etcdctl(args).output().expect("etcdctl runs");
+        assert!(
+            out.status.success(),
+            "etcdctl {args:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        out.stdout
+    }
+
+    /// Writes bytes as they are.
+    pub fn put_bytes(&self, key: &str, value: &[u8]) {
+        let mut child = self
+            .etcdctl(&["put", key])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
             .expect("etcdctl runs");
+        let stdin = child.stdin.take();
+        stdin.expect("it is piped").write_all(value).expect("etcdctl reads it");
+        assert!(child.wait().expect("etcdctl ends").success(), "put {key}");
+    }
+
+    /// Runs etcdctl; its output, or what it complains about.
+    pub fn try_ctl(&self, args: &[&str]) -> Result<String, String> {
+        let out = self.etcdctl(args).output().expect("etcdctl runs");
         match out.status.success() {
             true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
             false => Err(String::from_utf8_lossy(&out.stderr).into_owned()),

@@ -2,7 +2,7 @@
 
 use super::aes::{Cbc, Gcm};
 use super::kms::Kms;
-use super::kms_plugin::Plugin;
+use super::kms_plugin::{Pace, Plugin};
 use super::secretbox::Secretbox;
 use super::{Chain, Keys, Loaded, Provider};
 use crate::apimachinery::codec::yaml;
@@ -58,7 +58,7 @@ pub(super) fn digest(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Reads the file and starts its plugins.
-pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>) -> Result<Loaded, String> {
+pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, pace: Pace) -> Result<Loaded, String> {
     let bytes = read(path)?;
     let name = path.display();
     if bytes.trim_ascii().is_empty() {
@@ -75,6 +75,7 @@ pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>) -> Result<Load
         met: HashMap::new(),
         plugins: HashMap::new(),
         metrics,
+        pace,
     };
     let rules = reader.file(&tree).map_err(complain)?;
     Ok(Loaded {
@@ -90,6 +91,7 @@ struct Reader<'a> {
     met: HashMap<String, usize>,
     plugins: HashMap<String, Arc<Plugin>>,
     metrics: &'a Arc<EncryptionMetrics>,
+    pace: Pace,
 }
 
 impl Reader<'_> {
@@ -135,6 +137,7 @@ impl Reader<'_> {
             met: HashMap::new(),
             plugins: HashMap::new(),
             metrics: self.metrics,
+            pace: self.pace,
         };
         fresh.meet(key)
     }
@@ -335,7 +338,7 @@ impl Reader<'_> {
                 _ => return refuse("timeout", "timeout should be a positive value"),
             },
         };
-        let plugin = Plugin::start(name, socket, timeout, self.metrics.clone())?;
+        let plugin = Plugin::start(name, socket, timeout, self.metrics.clone(), self.pace)?;
         self.plugins.insert(name.to_owned(), plugin.clone());
         Ok(plugin)
     }

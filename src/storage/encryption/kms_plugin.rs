@@ -16,10 +16,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as jobs;
 
-/// Time between statuses, and while they fail.
-const STATUS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(10));
-/// How long a seed is written with after the last good status.
-const WRITES: Duration = Duration::from_secs(180);
+/// How often a plugin is asked, and how long its word holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Time between statuses.
+    pub good: Duration,
+    /// The same while they fail.
+    pub bad: Duration,
+    /// How long a seed is written with after the last good status.
+    pub writes: Duration,
+}
+
+impl Default for Pace {
+    /// Upstream asks each minute, and before that where health is asked for and its last word is 20 s old, or 3 s if it
+    /// was bad: this comes to the same.
+    fn default() -> Self {
+        Self {
+            good: Duration::from_secs(20),
+            bad: Duration::from_secs(3),
+            writes: Duration::from_secs(180),
+        }
+    }
+}
+
 /// How long a decrypted seed is remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 /// Questions to the plugin that may wait.
@@ -49,6 +68,7 @@ struct Job(Source, mpsc::SyncSender<Answer>);
 struct State {
     name: String,
     metrics: Arc<EncryptionMetrics>,
+    pace: Pace,
     socket: String,
     timeout: Duration,
     seed: ArcSwapOption<Seed>,
@@ -70,6 +90,9 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What may be told of a key id.
 pub(super) fn hash(key_id: &str) -> String {
+    if key_id.is_empty() {
+        return String::new();
+    }
     format!("sha256:{}", hex(digest(&SHA256, key_id.as_bytes()).as_ref()))
 }
 
@@ -94,11 +117,13 @@ impl Plugin {
         socket: &str,
         timeout: Duration,
         metrics: Arc<EncryptionMetrics>,
+        pace: Pace,
     ) -> Result<Arc<Self>, String> {
         let (jobs, queue) = jobs::channel(QUEUE);
         let state = Arc::new(State {
             name: name.to_owned(),
             metrics,
+            pace,
             socket: socket.to_owned(),
             timeout,
             seed: ArcSwapOption::empty(),
@@ -147,11 +172,11 @@ impl Plugin {
     pub(super) fn seed(&self) -> Result<Arc<Seed>, String> {
         let seed = self.state.seed.load_full();
         let seed = seed.ok_or_else(|| format!("kmsv2 Provider {}: there is no key to encrypt with yet", self.name))?;
-        if lock(&seed.seen).elapsed() > WRITES {
+        if lock(&seed.seen).elapsed() > self.state.pace.writes {
             return Err(format!(
                 "encryptedDEKSource with keyID hash {:?} expired: the plugin has not said for {} s that the key is current",
                 hash(&seed.source.key_id),
-                WRITES.as_secs()
+                self.state.pace.writes.as_secs()
             ));
         }
         Ok(seed)
@@ -208,7 +233,10 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
         if let Err(why) = &outcome {
             tracing::debug!(plugin = name, why, "a KMS plugin is not healthy");
         }
-        let pause = if outcome.is_ok() { STATUS.0 } else { STATUS.1 };
+        let pause = match outcome {
+            Ok(()) => state.pace.good,
+            Err(_) => state.pace.bad,
+        };
         *lock(&state.health) = outcome;
         if let Some(first) = first.take() {
             // The starter waits for it.
@@ -234,8 +262,12 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
 
 /// Asks for the status, and makes a seed for a key that is new.
 async fn check(state: &State) -> Result<(), String> {
-    let failed =
-        |e: String| format!("failed to perform status section of the healthz check for KMS Provider, error: {e}");
+    let failed = |e| {
+        format!(
+            "failed to perform status section of the healthz check for KMS Provider {}, error: {e}",
+            state.name
+        )
+    };
     let answer = state.call("Status", &[]).await;
     let answer = answer.map_err(failed)?;
     let [mut version, mut healthz, mut key_id] = [const { String::new() }; 3];

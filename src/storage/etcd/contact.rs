@@ -48,7 +48,7 @@ pub(super) async fn reach(members: &Members, key: &str, within: Duration) -> Res
                 Err(failure) => failure,
             };
             hopeless += usize::from(failure.is_hopeless());
-            note(&mut obstacles[i], urls[i], &failure, give_up);
+            note(&mut obstacles[i], urls[i], &failure, limit, give_up);
         }
         if hopeless == urls.len() || Instant::now() >= give_up {
             let why = urls.iter().zip(&obstacles).map(|(url, o)| format!("{url}: {}", o.why));
@@ -63,9 +63,12 @@ pub(super) async fn reach(members: &Members, key: &str, within: Duration) -> Res
 }
 
 /// Remembers what stands in the way, and logs it where it is new or was not said for long.
-fn note(obstacle: &mut Obstacle, member: &str, failure: &Failure, give_up: Instant) {
+fn note(obstacle: &mut Obstacle, member: &str, failure: &Failure, limit: Duration, give_up: Instant) {
     let now = Instant::now();
-    let why = failure.to_string();
+    let why = match failure {
+        Failure::TimedOut => format!("no answer in {limit:?}"),
+        said => said.to_string(),
+    };
     // A cut-off last attempt says less than those before.
     if matches!(failure, Failure::TimedOut) && now >= give_up && !obstacle.why.is_empty() {
         return;

@@ -97,11 +97,10 @@ async fn follow(resource: &Resource) {
             Err(e) => {
                 let why = e.to_string();
                 tracing::warn!(prefix = %resource.prefix, error = %why, "the resource cannot be read");
-                resource.state.send_if_modified(|state| {
+                resource.state.send_modify(|state| {
                     if let State::Loading(_, last) = state {
                         *last = Some(why);
                     }
-                    false
                 });
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(BACKOFF.1);

@@ -163,6 +163,10 @@ impl Storage for Handle {
         if let Some(revision) = exact {
             return self.exact(revision, &options).await;
         }
+        // Without a cache, etcd is asked for what it can answer at little cost; upstream's rule.
+        if options.limit > 0 && options.predicate.is_everything() && self.0.ready().is_none() {
+            return direct::list(&self.0, &options, None).await;
+        }
         match options.version {
             VersionMatch::NotOlderThan(MinRevision::Any) => {
                 let serving = self.0.serving().await?;

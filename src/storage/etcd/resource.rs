@@ -4,7 +4,7 @@ use super::client::{Members, kv};
 use super::error::Failure;
 use super::lease::Leases;
 use super::values::{self, MediaType};
-use crate::storage::backend::SelectableFields;
+use crate::storage::backend::{Revive, SelectableFields};
 use crate::storage::cacher::{Cacher, Progress};
 use crate::storage::transform::Transform;
 use crate::storage::{Draft, Entry, Error, Precondition, Revision};
@@ -60,6 +60,7 @@ pub(super) struct Resource {
     pub fields: Option<SelectableFields>,
     pub transform: Arc<dyn Transform>,
     pub metrics: Arc<StorageMetrics>,
+    pub revive: Option<Revive>,
     /// The newest revision written here: whoever is told of a write is told after this says so.
     pub wrote: AtomicU64,
     /// Comparisons of the cache with etcd: equal, different, not possible.
@@ -110,14 +111,28 @@ impl Resource {
     /// The cache, once it is in service.
     pub async fn serving(&self) -> Result<Serving, Error> {
         let mut state = self.state.subscribe();
-        let settled = state.wait_for(|s| !matches!(s, State::Loading(..)));
+        // What could not be read once is not waited for again.
+        let settled = state.wait_for(|s| !matches!(s, State::Loading(_, None)));
         let settled = tokio::time::timeout(self.shared.patience, settled).await;
         match settled {
             Ok(Ok(state)) => match &*state {
                 State::Ready(serving) => Ok(serving.clone()),
-                _ => Err(Error::NotReady(1)),
+                State::Stopped => Err(Error::NotReady(1)),
+                State::Loading(..) => {
+                    drop(state);
+                    Err(self.not_ready())
+                }
             },
-            _ => Err(Error::NotReady(self.retry_after())),
+            _ => Err(self.not_ready()),
+        }
+    }
+
+    /// What readers are told until the cache is in service.
+    fn not_ready(&self) -> Error {
+        let after = self.retry_after();
+        match &*self.state.borrow() {
+            State::Loading(_, Some(why)) => Error::Unread(after, why.clone()),
+            _ => Error::NotReady(after),
         }
     }
 
@@ -177,9 +192,13 @@ impl Resource {
             .transform
             .open(&key, Bytes::copy_from_slice(value))
             .map_err(broken)?;
-        let entry = values::entry(own, revision, &opened.bytes, self.fields.as_ref());
-        let mut entry = entry.map_err(|why| Error::Failed(format!("unable to decode key {key:?}: {why}")))?;
-        entry.stale = opened.stale;
+        let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
+        let mut tree = values::decode(&opened.bytes).map_err(broken)?;
+        let today = values::is_written_so(&opened.bytes, &tree, self.shared.media);
+        let revived = self.revive.as_ref().map_or(Ok(false), |revive| revive(&mut tree));
+        let converted = revived.map_err(broken)?;
+        let mut entry = values::entry(own, revision, &tree, self.fields.as_ref());
+        entry.stale = opened.stale || converted || !today;
         Ok(Arc::new(entry))
     }
 
