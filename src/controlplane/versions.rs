@@ -69,6 +69,20 @@ impl Pair {
         ALL.into_iter().find(|p| is(p, p.hub) || is(p, p.spoke))
     }
 
+    /// The pair whose other version objects of `from` are, where `to` is the stored one.
+    pub fn between(from: &GroupVersion, to: &GroupVersion, kind: &str) -> Option<&'static Self> {
+        let is = |gv: &GroupVersion, at: (&str, &str)| gv.group == at.0 && gv.version == at.1;
+        let mut all = ALL.into_iter();
+        all.find(|p| is(from, p.spoke) && is(to, p.hub) && p.kind == kind)
+    }
+
+    /// The stored object of one in the other version, defaults included.
+    pub fn stored(&self, served: Value) -> Value {
+        let mut stored = self.convert(served, self.hub, self.to_hub);
+        (self.complete)(&mut stored);
+        stored
+    }
+
     fn convert(&self, mut object: Value, to: (&str, &str), change: fn(&mut Value)) -> Value {
         change(&mut object);
         let map = object.make_object();

@@ -120,6 +120,7 @@ impl Collector {
         state.dirty.remove(&s.name);
         state.good.remove(&s.name);
         self.shelf.remove(Document::Discovery, &s.name);
+        self.freshness.remove(&s.name);
     }
 
     /// Looks at every remote APIService once, all at the same time; then keeps looking, in `tasks`.
@@ -130,8 +131,7 @@ impl Collector {
         let all = self.informer.snapshot();
         let first = all.values().filter(|s| s.service.is_some()).map(|s| self.sync(&s.name));
         futures_util::future::join_all(first).await;
-        self.shelf.remove(Document::Discovery, &s.name);
-        self.freshness.remove(&s.name);
+        for _ in 0..WORKERS {
             let me = self.clone();
             tasks.spawn("discovery worker", async move {
                 while let Some(name) = me.queue.next().await {
