@@ -248,6 +248,9 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
             expires: pair.expires,
         });
     }
+    if objects.is_empty() {
+        return Err(format!("--etcd-prefix: etcd holds no objects below {prefix}/"));
+    }
     let mut bar = Bar::new("writing");
     let mut show = |done, of| bar.show(done, of);
     tool::fill(dir, revision, &objects, &mut show).map_err(told)?;

@@ -129,6 +129,9 @@ impl fmt::Display for OpenError {
                 "the store {} has format {found}, this program knows format {known}",
                 path.display()
             ),
+            Self::Sqlite { path, source } if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
+                write!(f, "there is no space for {}: {source}", path.display())
+            }
             Self::Sqlite { path, source } => write!(f, "cannot open {}: {source}", path.display()),
         }
     }

@@ -259,6 +259,14 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
     let source = look(from)?;
     source.execute_batch("COMMIT").map_err(|e| OpenError::sqlite(from, e))?;
     let sql = |e| OpenError::sqlite(to, e);
+    let io = |source| OpenError::Io {
+        path: to.to_path_buf(),
+        source,
+    };
+    // Made here: SQLite would let others read it.
+    let mut own = std::fs::File::options();
+    let own = own.write(true).create(true).truncate(false).mode(0o600);
+    drop(own.open(to).map_err(io)?);
     let mut target = Connection::open(to).map_err(sql)?;
     {
         let backup = Backup::new(&source, &mut target).map_err(sql)?;
@@ -276,10 +284,7 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
     }
     target.close().map_err(|(_, e)| sql(e))?;
     let synced = std::fs::File::open(to).and_then(|f| f.sync_all());
-    synced.map_err(|source| OpenError::Io {
-        path: to.to_path_buf(),
-        source,
-    })
+    synced.map_err(io)
 }
 
 /// Makes a store of a backup, in a directory whose store, if it has one, is put aside. The revision goes on `ahead` of
