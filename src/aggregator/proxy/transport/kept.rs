@@ -4,7 +4,7 @@
 use crate::request::Body;
 use crate::request::body::BoxError;
 use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use http_body_util::StreamBody;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
