@@ -55,7 +55,8 @@ impl Outbound {
         Ok(Self {
             proxy: proxy(https_proxy.trim())?,
             except: no_proxy.split(',').filter_map(|e| except(e.trim())).collect(),
-            ..Self::default()
+            #[cfg(test)]
+            named: Default::default(),
         })
     }
 
