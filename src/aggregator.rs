@@ -9,10 +9,12 @@ pub mod autoregister;
 pub mod availability;
 pub mod discovery;
 mod figures;
+pub mod freshness;
 pub mod internal;
 pub mod ledger;
 pub mod openapi;
 pub mod proxy;
+pub mod references;
 pub mod registration;
 pub mod resolver;
 pub mod shelf;
@@ -23,6 +25,8 @@ pub mod writer;
 mod build;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use apiservice::{ApiService, Condition, ServiceReference};
 pub use build::{Aggregator, Config};

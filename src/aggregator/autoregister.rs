@@ -24,9 +24,11 @@ pub use priorities::{groups, priorities};
 
 use super::apiservice::{AUTOMANAGED, ApiService};
 use super::writer::ApiServiceWriter;
+use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::client::{Change, Informer};
+use crate::endpoints::discovery::aggregated::Priorities;
 use crate::tasks::{Backoff, Signal, WorkQueue};
 use crate::telemetry::QueueMetrics;
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,15 +86,17 @@ fn decide(current: Option<&ApiService>, wanted: Wanted, from_before: bool) -> Ac
 }
 
 impl AutoRegister {
-    /// For the listed paths of the servers behind us, and for what `definitions` define. Neither informer runs yet.
+    /// For the listed paths of the servers behind us, those of groups that are not built in (`own`) too, and for what
+    /// `definitions` define. Neither informer runs yet.
     pub fn new(
         informer: Informer<ApiService>,
         definitions: &Informer<Definition>,
         writer: Arc<dyn ApiServiceWriter>,
         paths: &[String],
+        own: &[(GroupVersion, Priorities)],
         queue: QueueMetrics,
     ) -> Arc<Self> {
-        let wanted: BTreeMap<Str, Value> = paths.iter().filter_map(|p| desired(p)).collect();
+        let wanted: BTreeMap<Str, Value> = paths.iter().filter_map(|p| desired(p, own)).collect();
         let missing = Arc::new(Mutex::new(wanted.keys().cloned().collect::<BTreeSet<_>>()));
         let seen = missing.clone();
         informer.subscribe(move |change| {
@@ -240,8 +244,8 @@ impl AutoRegister {
     }
 }
 
-/// The APIService of a listed path: `/api/v1`, or `/apis/<g>/<v>` with a place in the priority table.
-fn desired(path: &str) -> Option<(Str, Value)> {
+/// The APIService of a listed path: `/api/v1`, or `/apis/<g>/<v>` with a place in the priority table or in `own`.
+fn desired(path: &str, own: &[(GroupVersion, Priorities)]) -> Option<(Str, Value)> {
     let (group, version) = match path {
         "/api/v1" => ("", "v1"),
         _ => {
@@ -249,7 +253,12 @@ fn desired(path: &str) -> Option<(Str, Value)> {
             (!version.is_empty() && !version.contains('/')).then_some((group, version))?
         }
     };
-    Some(managed(group, version, priorities(group, version)?, "onstart"))
+    let ours = own.iter().find(|(gv, _)| gv.group == group && gv.version == version);
+    let at = match ours {
+        Some((_, p)) => (p.group, p.version),
+        None => priorities(group, version)?,
+    };
+    Some(managed(group, version, at, "onstart"))
 }
 
 /// The name and the object of an APIService that is served here and carries our label.

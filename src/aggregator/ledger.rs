@@ -39,7 +39,8 @@ pub enum Full {
 
 /// One APIService's.
 pub struct Account {
-    budget: Budget,
+    most_requests: AtomicUsize,
+    most_watches: usize,
     in_flight: AtomicUsize,
     watching: AtomicUsize,
     answered: AtomicU64,
@@ -108,6 +109,11 @@ impl Ledger {
         account.clone()
     }
 
+    /// Of an APIService that says nothing of its own.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
     /// All of them, by APIService.
     pub fn all(&self) -> Vec<(Str, Arc<Account>)> {
         self.lock().iter().map(|(n, a)| (n.clone(), a.clone())).collect()
@@ -129,7 +135,8 @@ impl Account {
     /// Nothing yet.
     pub fn new(budget: Budget) -> Self {
         Self {
-            budget,
+            most_requests: AtomicUsize::new(budget.requests),
+            most_watches: budget.watches,
             in_flight: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
@@ -141,6 +148,11 @@ impl Account {
         }
     }
 
+    /// How many requests with an end it gets at once from now on; 0: any number.
+    pub fn limit_requests(&self, most: usize) {
+        self.most_requests.store(most, Ordering::Relaxed);
+    }
+
     /// A place for a request, unless the backend has as many as it may have. What has no end (`long_running`) has a budget
     /// of its own, and who is `exempt` gets a place over the limit.
     ///
@@ -148,8 +160,11 @@ impl Account {
     /// Which budget is used up.
     pub fn enter(self: &Arc<Self>, long_running: bool, exempt: impl FnOnce() -> bool) -> Result<Permit, Full> {
         let (counter, most, full) = match long_running {
-            true => (&self.watching, self.budget.watches, Full::Watches),
-            false => (&self.in_flight, self.budget.requests, Full::Requests),
+            true => (&self.watching, self.most_watches, Full::Watches),
+            false => {
+                let most = self.most_requests.load(Ordering::Relaxed);
+                (&self.in_flight, most, Full::Requests)
+            }
         };
         let before = counter.fetch_add(1, Ordering::Relaxed);
         let permit = Permit {
@@ -187,8 +202,8 @@ impl Account {
     pub fn figures(&self) -> Figures {
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
         Figures {
-            limit: self.budget.requests,
-            watch_limit: self.budget.watches,
+            limit: self.most_requests.load(Ordering::Relaxed),
+            watch_limit: self.most_watches,
             in_flight: self.in_flight.load(Ordering::Relaxed),
             watching: self.watching.load(Ordering::Relaxed),
             answered: read(&self.answered),

@@ -4,7 +4,7 @@ mod backend;
 mod store;
 mod world;
 
-pub use backend::{Backend, Pki, answer, raw_backend};
+pub use backend::{Backend, Pki, answer, client_pair, raw_backend};
 pub use store::{MemoryStorage, Writer, running};
 pub use world::{World, apiservice};
 

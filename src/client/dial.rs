@@ -1,8 +1,9 @@
 //! A connection to a backend: name lookup, TCP, TLS, with the errors in Go's words, because they reach clients and
 //! APIService conditions.
 
-use super::io::Io;
+use super::io::{Io, Wire};
 use super::outbound::Outbound;
+use super::target::{Protocol, Socket};
 use super::tls::{ClientTls, X509Error};
 use rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
 use std::fmt;
@@ -12,7 +13,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 /// Name lookup and TCP together.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ pub enum Offer {
 /// An established connection, and whether the backend chose HTTP/2.
 pub struct Dialed {
     /// The stream.
-    pub io: TlsStream<Io>,
+    pub io: Wire,
     /// HTTP/2 was agreed on.
     pub http2: bool,
     /// The address that answered.
@@ -67,7 +67,7 @@ pub struct Reached {
 /// # Cancel safety
 /// When dropped, the attempt ends and the socket closes.
 pub async fn dial(authority: &str, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
-    secure(reach(authority, 0).await?, tls, offer, Io::new).await
+    over_tcp(reach(authority, 0).await?, tls, offer, Io::new).await
 }
 
 /// As [`dial`], by way of the proxy of the environment where there is one, to a peer whose silence is noticed in seconds:
@@ -95,12 +95,60 @@ pub async fn dial_watched(
     if let Err(e) = socket.set_tcp_keepalive(&alive) {
         tracing::debug!(%authority, "keep-alive cannot be set: {e}");
     }
-    secure(reached, tls, offer, Io::watched).await
+    over_tcp(reached, tls, offer, Io::watched).await
 }
 
-async fn secure(reached: Reached, tls: &ClientTls, offer: Offer, io: fn(TcpStream) -> Io) -> Result<Dialed, DialError> {
+/// Connects to a socket of this machine, where `outbound` lets us.
+///
+/// # Errors
+/// [`DialError`].
+///
+/// # Cancel safety
+/// When dropped, the attempt ends and the socket closes.
+pub async fn dial_socket(
+    socket: &Socket,
+    tls: &ClientTls,
+    offer: Offer,
+    outbound: &Outbound,
+) -> Result<Dialed, DialError> {
+    let io = Io::unix(outbound.connect_socket(socket).await?);
+    let plain = |io, http2| Dialed {
+        io: Wire::Plain(io),
+        http2,
+        peer: None,
+        addresses: 1,
+    };
+    match socket.protocol {
+        Protocol::Tls => secure(io, None, tls, offer).await,
+        Protocol::Http1 => Ok(plain(io, false)),
+        // A peer that speaks HTTP/2 from the first byte has no other protocol for an upgrade.
+        Protocol::Http2 if offer == Offer::Http1 => Err(DialError(format!(
+            "dial unix {}: h2c+unix sockets take no upgrades",
+            socket.path.display()
+        ))),
+        Protocol::Http2 => Ok(plain(io, true)),
+    }
+}
+
+async fn over_tcp(
+    reached: Reached,
+    tls: &ClientTls,
+    offer: Offer,
+    io: fn(TcpStream) -> Io,
+) -> Result<Dialed, DialError> {
     let Reached { tcp, addresses } = reached;
-    let (local, peer) = (tcp.local_addr().ok(), tcp.peer_addr().ok());
+    let ends = tcp.local_addr().ok().zip(tcp.peer_addr().ok());
+    let dialed = secure(io(tcp), ends, tls, offer).await?;
+    Ok(Dialed { addresses, ..dialed })
+}
+
+/// `ends` are the addresses of ours and the peer's, where they have any.
+async fn secure(
+    io: Io,
+    ends: Option<(SocketAddr, SocketAddr)>,
+    tls: &ClientTls,
+    offer: Offer,
+) -> Result<Dialed, DialError> {
     let Some(name) = tls.server_name.clone() else {
         return Err(DialError(
             "tls: either ServerName or InsecureSkipVerify must be specified".into(),
@@ -110,18 +158,18 @@ async fn secure(reached: Reached, tls: &ClientTls, offer: Offer, io: fn(TcpStrea
         Offer::Any => tls.any.clone(),
         Offer::Http1 => tls.http1.clone(),
     };
-    let handshake = TlsConnector::from(config).connect(name, io(tcp));
+    let handshake = TlsConnector::from(config).connect(name, io);
     let io = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Err(_) => return Err(DialError("net/http: TLS handshake timeout".into())),
-        Ok(Err(e)) => return Err(DialError(handshake_error(&e, local, peer))),
+        Ok(Err(e)) => return Err(DialError(handshake_error(&e, ends))),
         Ok(Ok(io)) => io,
     };
     let http2 = io.get_ref().1.alpn_protocol() == Some(b"h2");
     Ok(Dialed {
-        io,
+        io: Wire::Tls(io),
         http2,
-        peer,
-        addresses,
+        peer: ends.map(|(_, peer)| peer),
+        addresses: 1,
     })
 }
 
@@ -199,16 +247,17 @@ pub fn system_error(call: &str, e: &io::Error) -> String {
         K::AddrNotAvailable => "cannot assign requested address",
         K::TimedOut => "connection timed out",
         K::PermissionDenied => "permission denied",
+        K::NotFound => "no such file or directory",
         K::UnexpectedEof => return "EOF".into(),
         _ => return format!("{call}: {e}"),
     };
     format!("{call}: {text}")
 }
 
-fn handshake_error(e: &io::Error, local: Option<SocketAddr>, peer: Option<SocketAddr>) -> String {
+fn handshake_error(e: &io::Error, ends: Option<(SocketAddr, SocketAddr)>) -> String {
     let Some(tls) = e.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) else {
-        return match (e.kind(), local, peer) {
-            (io::ErrorKind::ConnectionReset, Some(l), Some(p)) => {
+        return match (e.kind(), ends) {
+            (io::ErrorKind::ConnectionReset, Some((l, p))) => {
                 format!("read tcp {l}->{p}: {}", system_error("read", e))
             }
             _ => system_error("read", e),

@@ -46,14 +46,27 @@ fn listed_paths_of_group_versions_make_apiservices() {
         "/healthz",
     ]
     .iter()
-    .filter_map(|p| desired(p))
+    .filter_map(|p| desired(p, &[]))
     .map(|(name, _)| name.to_string())
     .collect();
     assert_eq!(names, ["v1.", "v1.apps"]);
     assert_eq!(
-        desired("/apis/autoscaling/v1").unwrap().1.get("spec"),
+        desired("/apis/autoscaling/v1", &[]).unwrap().1.get("spec"),
         &json!({"group": "autoscaling", "version": "v1", "groupPriorityMinimum": 17500, "versionPriority": 15})
     );
+}
+
+#[test]
+fn a_group_of_ones_own_stands_where_it_says() {
+    let own = [(
+        GroupVersion::new("unknown.io", "v1"),
+        Priorities { group: 7, version: 8 },
+    )];
+    assert_eq!(
+        desired("/apis/unknown.io/v1", &own).unwrap().1.get("spec"),
+        &json!({"group": "unknown.io", "version": "v1", "groupPriorityMinimum": 7, "versionPriority": 8})
+    );
+    assert_eq!(desired("/apis/unknown.io/v2", &own), None);
 }
 
 #[tokio::test]
@@ -95,7 +108,7 @@ fn registering(
 ) -> Arc<AutoRegister> {
     let queue = crate::telemetry::Telemetry::new().queue("autoregister");
     let writer = Arc::new(Writer(store.clone()));
-    AutoRegister::new(informer.clone(), definitions, writer, paths, queue)
+    AutoRegister::new(informer.clone(), definitions, writer, paths, &[], queue)
 }
 
 fn definition(served: bool) -> Value {

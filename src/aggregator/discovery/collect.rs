@@ -3,6 +3,7 @@
 
 use super::convert;
 use crate::aggregator::apiservice::{ApiService, ServiceReference};
+use crate::aggregator::freshness::Freshness;
 use crate::aggregator::internal::{self, AGGREGATOR, AGGREGATOR_ALONE};
 use crate::aggregator::resolver::ServiceResolver;
 use crate::aggregator::shelf::{Document, Shelf};
@@ -39,6 +40,7 @@ pub struct Collector {
     transports: Arc<Transports>,
     document: Arc<AggregatedDiscovery>,
     shelf: Shelf,
+    freshness: Freshness,
     queue: WorkQueue<Str>,
     state: Mutex<State>,
 }
@@ -66,6 +68,7 @@ impl Collector {
         transports: Arc<Transports>,
         document: Arc<AggregatedDiscovery>,
         shelf: Shelf,
+        freshness: Freshness,
         telemetry: &Telemetry,
     ) -> Arc<Self> {
         let c = Arc::new(Self {
@@ -74,6 +77,7 @@ impl Collector {
             transports,
             document,
             shelf,
+            freshness,
             queue: WorkQueue::new(BACKOFF, telemetry.queue("discovery-manager")),
             state: Mutex::default(),
         });
@@ -116,6 +120,7 @@ impl Collector {
         state.dirty.remove(&s.name);
         state.good.remove(&s.name);
         self.shelf.remove(Document::Discovery, &s.name);
+        self.freshness.remove(&s.name);
     }
 
     /// Looks at every remote APIService once, all at the same time; then keeps looking, in `tasks`.
@@ -166,6 +171,8 @@ impl Collector {
         } else {
             self.fetch(&s, service).await
         };
+        let told = outcome.as_ref().map(|_| ()).map_err(String::as_str);
+        self.freshness.note(&s.name, Document::Discovery, told);
         let still_there = self.informer.get(name).is_some_and(|now| now.service.is_some());
         if still_there {
             match &outcome {

@@ -137,6 +137,10 @@ impl Download for RemoteDocuments {
         PATH
     }
 
+    fn document(&self) -> Document {
+        Document::OpenApiV2
+    }
+
     fn headers(&self, name: &Str) -> Vec<(HeaderName, String)> {
         let known = self.all.load().get(name).and_then(|p| p.etag.clone());
         let accept = (header::ACCEPT, "application/json".to_owned());

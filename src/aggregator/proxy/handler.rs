@@ -10,6 +10,7 @@ use crate::aggregator::ledger::{Account, Permit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
 use crate::client::html::{Encoding, Rewritten};
 use crate::client::links::{self, Links};
+use crate::client::target::Timeouts;
 use crate::request::{
     Answering, AuditId, Authorized, Body, FromBackend, Interim, Request, RequestInfo, Response, Uncounted,
     UnprotectedHandler, UserInfo,
@@ -153,6 +154,7 @@ impl ProxyHandler {
     ) -> Response {
         let transport = place.transport;
         let authority: &str = transport.choose(place.endpoints.all());
+        let host_name = transport.host_name(authority);
         let upgrading = headers::wants_upgrade(req.headers());
         let client_side = upgrading.then(|| upgrade::client_side(&mut req)).flatten();
         if upgrading && client_side.is_none() {
@@ -195,7 +197,7 @@ impl ProxyHandler {
             return upgrade::tunnel(transport, authority, out, client, &self.shared.tasks).await;
         }
 
-        if let Ok(host) = HeaderValue::from_str(authority) {
+        if let Ok(host) = HeaderValue::from_str(host_name) {
             headers::forwarded_target(&mut out.headers, host, out.target.path());
         }
         let interim = Interim::of(&head.extensions);
@@ -203,21 +205,18 @@ impl ProxyHandler {
 
         // The request's own deadline is the chain's (`server/filters/timeout`): it drops this future, or the body, which
         // cancels the request at the backend.
-        let end = is_discovery(info, out.target.path()).then(|| Instant::now() + DISCOVERY_LIMIT);
+        let end = limit(transport.timeouts(), info, out.target.path()).map(|limit| Instant::now() + limit);
         let began = std::time::Instant::now();
         let sending = transport.send_to(place.endpoints.all(), authority, out, interim.as_ref());
-        let sent = match end {
-            None => sending.await,
-            Some(end) => match tokio::time::timeout_at(end, sending).await {
-                Ok(sent) => sent,
-                Err(_) => Err(SendError::Exchange("context deadline exceeded".into())),
-            },
+        let sent = match (end, transport.timeouts().header) {
+            (None, None) => sending.await,
+            (end, header) => head_by(end, header, sending).await,
         };
         match sent {
             Ok(answer) => {
                 place.account.answered(began.elapsed(), answer.status().as_u16());
                 let answer = answer.map(|body| body.holding(permit));
-                self.answer(authority, answer, unpack, end)
+                self.answer(host_name, answer, unpack, end)
             }
             Err(SendError::Full) => {
                 place.account.turned_away();
@@ -337,6 +336,36 @@ fn rewritten(uri: &http::Uri) -> Option<PathAndQuery> {
         return Some(original.clone());
     }
     PathAndQuery::try_from(canonical).ok()
+}
+
+/// For how long an answer may come: that to discovery, and any that has an end where its APIService says so.
+fn limit(timeouts: &Timeouts, info: Option<&RequestInfo>, path: &str) -> Option<Duration> {
+    let discovery = is_discovery(info, path).then_some(DISCOVERY_LIMIT);
+    let has_end = info.is_none_or(|i| !i.is_long_running());
+    let own = timeouts.request.filter(|_| has_end);
+    match (discovery, own) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// The head of an answer, if it comes before the end and within `header`.
+async fn head_by<T>(
+    end: Option<Instant>,
+    header: Option<Duration>,
+    sending: impl Future<Output = Result<T, SendError>>,
+) -> Result<T, SendError> {
+    let head_end = header.map(|limit| Instant::now() + limit);
+    let (until, why) = match (end, head_end) {
+        (Some(end), Some(head)) if head < end => (head, "net/http: timeout awaiting response headers"),
+        (Some(end), _) => (end, "context deadline exceeded"),
+        (None, Some(head)) => (head, "net/http: timeout awaiting response headers"),
+        (None, None) => return sending.await,
+    };
+    match tokio::time::timeout_at(until, sending).await {
+        Ok(sent) => sent,
+        Err(_) => Err(SendError::Exchange(why.into())),
+    }
 }
 
 /// Non-resource paths of three segments, which in practice are `/apis/<group>/<version>`.

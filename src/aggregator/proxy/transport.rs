@@ -10,6 +10,7 @@ mod body;
 mod host;
 mod http2;
 mod kept;
+mod ranked;
 mod room;
 mod upload;
 
@@ -20,8 +21,9 @@ pub use room::Bounds;
 use super::dial::{self, DialError, Offer};
 use super::headers;
 use super::tls::ClientTls;
-use crate::client::io::Io;
+use crate::client::io::Wire;
 use crate::client::outbound::Outbound;
+use crate::client::target::{Target, Timeouts};
 use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
 use crate::telemetry::clients::ClientRequestMetrics;
@@ -74,6 +76,16 @@ pub struct Transport {
     turn: AtomicU64,
     counts: Option<ClientRequestMetrics>,
     bounds: Bounds,
+    way: Way,
+}
+
+/// What an APIService says about the way to its backend, beside TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// Where it leads, when it is to no Service.
+    pub target: Option<Arc<Target>>,
+    /// How long the backend may take.
+    pub timeouts: Timeouts,
 }
 
 impl Transport {
@@ -87,6 +99,27 @@ impl Transport {
             turn: AtomicU64::new(0),
             counts: None,
             bounds: Bounds::default(),
+            way: Way::default(),
+        }
+    }
+
+    /// By another way than that to a Service.
+    #[must_use]
+    pub fn by(mut self, way: Way) -> Self {
+        self.way = way;
+        self
+    }
+
+    /// How long the backend may take.
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.way.timeouts
+    }
+
+    /// What a backend at this address is told as the host: the address, but for sockets, whose path is nobody's business.
+    pub fn host_name<'a>(&'a self, address: &'a str) -> &'a str {
+        match &self.way.target {
+            Some(target) if address.contains('/') => &target.server_name,
+            _ => address,
         }
     }
 
@@ -128,13 +161,39 @@ impl Transport {
         self.deliver(&[authority.into()], authority, out, false, None).await
     }
 
+    /// As [`Transport::send`]; what cannot be sent to `first` goes to another of `endpoints`.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    ///
+    /// # Cancel safety
+    /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
+    pub async fn send_among(
+        &self,
+        endpoints: &[Arc<str>],
+        first: &str,
+        out: Outgoing,
+    ) -> Result<Response<BackendBody>, SendError> {
+        self.deliver(endpoints, first, out, false, None).await
+    }
+
     /// Which of these addresses a request should go to: the less busy of two that are drawn, leaving out those that have
     /// failed lately.
     pub fn choose<'a>(&self, endpoints: &'a [Arc<str>]) -> &'a Arc<str> {
         match endpoints {
             [] => unreachable!("a resolver gives at least one address"),
             [one] => one,
-            many => balance::choose(many, &self.lock(), self.turn.fetch_add(1, Ordering::Relaxed), None),
+            many => self.choose_but(many, None),
+        }
+    }
+
+    fn choose_but<'a>(&self, endpoints: &'a [Arc<str>], not: Option<&str>) -> &'a Arc<str> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        match &self.way.target {
+            Some(target) if target.addresses.len() == endpoints.len() => {
+                &endpoints[ranked::choose(target, &self.lock(), turn, not)]
+            }
+            _ => balance::choose(endpoints, &self.lock(), turn, not),
         }
     }
 
@@ -228,9 +287,7 @@ impl Transport {
     }
 
     fn another(&self, endpoints: &[Arc<str>], not: &Host) -> Result<Arc<Host>, SendError> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let authority = balance::choose(endpoints, &self.lock(), turn, Some(not.authority.as_str())).clone();
-        self.host(&authority)
+        self.host(self.choose_but(endpoints, Some(&not.address)))
     }
 
     /// What is known of the addresses that were used.
@@ -248,9 +305,20 @@ impl Transport {
     ///
     /// # Cancel safety
     /// When dropped, the attempt ends.
-    pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<tokio_rustls::client::TlsStream<Io>>, DialError> {
-        // Upgrades go straight, as upstream's do.
-        let dialed = dial::dial(authority, &self.tls, Offer::Http1).await?;
+    pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<Wire>, DialError> {
+        let socket = self
+            .way
+            .target
+            .as_ref()
+            .and_then(|t| t.place(authority)?.socket.as_ref());
+        let dialing = async {
+            match socket {
+                Some(socket) => dial::dial_socket(socket, &self.tls, Offer::Http1, &self.outbound).await,
+                // Upgrades go straight, as upstream's do.
+                None => dial::dial(authority, &self.tls, Offer::Http1).await,
+            }
+        };
+        let dialed = host::within(self.way.timeouts.connect, authority, dialing).await?;
         Ok(TokioIo::new(dialed.io))
     }
 
@@ -268,21 +336,23 @@ impl Transport {
         if let Some(host) = hosts.get(authority) {
             return Ok(host.clone());
         }
-        let name = authority
+        let host_name = self.host_name(authority);
+        let name = host_name
             .parse()
-            .map_err(|e| SendError::Exchange(format!("invalid host {authority:?}: {e}")))?;
-        let value = HeaderValue::from_str(authority)
-            .map_err(|e| SendError::Exchange(format!("invalid host {authority:?}: {e}")))?;
+            .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
+        let value = HeaderValue::from_str(host_name)
+            .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
         if hosts.len() >= MOST_HOSTS {
             hosts.retain(|_, h| !h.is_idle());
         }
         let host = Arc::new(Host::new(
-            name,
-            value,
+            authority.into(),
+            (name, value),
             self.tls.clone(),
             self.outbound.clone(),
             self.tasks.clone(),
             self.bounds,
+            &self.way,
         ));
         hosts.insert(authority.into(), host.clone());
         Ok(host)
@@ -390,11 +460,29 @@ async fn exchange(
                 headers::pass_interim(&mut request, interim.clone());
             }
             match sender.try_send_request(request).await {
-                Ok(answer) => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
+                Ok(answer) => match unknown_coding(answer.headers()) {
+                    None => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
+                    Some(coding) => Err(Failure {
+                        unsent: None,
+                        refused: false,
+                        stale: false,
+                        text: format!(
+                            "net/http: HTTP/1.x transport connection broken: unsupported transfer encoding: {coding:?}"
+                        ),
+                    }),
+                },
                 Err(e) => Err(Failure::http1(e, reused)),
             }
         }
     }
+}
+
+/// A transfer encoding other than chunked, which hyper would take for a body that ends with its connection.
+fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
+    let mut all = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let first = all.next()?;
+    let is_chunked = all.next().is_none() && first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    (!is_chunked).then(|| String::from_utf8_lossy(first.as_bytes()).into_owned())
 }
 
 fn root_io(e: &hyper::Error) -> Option<&io::Error> {

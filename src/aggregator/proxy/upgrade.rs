@@ -47,7 +47,7 @@ pub async fn tunnel(
             tracing::debug!("connection to a backend ended before its upgrade: {e}");
         }
     });
-    if let Ok(host) = HeaderValue::from_str(authority) {
+    if let Ok(host) = HeaderValue::from_str(transport.host_name(authority)) {
         out.headers.insert(header::HOST, host);
     }
     out.headers

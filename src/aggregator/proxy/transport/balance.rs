@@ -59,6 +59,8 @@ pub struct EndpointState {
     pub dialing: bool,
     /// Requests that failed since one succeeded.
     pub failures_in_a_row: u32,
+    /// It was left alone for a while, and no request has succeeded since.
+    pub was_ejected: bool,
     /// Left alone for this long, where others are there.
     pub ejected_for: Option<Duration>,
     /// Why the last request failed.
@@ -96,7 +98,7 @@ pub(super) fn choose<'a>(
 }
 
 /// Spreads consecutive numbers over all.
-fn scatter(n: u64) -> u64 {
+pub(super) fn scatter(n: u64) -> u64 {
     let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -110,7 +112,7 @@ pub(super) async fn checkout(host: &Arc<Host>, others: bool, bounded: bool) -> R
     }
     match tokio::time::timeout(IMPATIENCE, host.checkout(bounded)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.authority)).into()),
+        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.address)).into()),
     }
 }
 
@@ -179,6 +181,10 @@ impl Health {
     pub(super) fn ejected_for(&self) -> Option<Duration> {
         let until = Duration::from_millis(self.ejected_until.load(Ordering::Relaxed));
         until.checked_sub(self.now()).filter(|left| !left.is_zero())
+    }
+
+    pub(super) fn was_ejected(&self) -> bool {
+        self.ejected_until.load(Ordering::Relaxed) != 0
     }
 
     pub(super) fn failures(&self) -> u32 {

@@ -1,11 +1,13 @@
 //! The connections to one `host:port`.
 
-use super::super::dial::{DialError, Dialed, Offer, dial_watched};
+use super::super::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
 use super::super::tls::ClientTls;
+use super::Way;
 use super::balance::{Busy, EndpointState, Health};
 use super::http2::{self, Heartbeat, Http2, Pulse, Stream};
 use super::room::{self, Bounds, Open, Room};
 use crate::client::outbound::Outbound;
+use crate::client::target::Socket;
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use http::HeaderValue;
@@ -33,6 +35,9 @@ const FIRST_STREAMS: usize = 100;
 
 /// Connections to one address, under one TLS configuration.
 pub(super) struct Host {
+    /// `host:port`, or the URL of a socket.
+    pub(super) address: Arc<str>,
+    /// What the backend is told.
     pub(super) authority: Authority,
     pub(super) value: HeaderValue,
     tls: Arc<ClientTls>,
@@ -40,6 +45,8 @@ pub(super) struct Host {
     pub(super) tasks: TaskGroup,
     pub(super) busy: Busy,
     pub(super) health: Health,
+    socket: Option<Socket>,
+    connect_timeout: Option<Duration>,
     bounds: Bounds,
     room: Arc<Room>,
     state: Mutex<State>,
@@ -109,20 +116,39 @@ pub(super) enum Lease {
     },
 }
 
+/// A dial that is given up after `limit`, in Go's words.
+pub(super) async fn within<T>(
+    limit: Option<Duration>,
+    address: &str,
+    dialing: impl Future<Output = Result<T, DialError>>,
+) -> Result<T, DialError> {
+    let Some(limit) = limit else { return dialing.await };
+    match tokio::time::timeout(limit, dialing).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(DialError(format!("dial tcp {address}: i/o timeout"))),
+    }
+}
+
 // === impl Host ===
 
 impl Host {
+    /// `told` is what the backend is told as its name.
     pub(super) fn new(
-        authority: Authority,
-        value: HeaderValue,
+        address: Arc<str>,
+        told: (Authority, HeaderValue),
         tls: Arc<ClientTls>,
         outbound: Arc<Outbound>,
         tasks: TaskGroup,
         bounds: Bounds,
+        way: &Way,
     ) -> Self {
+        let place = way.target.as_ref().and_then(|t| t.place(&address));
         Self {
-            authority,
-            value,
+            socket: place.and_then(|p| p.socket.clone()),
+            connect_timeout: way.timeouts.connect,
+            address,
+            authority: told.0,
+            value: told.1,
             tls,
             outbound,
             tasks,
@@ -258,13 +284,19 @@ impl Host {
     }
 
     async fn dial(&self) -> Result<Dialed, DialError> {
-        let turn = {
-            let mut s = self.lock();
-            let turn = s.dials;
-            s.dials = turn.wrapping_add(1);
-            turn
+        let dialing = async {
+            if let Some(socket) = &self.socket {
+                return dial_socket(socket, &self.tls, Offer::Any, &self.outbound).await;
+            }
+            let turn = {
+                let mut s = self.lock();
+                let turn = s.dials;
+                s.dials = turn.wrapping_add(1);
+                turn
+            };
+            dial_watched(&self.address, &self.tls, Offer::Any, &self.outbound, turn).await
         };
-        dial_watched(self.authority.as_str(), &self.tls, Offer::Any, &self.outbound, turn).await
+        within(self.connect_timeout, &self.address, dialing).await
     }
 
     /// Starts the HTTP side of a new connection: an HTTP/2 one joins the pool, an HTTP/1.1 one is the caller's.
@@ -318,7 +350,7 @@ impl Host {
         E: fmt::Display + Send,
     {
         let stop = self.tasks.stop_signal().clone();
-        let authority = self.authority.clone();
+        let authority = self.address.clone();
         self.tasks.spawn("backend connection", async move {
             let _open = open;
             tokio::pin!(connection);
@@ -396,7 +428,7 @@ impl Host {
             (s.http2.len(), streams, s.idle.len(), s.dialing.is_some())
         };
         EndpointState {
-            address: self.authority.to_string(),
+            address: self.address.to_string(),
             under_way: self.busy.now(),
             http2_connections: http2,
             http2_streams: streams,
@@ -405,6 +437,7 @@ impl Host {
             connections: self.room.connections(),
             waiting: self.room.waiting(),
             failures_in_a_row: self.health.failures(),
+            was_ejected: self.health.was_ejected(),
             ejected_for: self.health.ejected_for(),
             last_failure: self.health.last_failure(),
         }

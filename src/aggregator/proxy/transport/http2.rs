@@ -5,7 +5,7 @@ use super::GOAWAY;
 use super::room::Room;
 use super::upload::{self, Upload};
 use crate::client::headers::clean_response;
-use crate::client::io::{Heard, Io};
+use crate::client::io::{Heard, Wire};
 use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
 use crate::tasks::gather::gather;
@@ -22,7 +22,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::time::Instant;
-use tokio_rustls::client::TlsStream;
 
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
@@ -89,12 +88,12 @@ pub(super) struct Received {
 /// Starts HTTP/2 on a connection whose backend is taken to allow `expected` streams until it says otherwise. The future
 /// drives the connection.
 pub(super) async fn connect(
-    io: TlsStream<Io>,
+    io: Wire,
     expected: usize,
     peer: Option<SocketAddr>,
     room: Arc<Room>,
 ) -> Result<(Http2, Heartbeat, impl Future<Output = Result<(), h2::Error>>), h2::Error> {
-    let heard = io.get_ref().0.heard();
+    let heard = io.heard();
     let (io, turns) = gather(io);
     let (sender, mut connection) = Builder::new()
         .enable_push(false)
