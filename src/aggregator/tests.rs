@@ -122,6 +122,37 @@ async fn a_failover_serves_while_the_first_is_down_and_no_longer() {
     w.until("the first is used again", back).await;
 }
 
+#[tokio::test]
+async fn a_first_place_that_is_silent_is_left_for_the_failover() {
+    let pki = Pki::new(&["api.example.com"], &[b"h2"]);
+    let silent = Backend::http(&pki, 100, |_| std::future::pending());
+    let (silent, (standby, _)) = (silent.await, named(&pki, "standby").await);
+    let w = world().await;
+    let urls = format!("https://{}, https://{};failover=1", silent.authority, standby.authority);
+    let mut o = object(
+        &pki.ca_pem,
+        &[
+            (URLS, &urls),
+            (NAME, "api.example.com"),
+            ("torana.dev/backend-header-timeout", "20ms"),
+        ],
+    );
+    o.set(
+        &["status", "conditions"],
+        json!([{"type": "Available", "status": "True", "reason": "Passed", "message": "all checks passed"}]),
+    );
+    w.api_services.set("v1.g", &o);
+    let mut lost = 0;
+    for _ in 0..50 {
+        match w.get(THINGS).await {
+            (200, text) => assert_eq!(text, "standby"),
+            (503, _) => lost += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(lost <= 5, "{lost} requests went to a place that is silent");
+}
+
 /// A task that ends with the test.
 struct Ends(JoinHandle<()>);
 

@@ -277,6 +277,14 @@ impl Transport {
         self.host(self.choose_but(endpoints, Some(&not.address)))
     }
 
+    /// Nothing came from an address for longer than it may take: it counts as a failure, as one that is told does.
+    pub fn unanswered(&self, address: &str, why: &str) {
+        let host = self.lock().get(address).cloned();
+        if let Some(host) = host {
+            host.health.failed(why);
+        }
+    }
+
     /// What is known of the addresses that were used.
     pub fn endpoints(&self) -> Vec<EndpointState> {
         let hosts: Vec<Arc<Host>> = self.lock().values().cloned().collect();
