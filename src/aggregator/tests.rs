@@ -142,6 +142,8 @@ async fn a_first_place_that_is_silent_is_left_for_the_failover() {
         json!([{"type": "Available", "status": "True", "reason": "Passed", "message": "all checks passed"}]),
     );
     w.api_services.set("v1.g", &o);
+    let routed = || async { (w.get(THINGS).await.0 != 404).then_some(()) };
+    w.until("the route", routed).await;
     let mut lost = 0;
     for _ in 0..50 {
         match w.get(THINGS).await {
