@@ -13,7 +13,6 @@ mod hooks;
 mod identity_providers;
 mod kubelets;
 mod live;
-mod measured;
 mod metrics;
 mod port;
 mod servers;
@@ -88,14 +87,14 @@ pub async fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
     let data_dir = options.storage.data_dir.clone();
-    let stores = Stores::open(&options).await?;
+    let telemetry = Telemetry::new();
+    let stores = Stores::open(&options, &telemetry).await?;
     let port = Port::prepare(&options, &provider)?;
     let address = port.local_addr();
     let url = options.local_url(address.port());
+    telemetry.client_requests.expect(url.trim_start_matches("https://"));
     let cluster = Cluster::default();
     let live = live::Live::new(cluster.clone());
-    let telemetry = Telemetry::new();
-    telemetry.client_requests.expect(url.trim_start_matches("https://"));
     let access = access::build(&options, &telemetry)?;
     let authorizer = access.authorizer.clone();
     let tasks = TaskGroup::new("gateway");
@@ -220,7 +219,7 @@ pub async fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result
             .collect(),
     );
     stores.add_checks(&mut head);
-    metrics::publish(&telemetry, &stores, &plane);
+    metrics::publish(&telemetry, &stores, &plane, options.storage.count_every);
     let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
     head.mux().handle("/flagz", zpages::flagz(flags.collect()));
     let listed = {

@@ -12,6 +12,7 @@ mod fields;
 mod groups;
 pub mod reviews;
 pub mod schema;
+pub mod stored;
 mod strategies;
 mod subresources;
 pub mod table;

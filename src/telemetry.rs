@@ -9,6 +9,8 @@ pub mod authentication;
 pub mod backends;
 pub mod caches;
 pub mod clients;
+pub mod encryption;
+pub mod objects;
 pub mod process;
 mod queue;
 pub mod requests;
@@ -16,7 +18,7 @@ mod storage;
 mod watches;
 
 pub use queue::QueueMetrics;
-pub use storage::{StorageMetrics, Write};
+pub use storage::{Operation, StorageMetrics};
 pub use watches::WatchMetrics;
 
 use prometheus::{CounterVec, Encoder, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};

@@ -1,7 +1,6 @@
 //! The two servers behind the aggregator: extensions, and core in front of it.
 
 use super::enablement::Enablement;
-use super::measured::Measured;
 use super::store::Stores;
 use crate::admission::Cluster;
 use crate::aggregator;
@@ -10,6 +9,7 @@ use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::controlplane::reviews::Judges;
+use crate::controlplane::stored::reviver;
 use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
@@ -55,7 +55,7 @@ pub async fn control_plane(
         ],
     };
     let admission = super::admission::chain(&options.admission, &needs)?;
-    let (store, metrics) = (stores.clone(), telemetry.clone());
+    let store = stores.clone();
     let storage = move |row: &Resource| -> Arc<dyn Storage> {
         let Backing::Stored { prefix } = &row.backing else {
             unreachable!("rows without a store of their own are not asked for one")
@@ -64,11 +64,7 @@ pub async fn control_plane(
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         };
-        let stored = store.resource(&row.group_resource(), config);
-        Arc::new(Measured::new(
-            stored,
-            metrics.storage(&row.gvr.group, &row.gvr.resource),
-        ))
+        store.resource(&row.group_resource(), config, reviver(row))
     };
     let network = &options.network;
     let config = controlplane::Config {

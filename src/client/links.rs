@@ -99,6 +99,53 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// What Go's `url.Parse` says against a link.
+pub fn complaint(link: &str) -> Option<String> {
+    let about = |why: String| Some(format!("parse {}: {why}", crate::apimachinery::field::quote(link)));
+    let (head, fragment) = link.split_once('#').unwrap_or((link, ""));
+    let head = head.split('?').next().unwrap_or("");
+    let rest = match head.split_once(':') {
+        Some(("", _)) => return about("missing protocol scheme".to_owned()),
+        Some((scheme, rest)) if is_scheme(scheme) => rest,
+        Some((first, _)) if !first.contains('/') => {
+            return about("first path segment in URL cannot contain colon".to_owned());
+        }
+        _ => head,
+    };
+    let (host, path) = match rest.strip_prefix("//") {
+        Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+        None => ("", rest),
+    };
+    let host = host.rsplit('@').next().unwrap_or("");
+    if let Some((_, port)) = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'))
+        && !port.bytes().all(|b| b.is_ascii_digit())
+    {
+        return about(format!(
+            "invalid port {} after host",
+            crate::apimachinery::field::quote(&format!(":{port}"))
+        ));
+    }
+    for part in [path, fragment] {
+        if let Some(escape) = broken_escape(part) {
+            return about(format!(
+                "invalid URL escape {}",
+                crate::apimachinery::field::quote(escape)
+            ));
+        }
+    }
+    None
+}
+
+fn broken_escape(part: &str) -> Option<&str> {
+    part.match_indices('%').map(|(at, _)| &part[at..]).find_map(|here| {
+        let digits = here.get(1..3).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
+        match digits {
+            Some(_) => None,
+            None => Some(here.get(..3).unwrap_or(here)),
+        }
+    })
+}
+
 fn is_scheme(s: &str) -> bool {
     s.starts_with(|c: char| c.is_ascii_alphabetic())
         && s.bytes()
@@ -127,6 +174,27 @@ mod tests {
             "/%zz",
         ] {
             assert_eq!(of(left), None, "{left}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_link_is_told_as_go_tells_it() {
+        for (link, why) in [
+            ("/%zz", Some("parse \"/%zz\": invalid URL escape \"%zz\"")),
+            (":x", Some("parse \":x\": missing protocol scheme")),
+            (
+                "1:x",
+                Some("parse \"1:x\": first path segment in URL cannot contain colon"),
+            ),
+            (
+                "http://h:x/",
+                Some("parse \"http://h:x/\": invalid port \":x\" after host"),
+            ),
+            ("https://[::1]:443/a%20b?%zz#c", None),
+            ("a/b:c", None),
+            ("mailto:a@b", None),
+        ] {
+            assert_eq!(complaint(link).as_deref(), why, "{link}");
         }
     }
 

@@ -16,6 +16,7 @@ use super::server::Stats;
 use super::tls::TlsConfig;
 use crate::request::Handler;
 use crate::request::interim::Lane;
+use crate::tasks::gather::gather;
 use activity::Due;
 use answer::Answerer;
 use hyper::server::conn::{http1, http2};
@@ -28,7 +29,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
@@ -140,14 +141,28 @@ pub(super) async fn run(connection: Connection) {
     if let Some(lane) = lane {
         io = io.with_lane(lane);
     }
-    let io = TokioIo::new(io);
     activity.begin(!is_http2);
     let end = if is_http2 {
-        let hyper = pin!(shared.protocols.http2.serve_connection(io, service));
-        drive(hyper, |c| c.graceful_shutdown(), &activity, &shared.limits).await
+        let (io, turns) = gather(io);
+        let hyper = pin!(shared.protocols.http2.serve_connection(TokioIo::new(io), service));
+        let poll = |c: Pin<&mut _>, cx: &mut Context<'_>| turns.after(Future::poll(c, cx), cx);
+        drive(hyper, poll, |c| c.graceful_shutdown(), &activity, &shared.limits).await
     } else {
-        let hyper = pin!(shared.protocols.http1.serve_connection(io, service).with_upgrades());
-        drive(hyper, |c| c.graceful_shutdown(), &activity, &shared.limits).await
+        let hyper = pin!(
+            shared
+                .protocols
+                .http1
+                .serve_connection(TokioIo::new(io), service)
+                .with_upgrades()
+        );
+        drive(
+            hyper,
+            Future::poll,
+            |c| c.graceful_shutdown(),
+            &activity,
+            &shared.limits,
+        )
+        .await
     };
     drop(entry);
     match end {
@@ -222,18 +237,16 @@ enum End {
 /// hyper comes first in every round: what has arrived is worked on before any limit is looked at.
 async fn drive<C>(
     mut connection: Pin<&mut C>,
+    poll: impl Fn(Pin<&mut C>, &mut Context<'_>) -> Poll<hyper::Result<()>>,
     graceful: impl Fn(Pin<&mut C>),
     activity: &Activity,
     limits: &Limits,
-) -> End
-where
-    C: Future<Output = hyper::Result<()>>,
-{
+) -> End {
     let mut alarm = pin!(tokio::time::sleep(limits.header_read.min(limits.idle)));
     let mut closing = false;
     poll_fn(|cx| {
         loop {
-            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+            if let Poll::Ready(result) = poll(connection.as_mut(), cx) {
                 return Poll::Ready(End::Closed(result));
             }
             let raised = activity.signals(cx);

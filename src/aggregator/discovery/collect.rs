@@ -89,12 +89,8 @@ impl Collector {
     fn note(&self, change: &Change<'_, ApiService>) {
         match (change.old, change.new) {
             (Some(old), None) if old.service.is_some() => {
-                self.document.remove_group_version(Source::AGGREGATED, &gv(old));
+                self.drop_entry(old);
                 let mut state = self.lock();
-                state.dirty.remove(change.key);
-                state.good.remove(change.key);
-                self.shelf.remove(Document::Discovery, change.key);
-                self.freshness.remove(change.key);
                 let used = self.informer.snapshot();
                 state
                     .services
@@ -112,8 +108,19 @@ impl Collector {
                 self.queue.forget(&change.key.into());
                 self.queue.add(change.key.into());
             }
+            // Served here now: what the backend said must not hide what is.
+            (Some(old), Some(new)) if old.service.is_some() => self.drop_entry(new),
             _ => {}
         }
+    }
+
+    fn drop_entry(&self, s: &ApiService) {
+        self.document.remove_group_version(Source::AGGREGATED, &gv(s));
+        let mut state = self.lock();
+        state.dirty.remove(&s.name);
+        state.good.remove(&s.name);
+        self.shelf.remove(Document::Discovery, &s.name);
+        self.freshness.remove(&s.name);
     }
 
     /// Looks at every remote APIService once, all at the same time; then keeps looking, in `tasks`.

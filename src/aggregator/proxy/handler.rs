@@ -9,7 +9,7 @@ use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::ledger::{Account, Permit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
 use crate::client::html::{Encoding, Rewritten};
-use crate::client::links::Links;
+use crate::client::links::{self, Links};
 use crate::client::target::Timeouts;
 use crate::request::{
     Answering, AuditId, Authorized, Body, FromBackend, Interim, Request, RequestInfo, Response, Uncounted,
@@ -196,6 +196,7 @@ impl ProxyHandler {
             body,
         };
         if let Some(client) = client_side {
+            let client = client.holding(permit);
             return upgrade::tunnel(transport, authority, out, client, &self.shared.tasks).await;
         }
 
@@ -247,6 +248,10 @@ impl ProxyHandler {
         let location = head.headers.get(header::LOCATION).filter(|l| !l.is_empty());
         let has_location = location.is_some();
         if let Some(location) = location {
+            if let Some(why) = location.to_str().ok().and_then(links::complaint) {
+                let why = format!("Internal error occurred: error trying to parse Location header: {why}");
+                return answers::error(StatusCode::SERVICE_UNAVAILABLE, &why);
+            }
             if self.shared.reject_redirects && head.status.is_redirection() {
                 return answers::redirect_refused();
             }

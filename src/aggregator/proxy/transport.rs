@@ -455,11 +455,29 @@ async fn exchange(
                 headers::pass_interim(&mut request, interim.clone());
             }
             match sender.try_send_request(request).await {
-                Ok(answer) => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
+                Ok(answer) => match unknown_coding(answer.headers()) {
+                    None => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
+                    Some(coding) => Err(Failure {
+                        unsent: None,
+                        refused: false,
+                        stale: false,
+                        text: format!(
+                            "net/http: HTTP/1.x transport connection broken: unsupported transfer encoding: {coding:?}"
+                        ),
+                    }),
+                },
                 Err(e) => Err(Failure::http1(e, reused)),
             }
         }
     }
+}
+
+/// A transfer encoding other than chunked, which hyper would take for a body that ends with its connection.
+fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
+    let mut all = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let first = all.next()?;
+    let is_chunked = all.next().is_none() && first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    (!is_chunked).then(|| String::from_utf8_lossy(first.as_bytes()).into_owned())
 }
 
 fn root_io(e: &hyper::Error) -> Option<&io::Error> {

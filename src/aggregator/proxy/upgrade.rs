@@ -71,12 +71,7 @@ pub async fn tunnel(
             }
             answer.map(|_| Body::empty())
         }
-        status if status.as_u16() >= 400 => {
-            answer
-                .headers_mut()
-                .insert(header::CONNECTION, HeaderValue::from_static("close"));
-            answer.map(Body::stream)
-        }
+        status if status.as_u16() >= 400 => tunnel::refusal(answer),
         status => unavailable(format!("invalid upgrade response: status code {}", status.as_u16())),
     }
 }

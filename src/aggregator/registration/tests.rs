@@ -125,6 +125,7 @@ async fn a_group_moves_between_here_and_a_backend_under_its_watchers() {
     until_served(&w, "/apis/g/v1/things", "404 page not found\n").await;
     w.until_condition("v1.g", "True/Local/Local APIServices are always available")
         .await;
+    assert!(w.aggregated("g").await.is_null(), "what the backend said is not shown");
     tell.send("while it is served here").unwrap();
     assert_eq!(next().await, "while it is served here");
 

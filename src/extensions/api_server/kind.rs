@@ -1,6 +1,7 @@
 //! A kind to be served, and the row it becomes.
 
 use crate::admission::Admission;
+use crate::apimachinery::codec::json::parts::Mask;
 use crate::apimachinery::field::{FieldPath, aggregate};
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
 use crate::apimachinery::object::ObjectView;
@@ -183,6 +184,8 @@ fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
     all.extend(own.iter().map(|(name, ty, _)| column(name, ty, "")));
     all.push(column("Age", "string", ""));
     let paths: Vec<Vec<&'static str>> = own.iter().map(|(_, _, path)| path.split('.').collect()).collect();
+    let mut reads = Mask::of(&["metadata.{name,creationTimestamp}"]);
+    own.iter().for_each(|(_, _, path)| reads.add(path));
     let cells = move |object: &Value| {
         let now = time::OffsetDateTime::now_utc().unix_timestamp();
         let mut cells = vec![Value::from(object.name())];
@@ -193,5 +196,6 @@ fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
     Columns {
         columns: all.into(),
         cells: Arc::new(cells),
+        reads,
     }
 }

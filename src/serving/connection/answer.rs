@@ -97,8 +97,14 @@ async fn ahead(mut handling: Answering<'_>, lane: Option<&Lane>) -> Response<Bod
 
 /// What Go's server refuses before any handler sees it, and hyper lets through.
 fn malformed<B>(request: &Request<B>) -> Option<&'static str> {
-    if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
-        return Some("400 Bad Request: missing required Host header");
+    if request.version() <= Version::HTTP_11 {
+        let mut hosts = request.headers().get_all(HOST).iter();
+        if hosts.next().is_none() && request.version() == Version::HTTP_11 {
+            return Some("400 Bad Request: missing required Host header");
+        }
+        if hosts.next().is_some() {
+            return Some("400 Bad Request: too many Host headers");
+        }
     }
     let mut rest = request.uri().path().as_bytes();
     while let Some(at) = rest.iter().position(|b| *b == b'%') {

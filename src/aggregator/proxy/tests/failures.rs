@@ -99,7 +99,9 @@ async fn a_redirect_is_refused() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let mut a = answer(302, "");
-        if r.uri().path() != "/bare" {
+        if r.uri().path() == "/broken" {
+            a.headers_mut().insert("location", "/%zz".parse().unwrap());
+        } else if r.uri().path() != "/bare" {
             a.headers_mut().insert("location", "https://evil/".parse().unwrap());
         }
         a
@@ -117,6 +119,12 @@ async fn a_redirect_is_refused() {
         "the backend attempted to redirect this request, which is not permitted"
     );
     assert_eq!(p.serve(get("/bare"), alice()).await.status(), 302);
+    let a = p.serve(get("/broken"), alice()).await;
+    assert_eq!(a.status(), 503);
+    assert_eq!(
+        text(a).await,
+        "Internal error occurred: error trying to parse Location header: parse \"/%zz\": invalid URL escape \"%zz\"\n"
+    );
 }
 
 #[tokio::test]
@@ -371,4 +379,35 @@ impl Whole for crate::request::Body {
         let trailers = whole.trailers().cloned().unwrap_or_default();
         (String::from_utf8(whole.to_bytes().to_vec()).unwrap(), trailers)
     }
+}
+
+#[tokio::test]
+async fn watches_have_a_budget_of_their_own() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+    let account = Arc::new(crate::aggregator::ledger::Account::new(Budget {
+        requests: 1,
+        watches: 1,
+    }));
+    let settings = Settings::Remote(Remote {
+        service: ServiceReference::new("ns", "ext", 443),
+        available: true,
+        transport: transport(&pki.ca_pem),
+        account: account.clone(),
+    });
+    let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
+    let watch = || {
+        let mut r = get("/apis/g/v1/things?watch=1");
+        let info = crate::request::RequestInfo::resolve(r.method(), r.uri()).unwrap();
+        r.extensions_mut().insert(Arc::new(info));
+        r
+    };
+    let _open = account.enter(true, || false);
+    let refused = p.serve(watch(), alice()).await;
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["retry-after"]),
+        (429, &"1".parse().unwrap())
+    );
+    assert!(text(refused).await.contains("too many watches are open"));
+    assert_eq!(p.serve(get("/x"), alice()).await.status(), 200, "requests are not told");
 }

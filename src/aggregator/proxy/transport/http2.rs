@@ -8,8 +8,9 @@ use crate::client::headers::clean_response;
 use crate::client::io::{Heard, Wire};
 use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
+use crate::tasks::gather::gather;
 use bytes::Bytes;
-use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::{Body as _, Frame, SizeHint};
@@ -84,14 +85,16 @@ pub(super) struct Received {
     data_ended: bool,
 }
 
-/// Starts HTTP/2 on a connection whose backend is taken to allow `expected` streams until it says otherwise.
+/// Starts HTTP/2 on a connection whose backend is taken to allow `expected` streams until it says otherwise. The future
+/// drives the connection.
 pub(super) async fn connect(
     io: Wire,
     expected: usize,
     peer: Option<SocketAddr>,
     room: Arc<Room>,
-) -> Result<(Http2, Heartbeat, Connection<Wire, Bytes>), h2::Error> {
+) -> Result<(Http2, Heartbeat, impl Future<Output = Result<(), h2::Error>>), h2::Error> {
     let heard = io.heard();
+    let (io, turns) = gather(io);
     let (sender, mut connection) = Builder::new()
         .enable_push(false)
         .initial_max_send_streams(expected)
@@ -114,7 +117,7 @@ pub(super) async fn connect(
         room,
         peer,
     };
-    Ok((http2, heartbeat, connection))
+    Ok((http2, heartbeat, turns.around(connection)))
 }
 
 /// A failure in Go's words, as far as they are the same thing.

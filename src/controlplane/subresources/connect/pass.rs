@@ -158,6 +158,42 @@ fn moved(path: &str, query: &str) -> Response {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn links_of_a_page_stay_below_the_proxy() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let authority = listener.local_addr().unwrap().to_string();
+        let page = format!("<a href=\"/x\"><img src=\"http://{authority}/i\"><a href=\"y\">");
+        let said = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{page}",
+            page.len()
+        );
+        tokio::spawn(async move {
+            let (mut s, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(s.read_u8().await.unwrap());
+            }
+            s.write_all(said.as_bytes()).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        let backend = Backend {
+            authority,
+            tls: None,
+            connect_timeout: std::time::Duration::from_secs(5),
+        };
+        let prefix = "/api/v1/namespaces/n/pods/p/proxy";
+        let req = http::Request::get(format!("{prefix}/page"))
+            .body(Body::empty())
+            .unwrap();
+        let tasks = TaskGroup::new("test");
+        let answer = any(&backend, "page", req, &tasks).await.unwrap();
+        assert!(!answer.headers().contains_key(header::CONTENT_LENGTH));
+        let bytes = answer.into_body().collect(1 << 10).await.unwrap();
+        let wanted = format!("<a href=\"{prefix}/x\"><img src=\"{prefix}/i\"><a href=\"y\">");
+        assert_eq!(bytes, wanted);
+    }
+
     #[test]
     fn a_root_without_its_slash_moves() {
         let answer = moved("/api/v1/nodes/n/proxy", "a=b");
