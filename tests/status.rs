@@ -103,9 +103,6 @@ fn a_person_at_night_reads_what_is_wrong_in_each_format() {
     ] {
         assert!(html.contains(told), "{told}:\n{html}");
     }
-    if let Some(keep) = std::env::var_os("KEEP_PAGE") {
-        std::fs::write(keep, html).unwrap();
-    }
 }
 
 #[test]

@@ -80,13 +80,14 @@ pub async fn get(
     limit: Duration,
 ) -> Result<Answer, String> {
     let endpoints = resolver.endpoints(service).map_err(|e| e.0)?;
-    match tokio::time::timeout(limit, fetch(transport, &endpoints, path, caller, headers)).await {
+    let first = transport.choose(endpoints.all());
+    match tokio::time::timeout(limit, fetch(transport, (&endpoints, first), path, caller, headers)).await {
         Ok(done) => done,
         Err(_) => Err("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".into()),
     }
 }
 
-/// As [`get`], of resolved addresses, as requests choose among them, and without a limit of its own.
+/// As [`get`], of resolved addresses and the one of them to ask first, without a limit of its own.
 ///
 /// # Errors
 /// A text, worded as upstream's.
@@ -95,7 +96,7 @@ pub async fn get(
 /// When dropped, the request is cancelled at the backend.
 pub async fn fetch(
     transport: &Transport,
-    endpoints: &Endpoints,
+    (endpoints, first): (&Endpoints, &str),
     path: &str,
     caller: Caller,
     headers: &[(HeaderName, &str)],
@@ -115,7 +116,6 @@ pub async fn fetch(
         headers: map,
         body: Body::empty(),
     };
-    let first = transport.choose(endpoints.all());
     let mut counting = Counting {
         transport,
         authority: transport.host_name(first),

@@ -124,17 +124,17 @@ pub fn read(object: &Value) -> Result<Backend, ErrorList> {
 /// Annotations of our domain that mean nothing, for whoever wrote them.
 pub fn warnings(object: &Value) -> Vec<String> {
     let annotations = object.at(&["metadata", "annotations"]).as_object();
-    let unknown = annotations.into_iter().flat_map(Map::iter).filter_map(|(key, _)| {
-        (key.starts_with(DOMAIN) && !KNOWN.contains(&key)).then(|| {
-            let path = FieldPath::new("metadata").child("annotations").key(key);
-            format!(
-                "{}: unknown annotation, ignored; known are {}",
-                path.as_str(),
-                KNOWN.join(", ")
-            )
-        })
+    let keys = annotations.into_iter().flat_map(Map::iter).map(|(key, _)| key);
+    let unknown = keys.filter(|key| key.starts_with(DOMAIN) && !KNOWN.contains(key));
+    let told = unknown.map(|key| {
+        let path = FieldPath::new("metadata").child("annotations").key(key);
+        format!(
+            "{}: unknown annotation, ignored; known are {}",
+            path.as_str(),
+            KNOWN.join(", ")
+        )
     });
-    unknown.collect()
+    told.collect()
 }
 
 impl<'a> Reader<'a> {

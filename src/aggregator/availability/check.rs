@@ -118,17 +118,24 @@ async fn attempt(
         [one] => format!("https://{one}{path}"),
         _ => format!("https://{}{path}", service.server_name()),
     };
+    let first = transport.choose(endpoints.all());
     let agent = [(http::header::USER_AGENT, "Go-http-client/2.0")];
     let got = tokio::time::timeout(
         PROBE_LIMIT,
-        internal::fetch(transport, &endpoints, path, AGGREGATOR, &agent),
+        internal::fetch(transport, (&endpoints, first), path, AGGREGATOR, &agent),
     )
     .await;
     let why = match got {
         Ok(Ok(answer)) if (200..300).contains(&answer.status) => return Ok(()),
         Ok(Ok(answer)) => format!("bad status from {url}: {}", answer.status),
         Ok(Err(e)) => format!("Get {url:?}: {e}"),
-        Err(_) => format!("Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
+        Err(_) => {
+            if service.target.is_some() {
+                // So that the next probe, and requests, go to another place.
+                transport.unanswered(first, "no answer to a probe");
+            }
+            format!("Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+        }
     };
     Err(format!("failing or missing response from {url}: {why}"))
 }

@@ -30,6 +30,9 @@ const MASTERS: &str = "system:masters";
 /// The limit for discovery documents.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
 
+/// Go's text where the head of an answer takes longer than it may.
+const HEADER_LATE: &str = "net/http: timeout awaiting response headers";
+
 /// Counts what the proxy answered in its own name: `apiserver_request_terminations_total{component="aggregator"}`.
 pub trait Terminations: Send + Sync + 'static {
     /// The proxy ended this request with this code.
@@ -226,6 +229,9 @@ impl ProxyHandler {
             }
             Err(why) => {
                 let why = why.to_string();
+                if why == HEADER_LATE {
+                    transport.unanswered(authority, &why);
+                }
                 place.account.failed(&why);
                 unreachable_backend(&why)
             }
@@ -357,9 +363,9 @@ async fn head_by<T>(
 ) -> Result<T, SendError> {
     let head_end = header.map(|limit| Instant::now() + limit);
     let (until, why) = match (end, head_end) {
-        (Some(end), Some(head)) if head < end => (head, "net/http: timeout awaiting response headers"),
+        (Some(end), Some(head)) if head < end => (head, HEADER_LATE),
         (Some(end), _) => (end, "context deadline exceeded"),
-        (None, Some(head)) => (head, "net/http: timeout awaiting response headers"),
+        (None, Some(head)) => (head, HEADER_LATE),
         (None, None) => return sending.await,
     };
     match tokio::time::timeout_at(until, sending).await {

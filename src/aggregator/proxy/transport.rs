@@ -13,29 +13,28 @@ mod kept;
 mod ranked;
 mod room;
 mod upload;
+mod way;
 
 pub use balance::EndpointState;
 pub use body::BackendBody;
 pub use room::Bounds;
+pub use way::Way;
 
-use super::dial::{self, DialError, Offer};
+use super::dial::{self, DialError};
 use super::headers;
 use super::tls::ClientTls;
-use crate::client::io::Wire;
 use crate::client::outbound::Outbound;
-use crate::client::target::{Target, Timeouts};
 use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
 use crate::telemetry::clients::ClientRequestMetrics;
 use host::{Host, Lease, NoConnection};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
-use hyper_util::rt::TokioIo;
 use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 /// Attempts for a request that provably never reached the backend.
@@ -79,15 +78,6 @@ pub struct Transport {
     way: Way,
 }
 
-/// What an APIService says about the way to its backend, beside TLS.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Way {
-    /// Where it leads, when it is to no Service.
-    pub target: Option<Arc<Target>>,
-    /// How long the backend may take.
-    pub timeouts: Timeouts,
-}
-
 impl Transport {
     /// A transport without connections. Its connections' tasks belong to `tasks`.
     pub fn new(tls: ClientTls, outbound: Arc<Outbound>, tasks: TaskGroup) -> Self {
@@ -100,26 +90,6 @@ impl Transport {
             counts: None,
             bounds: Bounds::default(),
             way: Way::default(),
-        }
-    }
-
-    /// By another way than that to a Service.
-    #[must_use]
-    pub fn by(mut self, way: Way) -> Self {
-        self.way = way;
-        self
-    }
-
-    /// How long the backend may take.
-    pub fn timeouts(&self) -> &Timeouts {
-        &self.way.timeouts
-    }
-
-    /// What a backend at this address is told as the host: the address, but for sockets, whose path is nobody's business.
-    pub fn host_name<'a>(&'a self, address: &'a str) -> &'a str {
-        match &self.way.target {
-            Some(target) if address.contains('/') => &target.server_name,
-            _ => address,
         }
     }
 
@@ -184,16 +154,6 @@ impl Transport {
             [] => unreachable!("a resolver gives at least one address"),
             [one] => one,
             many => self.choose_but(many, None),
-        }
-    }
-
-    fn choose_but<'a>(&self, endpoints: &'a [Arc<str>], not: Option<&str>) -> &'a Arc<str> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        match &self.way.target {
-            Some(target) if target.addresses.len() == endpoints.len() => {
-                &endpoints[ranked::choose(target, &self.lock(), turn, not)]
-            }
-            _ => balance::choose(endpoints, &self.lock(), turn, not),
         }
     }
 
@@ -296,30 +256,6 @@ impl Transport {
         let mut all: Vec<EndpointState> = hosts.iter().map(|h| h.state()).collect();
         all.sort_by(|a, b| a.address.cmp(&b.address));
         all
-    }
-
-    /// A connection of its own for an upgrade.
-    ///
-    /// # Errors
-    /// [`DialError`].
-    ///
-    /// # Cancel safety
-    /// When dropped, the attempt ends.
-    pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<Wire>, DialError> {
-        let socket = self
-            .way
-            .target
-            .as_ref()
-            .and_then(|t| t.place(authority)?.socket.as_ref());
-        let dialing = async {
-            match socket {
-                Some(socket) => dial::dial_socket(socket, &self.tls, Offer::Http1, &self.outbound).await,
-                // Upgrades go straight, as upstream's do.
-                None => dial::dial(authority, &self.tls, Offer::Http1).await,
-            }
-        };
-        let dialed = host::within(self.way.timeouts.connect, authority, dialing).await?;
-        Ok(TokioIo::new(dialed.io))
     }
 
     /// Uses no present connection for new requests: after a failed probe, a pooled connection to a wrong or dead server

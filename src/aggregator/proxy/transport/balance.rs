@@ -19,6 +19,7 @@ use tokio::time::Instant;
 const EJECTING: u32 = 3;
 const FIRST_EJECTION: Duration = Duration::from_secs(1);
 const LONGEST_EJECTION: Duration = Duration::from_secs(30);
+const TRIALS_APART: Duration = Duration::from_secs(1);
 /// Patience with a connection where another address is there.
 const IMPATIENCE: Duration = Duration::from_secs(2);
 
@@ -35,6 +36,8 @@ pub(super) struct Health {
     failures: AtomicU32,
     /// Milliseconds since `began`; 0: not ejected.
     ejected_until: AtomicU64,
+    /// When the last trial was given, likewise; 0: never.
+    tried_at: AtomicU64,
     last_failure: Mutex<Option<String>>,
 }
 
@@ -150,6 +153,7 @@ impl Default for Health {
             began: OnceLock::new(),
             failures: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
+            tried_at: AtomicU64::new(0),
             last_failure: Mutex::default(),
         }
     }
@@ -181,6 +185,22 @@ impl Health {
     pub(super) fn ejected_for(&self) -> Option<Duration> {
         let until = Duration::from_millis(self.ejected_until.load(Ordering::Relaxed));
         until.checked_sub(self.now()).filter(|left| !left.is_zero())
+    }
+
+    /// It was ejected, that time is over, and no request has succeeded since.
+    pub(super) fn is_on_probation(&self) -> bool {
+        self.was_ejected() && self.is_sound()
+    }
+
+    /// Leave to send one request to an address on probation: once a second.
+    pub(super) fn take_trial(&self) -> bool {
+        let (now, last) = (self.now().as_millis() as u64, self.tried_at.load(Ordering::Relaxed));
+        let is_due = last == 0 || now.saturating_sub(last) >= TRIALS_APART.as_millis() as u64;
+        let swapped = is_due.then(|| {
+            self.tried_at
+                .compare_exchange(last, now.max(1), Ordering::Relaxed, Ordering::Relaxed)
+        });
+        swapped.is_some_and(|s| s.is_ok())
     }
 
     pub(super) fn was_ejected(&self) -> bool {

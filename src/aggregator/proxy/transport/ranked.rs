@@ -8,14 +8,18 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The place, by its number. Places that are ejected, and `not`, count only where there are no others.
+/// The place, by its number. Places that are ejected, and `not`, count only where there are no others; one whose ejection is
+/// over gets a request now and then, until one succeeds.
 pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, turn: u64, not: Option<&str>) -> usize {
     let host = |i: usize| hosts.get(&target.addresses[i]);
     let other = |i: &usize| not != Some(&*target.addresses[*i]);
-    let well = |i: &usize| other(i) && host(*i).is_none_or(|h| h.health.is_sound());
+    let well = |i: &usize| other(i) && host(*i).is_none_or(|h| !h.health.was_ejected());
+    let trial = |i: &usize| other(i) && host(*i).is_some_and(|h| h.health.is_on_probation() && h.health.take_trial());
     let drawn = scatter(turn);
-    let turns = target.turns();
-    let found = turns.into_iter().find_map(|range| {
+    let found = target.turns().find_map(|range| {
+        if let Some(on_trial) = range.clone().find(trial) {
+            return Some(on_trial);
+        }
         let a = draw(target, range.clone().filter(well), drawn)?;
         let Some(b) = draw(target, range.filter(|i| well(i) && *i != a), drawn >> 32) else {
             return Some(a);
