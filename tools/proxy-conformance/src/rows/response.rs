@@ -41,6 +41,9 @@ pub(super) fn rows() -> Vec<Row> {
         row("3.4.1o", "Date is the backend's where it says one, and said once")
             .answer_header("Date", "Sat, 01 Jan 2000 00:00:00 GMT")
             .expect([Header("date", &["Sat, 01 Jan 2000 00:00:00 GMT"])]),
+        row("3.4.1r", "a backend's warnings pass, as many as there are")
+            .answer_headers(&[("Warning", "299 - \"old\""), ("Warning", "299 - \"older\"")])
+            .expect([Header("warning", &["299 - \"old\"", "299 - \"older\""])]),
         row("3.4.2a", "the backend's Cache-Control is added to the gateway's")
             .answer_header("Cache-Control", "max-age=7")
             .upstream()
