@@ -2,23 +2,18 @@
 
 use super::store::Stores;
 use crate::controlplane::ControlPlane;
-use crate::registry::resource::Backing;
 use crate::telemetry::Telemetry;
 use crate::telemetry::caches::{Caches, Reading};
-use std::collections::HashMap;
-use std::sync::Arc;
+use crate::telemetry::objects::Objects;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Publishes object counts and the size of the store.
-pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane) {
-    let groups = plane.groups.iter().chain([&plane.apiregistration]);
-    let names: HashMap<String, String> = groups
-        .flat_map(|g| &g.resources)
-        .filter_map(|(row, _)| match &row.backing {
-            Backing::Stored { prefix } => Some((prefix.clone(), row.group_resource().to_string())),
-            Backing::Converted { .. } | Backing::Computed(_) | Backing::Answered(_) => None,
-        })
-        .collect();
-    let (objects, size) = (telemetry.storage_objects.clone(), telemetry.storage_size_bytes.clone());
+/// Publishes object counts and the size of the store. `count_every`: `--etcd-count-metric-poll-period`, the age that
+/// counts may have; zero: there are none.
+pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane, count_every: Duration) {
+    let size = telemetry.storage_size_bytes.clone();
+    let objects = (!count_every.is_zero()).then(|| Objects::register(telemetry));
+    let counted: Mutex<Option<Instant>> = Mutex::default();
     let caches = Caches::register(telemetry);
     let storages = plane.storages().into_iter();
     let storages: Vec<_> = storages.map(|(name, s)| (name, Arc::downgrade(&s))).collect();
@@ -26,9 +21,17 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
     telemetry.before_scrape(move || {
         let Some(stores) = stores.upgrade() else { return };
         let figures = stores.figures();
-        for (prefix, count) in &figures.objects {
-            let name = names.get(prefix).unwrap_or(prefix);
-            objects.with_label_values(&[name]).set(*count as i64);
+        if let Some(objects) = &objects {
+            let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+            if counted.is_none_or(|at| at.elapsed() >= count_every) {
+                *counted = Some(Instant::now());
+                for ((group, resource), storage) in &storages {
+                    let Some(storage) = storage.upgrade() else { continue };
+                    // A cache that is not there yet tells nothing.
+                    let found = storage.figures().map(|_| (storage.count(), storage.encoded_bytes()));
+                    objects.set([group, resource], found);
+                }
+            }
         }
         for ((group, resource), storage) in &storages {
             let Some(figures) = storage.upgrade().and_then(|s| s.figures()) else {

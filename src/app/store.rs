@@ -5,11 +5,13 @@ use crate::cli::CompletedOptions;
 use crate::cli::options::{EtcdOptions, StorageOptions};
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
-use crate::storage::backend::{Backend, Figures};
+use crate::storage::backend::{Backend, Figures, Revive, Wiring};
 use crate::storage::embedded::{self, Engine};
 use crate::storage::encryption::Encryption;
 use crate::storage::etcd::{self, Access, Cluster};
 use crate::storage::{ResourceConfig, Storage};
+use crate::telemetry::Telemetry;
+use crate::telemetry::encryption::EncryptionMetrics;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,7 @@ pub struct Stores {
     elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)>,
     encryption: Option<Arc<Encryption>>,
     reload: bool,
+    telemetry: Telemetry,
 }
 
 impl Stores {
@@ -34,14 +37,16 @@ impl Stores {
     ///
     /// # Errors
     /// One line that names the flag.
-    pub async fn open(options: &CompletedOptions) -> Result<Arc<Self>, String> {
+    pub async fn open(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Arc<Self>, String> {
         let storage = &options.storage;
         let dir = &storage.data_dir;
         std::fs::create_dir_all(dir).map_err(|e| format!("--data-dir: cannot make {}: {e}", dir.display()))?;
         let encryption = match storage.encryption.clone() {
             None => None,
             Some(path) => {
-                let loaded = tokio::task::spawn_blocking(move || Encryption::load(&path)).await;
+                let metrics = EncryptionMetrics::register(telemetry);
+                let load = move || Encryption::load_counted(&path, metrics);
+                let loaded = tokio::task::spawn_blocking(load).await;
                 let loaded = loaded.map_err(|e| e.to_string()).and_then(|l| l);
                 Some(Arc::new(
                     loaded.map_err(|e| format!("--encryption-provider-config: {e}"))?,
@@ -55,16 +60,19 @@ impl Stores {
                 elsewhere: Vec::new(),
                 encryption,
                 reload,
+                telemetry: telemetry.clone(),
             }));
         };
-        let main = connect(etcd, &etcd.servers, "etcd-servers").await?;
+        let within = options.generic.storage_initialization_timeout;
+        let main = connect(etcd, &etcd.servers, "etcd-servers", 0, within).await?;
         let mut elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)> = Vec::new();
         let mut sets: Vec<&[String]> = Vec::new();
         for (resource, servers) in &etcd.overrides {
             match sets.iter().position(|known| *known == servers.as_slice()) {
                 Some(at) => elsewhere[at].0.push(resource.clone()),
                 None => {
-                    let other = connect(etcd, servers, "etcd-servers-overrides").await?;
+                    let place = sets.len() + 1;
+                    let other = connect(etcd, servers, "etcd-servers-overrides", place, within).await?;
                     elsewhere.push((vec![resource.clone()], other));
                     sets.push(servers);
                 }
@@ -75,6 +83,7 @@ impl Stores {
             elsewhere,
             encryption,
             reload,
+            telemetry: telemetry.clone(),
         }))
     }
 
@@ -83,13 +92,18 @@ impl Stores {
     }
 
     /// The store of a resource.
-    pub fn resource(&self, resource: &GroupResource, config: ResourceConfig) -> Arc<dyn Storage> {
+    ///
+    /// `revive`: what is done to objects that others have stored.
+    pub fn resource(&self, resource: &GroupResource, config: ResourceConfig, revive: Revive) -> Arc<dyn Storage> {
         let other = self.elsewhere.iter().find(|(here, _)| here.contains(resource));
         let backend = other.map_or(&self.main, |(_, b)| b);
-        match &self.encryption {
-            None => backend.resource(config),
-            Some(e) => backend.resource_with(config, e.transform(&resource.group, &resource.resource)),
-        }
+        let (group, plural) = (&resource.group, &resource.resource);
+        let wiring = Wiring {
+            transform: self.encryption.as_ref().map(|e| e.transform(group, plural)),
+            metrics: Arc::new(self.telemetry.storage(group, plural)),
+            revive: Some(revive),
+        };
+        backend.resource_with(config, wiring)
     }
 
     /// Waits until everything asked for so far is in memory, or the time is over, which is only logged: upstream's
@@ -240,14 +254,24 @@ pub fn access(etcd: &EtcdOptions, servers: &[String]) -> Result<Access, String> 
     })
 }
 
-async fn connect(options: &EtcdOptions, servers: &[String], flag: &str) -> Result<Arc<dyn Backend>, String> {
+async fn connect(
+    options: &EtcdOptions,
+    servers: &[String],
+    flag: &str,
+    place: usize,
+    within: Duration,
+) -> Result<Arc<dyn Backend>, String> {
     let access = access(options, servers)?;
     let settings = etcd::Options {
+        name: format!("etcd-{place}"),
+        connect_timeout: within,
         prefix: options.prefix.clone(),
         media: options.media,
         compaction_interval: options.compaction_interval,
         lease_reuse: options.lease_reuse,
         health_timeout: options.health_timeout,
+        ready_timeout: options.ready_timeout,
+        measure_every: options.measure_every,
         ..etcd::Options::default()
     };
     let cluster = Cluster::connect(&access, settings).await;

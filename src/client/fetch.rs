@@ -2,6 +2,7 @@
 //! answers are kept by who asked. Redirects are not followed.
 
 use super::kubeconfig::ClientConfig;
+use crate::telemetry::clients::ClientRequestMetrics;
 use bytes::Bytes;
 use http::{Method, Request, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -41,6 +42,7 @@ pub struct Fetcher {
     server_name: Option<ServerName<'static>>,
     authorization: Option<header::HeaderValue>,
     patience: Duration,
+    counts: Option<ClientRequestMetrics>,
 }
 
 fn lasting(what: impl fmt::Display) -> FetchError {
@@ -91,7 +93,15 @@ impl Fetcher {
             server_name: name.transpose().map_err(lasting)?,
             authorization,
             patience,
+            counts: None,
         })
+    }
+
+    /// Counts its requests.
+    #[must_use]
+    pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
+        self.counts = Some(counts);
+        self
     }
 
     /// GET.
@@ -118,12 +128,23 @@ impl Fetcher {
 
     async fn request(&self, method: Method, url: &str, body: Bytes) -> Result<Bytes, FetchError> {
         let late = |_| passing(format!("{url}: no answer within {:?}", self.patience));
-        tokio::time::timeout(self.patience, self.exchange(method, url, body))
-            .await
-            .map_err(late)?
+        let mut status = None;
+        let exchange = self.exchange(method.clone(), url, body, &mut status);
+        let outcome = tokio::time::timeout(self.patience, exchange).await;
+        if let Some(counts) = &self.counts {
+            let host = url.split("://").nth(1).and_then(|rest| rest.split('/').next());
+            counts.sent(method.as_str(), host.unwrap_or(""), status);
+        }
+        outcome.map_err(late)?
     }
 
-    async fn exchange(&self, method: Method, url: &str, body: Bytes) -> Result<Bytes, FetchError> {
+    async fn exchange(
+        &self,
+        method: Method,
+        url: &str,
+        body: Bytes,
+        code: &mut Option<u16>,
+    ) -> Result<Bytes, FetchError> {
         let lost = |e: &dyn fmt::Display| passing(format!("{url}: {e}"));
         let uri: Uri = url.parse().map_err(|e| lasting(format!("{url}: {e}")))?;
         let host = uri.host().filter(|_| uri.scheme_str() == Some("https"));
@@ -154,6 +175,7 @@ impl Fetcher {
         let exchange = async {
             let answer = sender.send_request(request).await.map_err(|e| lost(&e))?;
             let (status, retry_after) = (answer.status(), answer.headers().get(header::RETRY_AFTER).cloned());
+            *code = Some(status.as_u16());
             let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
             let body = body.map_err(|e| lost(&e))?.to_bytes();
             if status.is_success() {

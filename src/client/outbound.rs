@@ -1,13 +1,15 @@
 //! Ways out of this machine: straight, or through the HTTP proxy that the environment names (`HTTPS_PROXY`, `NO_PROXY`), by
 //! the rules of Go's `net/http` and, for address ranges in `NO_PROXY`, of `apimachinery/pkg/util/net/http.go`.
 
-use super::dial::{self, DialError};
+use super::dial::{self, DialError, Reached};
+use super::target::Socket;
 use base64::Engine as _;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 /// The proxy's answer to CONNECT.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -19,6 +21,10 @@ const MOST_HEAD: usize = 16 << 10;
 pub struct Outbound {
     proxy: Option<Proxy>,
     except: Vec<Except>,
+    socket_dirs: Vec<PathBuf>,
+    /// Names that only a test knows.
+    #[cfg(test)]
+    named: std::collections::HashMap<String, Vec<std::net::SocketAddr>>,
 }
 
 #[derive(Clone)]
@@ -52,6 +58,7 @@ impl Outbound {
         Ok(Self {
             proxy: proxy(https_proxy.trim())?,
             except: no_proxy.split(',').filter_map(|e| except(e.trim())).collect(),
+            ..Self::default()
         })
     }
 
@@ -69,22 +76,76 @@ impl Outbound {
         Self::by(&read(["HTTPS_PROXY", "https_proxy"]), &read(["NO_PROXY", "no_proxy"]))
     }
 
-    /// A TCP connection that ends at `authority`.
+    /// Sockets of this machine below these directories may be connected to; without this, none.
+    pub fn to_sockets_below(mut self, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.socket_dirs = dirs.into_iter().collect();
+        self
+    }
+
+    /// A connection to a socket of this machine: one below the directories that are open to us, on which the user listens
+    /// that shall. Who listens is asked of the connection, so that nothing that happens to the path meanwhile matters.
     ///
     /// # Errors
     /// [`DialError`], in Go's words.
     ///
     /// # Cancel safety
     /// When dropped, the attempt ends.
-    pub async fn connect(&self, authority: &str) -> Result<TcpStream, DialError> {
+    pub async fn connect_socket(&self, socket: &Socket) -> Result<UnixStream, DialError> {
+        let failed = |why: String| DialError(format!("dial unix {}: {why}", socket.path.display()));
+        let system = |e: std::io::Error| failed(dial::system_error("connect", &e));
+        let place = tokio::fs::canonicalize(&socket.path).await.map_err(system)?;
+        let mut open = false;
+        for dir in &self.socket_dirs {
+            // One that is not there has no sockets.
+            open |= tokio::fs::canonicalize(dir)
+                .await
+                .is_ok_and(|dir| place.starts_with(dir));
+        }
+        if !open {
+            return Err(failed("it is in no directory of --backend-socket-dirs".into()));
+        }
+        let unix = UnixStream::connect(&place).await.map_err(system)?;
+        let peer = unix.peer_cred().map_err(system)?.uid();
+        let ours = rustix::process::geteuid().as_raw();
+        let (is_right, wanted) = match socket.uid {
+            Some(uid) => (peer == uid, format!("user {uid}")),
+            None => (peer == ours || peer == 0, format!("user {ours} or root")),
+        };
+        if !is_right {
+            return Err(failed(format!("user {peer} listens there, not {wanted}")));
+        }
+        Ok(unix)
+    }
+
+    /// With an authority that has these addresses.
+    #[cfg(test)]
+    pub fn knowing(mut self, authority: &str, addresses: &[std::net::SocketAddr]) -> Self {
+        self.named.insert(authority.to_owned(), addresses.to_vec());
+        self
+    }
+
+    /// A TCP connection that ends at `authority`; of several addresses the `turn`th is tried first. Through a proxy it has
+    /// one.
+    ///
+    /// # Errors
+    /// [`DialError`], in Go's words.
+    ///
+    /// # Cancel safety
+    /// When dropped, the attempt ends.
+    pub async fn connect(&self, authority: &str, turn: usize) -> Result<Reached, DialError> {
+        #[cfg(test)]
+        if let Some(addresses) = self.named.get(authority) {
+            let deadline = tokio::time::Instant::now() + dial::DIAL_TIMEOUT;
+            return dial::reach_any(authority, addresses.clone(), turn, deadline).await;
+        }
         let Some(proxy) = self.proxy.as_ref().filter(|_| !self.is_excepted(authority)) else {
-            return dial::connect(authority).await;
+            return dial::reach(authority, turn).await;
         };
         let failed = |why: String| DialError(format!("proxyconnect tcp: {why}"));
         let mut tcp = dial::connect(&proxy.authority).await.map_err(|e| failed(e.0))?;
         let asked = tokio::time::timeout(CONNECT_LIMIT, proxy.ask(&mut tcp, authority));
         match asked.await {
-            Ok(Ok(())) => Ok(tcp),
+            Ok(Ok(())) => Ok(Reached { tcp, addresses: 1 }),
             Ok(Err(why)) => Err(DialError(why)),
             Err(_) => Err(failed("i/o timeout".into())),
         }
@@ -292,6 +353,47 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_socket_is_connected_to_where_it_may_be_and_where_the_right_user_listens() {
+        use crate::client::target::Protocol;
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = dir.path().join("a.sock");
+        let _listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let socket = |path: PathBuf, uid| Socket {
+            path,
+            protocol: Protocol::Http1,
+            uid,
+        };
+        let refusal = |e: Result<UnixStream, DialError>| e.unwrap_err().0;
+        let o = Outbound::direct();
+        let told = refusal(o.connect_socket(&socket(path.clone(), None)).await);
+        assert!(
+            told.ends_with("it is in no directory of --backend-socket-dirs"),
+            "{told}"
+        );
+        let o = o.to_sockets_below([dir.path().to_owned(), dir.path().join("not-there")]);
+        o.connect_socket(&socket(path.clone(), None)).await.unwrap();
+        let other = rustix::process::geteuid().as_raw() + 1;
+        let told = refusal(o.connect_socket(&socket(path.clone(), Some(other))).await);
+        assert!(told.ends_with(&format!("listens there, not user {other}")), "{told}");
+        let gone = dir.path().join("gone.sock");
+        let told = refusal(o.connect_socket(&socket(gone.clone(), None)).await);
+        assert_eq!(
+            told,
+            format!("dial unix {}: connect: no such file or directory", gone.display())
+        );
+        // A link out of the directory is where it leads to.
+        let outside = elsewhere.path().join("b.sock");
+        let _other = tokio::net::UnixListener::bind(&outside).unwrap();
+        let link = dir.path().join("link.sock");
+        std::os::unix::fs::symlink(&outside, &link).unwrap();
+        let told = refusal(o.connect_socket(&socket(link, None)).await);
+        assert!(
+            told.ends_with("it is in no directory of --backend-socket-dirs"),
+            "{told}"
+        );
+    }
+
+    #[tokio::test]
     async fn a_proxy_is_asked_and_its_refusal_told() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let o = Outbound::by(&format!("http://{}", listener.local_addr().unwrap()), "").unwrap();
@@ -308,11 +410,11 @@ mod tests {
             }
             asked
         });
-        let mut tcp = o.connect("backend.example:443").await.unwrap();
+        let mut tcp = o.connect("backend.example:443", 0).await.unwrap().tcp;
         let mut first = [0; 2];
         tcp.read_exact(&mut first).await.unwrap();
         assert_eq!(&first, b"hi", "what follows belongs to the backend");
-        let refused = o.connect("backend.example:443").await.unwrap_err();
+        let refused = o.connect("backend.example:443", 0).await.err().unwrap();
         assert_eq!(refused.0, "Forbidden");
         assert_eq!(
             served.await.unwrap()[0],

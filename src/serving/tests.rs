@@ -3,6 +3,7 @@
 mod certificates;
 mod ending;
 mod holding;
+mod interim;
 mod support;
 
 use super::*;

@@ -1,12 +1,38 @@
 //! A store as the composition root sees it, whichever engine it is: the embedded one or etcd.
 
-use super::transform::{Plain, Transform};
+use super::transform::Transform;
 use super::{Revision, Storage};
 use crate::apimachinery::value::{Str, Value};
+use crate::telemetry::StorageMetrics;
 use std::sync::Arc;
 
 /// The selectable fields of an object beside its name and namespace.
 pub type SelectableFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
+
+/// Makes an object as others have stored it the one that is served: converts it to the version kept here, and adds
+/// defaults. True: it was of another version. The error says why it cannot be served.
+pub type Revive = Arc<dyn Fn(&mut Value) -> Result<bool, String> + Send + Sync>;
+
+/// What a resource's objects go through.
+#[derive(Clone)]
+pub struct Wiring {
+    /// How they are stored; `None`: as they are.
+    pub transform: Option<Arc<dyn Transform>>,
+    /// Counts what is done.
+    pub metrics: Arc<StorageMetrics>,
+    /// For stores that others write to, too; `None`: objects are served as they are found.
+    pub revive: Option<Revive>,
+}
+
+impl Default for Wiring {
+    fn default() -> Self {
+        Self {
+            transform: None,
+            metrics: StorageMetrics::unread(),
+            revive: None,
+        }
+    }
+}
 
 /// One resource of the store.
 #[derive(Clone)]
@@ -53,11 +79,11 @@ pub struct Figures {
 pub trait Backend: Send + Sync + 'static {
     /// The store of a resource; the same one for the same prefix. May be called at any time.
     fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
-        self.resource_with(config, Plain::shared())
+        self.resource_with(config, Wiring::default())
     }
 
-    /// The same, its objects stored as `transform` makes them.
-    fn resource_with(&self, config: ResourceConfig, transform: Arc<dyn Transform>) -> Arc<dyn Storage>;
+    /// The same, with what its objects go through.
+    fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage>;
 
     /// Stops serving a resource: its watches end, its reads and writes are refused. Its objects stay. May block for the
     /// writes that are under way.

@@ -25,7 +25,7 @@ pub mod tool;
 mod upkeep;
 mod wal;
 
-use super::backend::{Backend, Figures};
+use super::backend::{Backend, Figures, Wiring};
 use super::cacher::history::Bounds;
 use super::cacher::{Cacher, FRESHNESS_WAIT, Progress};
 use super::transform::Transform;
@@ -179,14 +179,20 @@ impl Engine {
     /// The store of a resource; the same one for the same prefix. May be called at any time; the objects the store
     /// holds under the prefix are parsed by the caller's thread.
     pub fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
-        self.serve(&config, None)
+        self.resource_with(config, Wiring::default())
     }
 
-    fn serve(&self, config: &ResourceConfig, transform: Option<Arc<dyn Transform>>) -> Arc<dyn Storage> {
-        let resource = lock(&self.shared.catalog).serve(&self.shared, config, transform);
+    /// The same, with what its objects go through. They are served as they were written here: nobody else writes.
+    pub fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
+        let Wiring { transform, metrics, .. } = wiring;
+        let resource = lock(&self.shared.catalog).serve(&self.shared, &config, transform);
+        if resource.broken.is_some() {
+            metrics.could_not_decode();
+        }
         Arc::new(Handle {
             resource,
             shared: self.shared.clone(),
+            metrics,
         })
     }
 
@@ -282,12 +288,8 @@ impl Drop for Engine {
 }
 
 impl Backend for Engine {
-    fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
-        Engine::resource(self, config)
-    }
-
-    fn resource_with(&self, config: ResourceConfig, transform: Arc<dyn Transform>) -> Arc<dyn Storage> {
-        self.serve(&config, Some(transform))
+    fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
+        Engine::resource_with(self, config, wiring)
     }
 
     fn release(&self, prefix: &str) {

@@ -15,13 +15,17 @@ mod secretbox;
 mod tests;
 
 use super::transform::{ENCRYPTED, Opened, Plain, Transform};
+use crate::apimachinery::codec::hex;
+use crate::telemetry::encryption::{EncryptionMetrics, Way};
 use arc_swap::ArcSwap;
+use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use config::Rule;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
-use kms_plugin::Plugin;
+use kms_plugin::{Pace, Plugin};
 
 /// One way of encrypting, with one or more keys.
 trait Provider: Send + Sync + 'static {
@@ -48,6 +52,8 @@ struct Loaded {
 pub struct Encryption {
     path: PathBuf,
     current: Arc<ArcSwap<Loaded>>,
+    metrics: Arc<EncryptionMetrics>,
+    pace: Pace,
 }
 
 impl Encryption {
@@ -57,7 +63,20 @@ impl Encryption {
     /// # Errors
     /// One line that names the file, and the line in it where there is one.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let loaded = config::load(path)?;
+        Self::load_counted(path, EncryptionMetrics::unread())
+    }
+
+    /// The same; what is done is counted.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_counted(path: &Path, metrics: Arc<EncryptionMetrics>) -> Result<Self, String> {
+        Self::load_at(path, metrics, Pace::default())
+    }
+
+    fn load_at(path: &Path, metrics: Arc<EncryptionMetrics>, pace: Pace) -> Result<Self, String> {
+        let loaded = config::load(path, &metrics, pace)?;
+        metrics.configured(&server(), &loaded.name());
         for plugin in &loaded.plugins {
             if let Err(why) = plugin.health() {
                 tracing::warn!(plugin = plugin.name(), why, "a KMS plugin is not healthy");
@@ -66,6 +85,8 @@ impl Encryption {
         Ok(Self {
             path: path.to_path_buf(),
             current: Arc::new(ArcSwap::from_pointee(loaded)),
+            metrics,
+            pace,
         })
     }
 
@@ -74,7 +95,12 @@ impl Encryption {
         Arc::new(Followed {
             group: group.to_owned(),
             resource: resource.to_owned(),
+            name: match group {
+                "" => resource.to_owned(),
+                group => format!("{resource}.{group}"),
+            },
             current: self.current.clone(),
+            metrics: self.metrics.clone(),
         })
     }
 
@@ -87,7 +113,10 @@ impl Encryption {
             return Ok(stored.clone());
         }
         let loaded = self.current.load();
-        let mut found = loaded.rules.iter().map(|r| open(&r.providers, key, stored.clone()));
+        let mut found = loaded
+            .rules
+            .iter()
+            .map(|r| open(&r.providers, key, stored.clone(), None));
         let opened = found.find_map(Result::ok);
         opened
             .map(|o| o.bytes)
@@ -103,12 +132,19 @@ impl Encryption {
         if config::digest(&self.path)? == self.current.load().digest {
             return Ok(false);
         }
-        let loaded = config::load(&self.path)?;
+        let taken = self.take();
+        self.metrics.reloaded(&server(), taken.is_ok());
+        taken.map(|()| true)
+    }
+
+    fn take(&self) -> Result<(), String> {
+        let loaded = config::load(&self.path, &self.metrics, self.pace)?;
         for plugin in &loaded.plugins {
             plugin.health()?;
         }
+        self.metrics.configured(&server(), &loaded.name());
         self.current.store(Arc::new(loaded));
-        Ok(true)
+        Ok(())
     }
 
     /// True where a plugin has the keys.
@@ -129,10 +165,40 @@ impl Encryption {
 struct Followed {
     group: String,
     resource: String,
+    /// Both, as metrics have it.
+    name: String,
     current: Arc<ArcSwap<Loaded>>,
+    metrics: Arc<EncryptionMetrics>,
+}
+
+/// What stands for this server in metrics: the digest of the name upstream derives from the host's.
+fn server() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let digest = digest(&SHA256, host.trim().as_bytes());
+    let mut id = "apiserver-".to_owned();
+    // Base32 in small letters, without padding.
+    let bits: Vec<bool> = digest.as_ref()[..16]
+        .iter()
+        .flat_map(|b| (0..8).rev().map(move |i| b >> i & 1 == 1))
+        .collect();
+    for five in bits.chunks(5) {
+        let n = (0..5).fold(0, |n, i| n << 1 | usize::from(five.get(i) == Some(&true)));
+        id.push(char::from(b"abcdefghijklmnopqrstuvwxyz234567"[n]));
+    }
+    named(id.as_bytes())
+}
+
+/// A digest as metrics have it.
+fn named(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(self::digest(&SHA256, bytes).as_ref()))
 }
 
 impl Loaded {
+    /// The file's digest, as metrics have it.
+    fn name(&self) -> String {
+        format!("sha256:{}", hex(&self.digest))
+    }
+
     /// The providers of a resource: its own, else its group's, else everybody's.
     fn chain(&self, group: &str, resource: &str) -> Option<&Chain> {
         let by = |pattern: &dyn Fn(&(String, String)) -> bool| {
@@ -149,7 +215,7 @@ impl Transform for Followed {
     fn open(&self, key: &str, stored: Bytes) -> Result<Opened, String> {
         let loaded = self.current.load();
         match loaded.chain(&self.group, &self.resource) {
-            Some(chain) => open(chain, key, stored),
+            Some(chain) => open(chain, key, stored, Some(self)),
             None => Plain.open(key, stored),
         }
     }
@@ -160,22 +226,46 @@ impl Transform for Followed {
             .chain(&self.group, &self.resource)
             .and_then(|chain| chain.first());
         match first {
-            Some(provider) if !provider.prefix().is_empty() => {
-                let mut out = provider.prefix().as_bytes().to_vec();
-                out.extend(provider.seal(key, &object)?);
-                Ok(out.into())
+            Some(provider) => {
+                let since = Instant::now();
+                let prefix = provider.prefix();
+                let sealed = match prefix {
+                    "" => Ok(object),
+                    prefix => provider.seal(key, &object).map(|sealed| {
+                        let mut out = prefix.as_bytes().to_vec();
+                        out.extend(sealed);
+                        out.into()
+                    }),
+                };
+                self.count(Way::ToStorage, prefix, since, sealed.as_ref().err());
+                sealed
             }
-            _ => Ok(object),
+            None => Ok(object),
         }
     }
 }
 
-fn open(chain: &Chain, key: &str, stored: Bytes) -> Result<Opened, String> {
+impl Followed {
+    fn count(&self, way: Way, prefix: &str, since: Instant, error: Option<&String>) {
+        let error = error.map(String::as_str);
+        self.metrics
+            .transformed(way, prefix, &self.name, since.elapsed(), error);
+    }
+}
+
+fn open(chain: &Chain, key: &str, stored: Bytes, of: Option<&Followed>) -> Result<Opened, String> {
+    let count = |prefix: &str, since: Instant, error: Option<&String>| {
+        if let Some(of) = of {
+            of.count(Way::FromStorage, prefix, since, error);
+        }
+    };
+    let begun = Instant::now();
     let mut failed = None;
     for (i, provider) in chain.iter().enumerate() {
         let prefix = provider.prefix();
         if prefix.is_empty() {
             if !stored.starts_with(ENCRYPTED) {
+                count("identity", begun, None);
                 return Ok(Opened {
                     bytes: stored,
                     stale: i > 0,
@@ -186,7 +276,10 @@ fn open(chain: &Chain, key: &str, stored: Bytes) -> Result<Opened, String> {
         let Some(value) = stored.strip_prefix(prefix.as_bytes()) else {
             continue;
         };
-        match provider.open(key, value) {
+        let since = Instant::now();
+        let opened = provider.open(key, value);
+        count(prefix, since, opened.as_ref().err());
+        match opened {
             Ok((bytes, old)) => {
                 return Ok(Opened {
                     bytes,
@@ -196,7 +289,11 @@ fn open(chain: &Chain, key: &str, stored: Bytes) -> Result<Opened, String> {
             Err(why) => _ = failed.get_or_insert(why),
         }
     }
-    Err(failed.unwrap_or_else(|| "no matching prefix found".to_owned()))
+    Err(failed.unwrap_or_else(|| {
+        let why = "no matching prefix found".to_owned();
+        count("unknown", begun, Some(&why));
+        why
+    }))
 }
 
 /// Random bytes.

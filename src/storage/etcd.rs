@@ -5,9 +5,10 @@
 //! put/delete ─► transaction with a compare of the revision ─► durable ─► own cache has it ─► answer
 //! get/list/watch ─► handle: cache or etcd        feed: pages, then one watch ─► cacher of the resource
 //! ```
-//! Entry points: [`Cluster::connect`], [`Cluster::resource_with`]. Which reads go where: `handle.rs`.
+//! Entry points: [`Cluster::connect`], [`Backend::resource_with`]. Which reads go where: `handle.rs`.
 
 mod client;
+mod contact;
 mod direct;
 mod error;
 mod feed;
@@ -18,19 +19,18 @@ pub mod tool;
 mod upkeep;
 mod values;
 
-use super::backend::{Backend, Figures, ResourceConfig};
+use super::backend::{Backend, Figures, ResourceConfig, Wiring};
 use super::cacher::FRESHNESS_WAIT;
 use super::cacher::history::Bounds;
-use super::transform::Transform;
+use super::transform::Plain;
 use super::{Revision, Storage};
 use crate::tasks::{Signal, TaskGroup};
 use client::Members;
-use etcd_client::GetOptions;
 use handle::Handle;
 use lease::Leases;
 use resource::{Resource, Shared, State};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -47,6 +47,8 @@ const ROOT: &str = "/registry";
 /// How a cluster is used.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What it is called in metrics: `etcd-0`.
+    pub name: String,
     /// `--etcd-prefix`, without a slash at its end.
     pub prefix: String,
     /// `--storage-media-type`
@@ -57,7 +59,11 @@ pub struct Options {
     pub lease_reuse: Duration,
     /// `--etcd-healthcheck-timeout`
     pub health_timeout: Duration,
-    /// How long the first answer may take.
+    /// `--etcd-readycheck-timeout`
+    pub ready_timeout: Duration,
+    /// `--etcd-db-metric-poll-interval`; zero: the size of the database is never asked for.
+    pub measure_every: Duration,
+    /// How long the first answer may take; what stands in its way is logged meanwhile.
     pub connect_timeout: Duration,
     /// How long a read waits for a revision that is yet to come.
     pub freshness_wait: Duration,
@@ -70,12 +76,15 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            name: "etcd-0".to_owned(),
             prefix: ROOT.to_owned(),
             media: MediaType::default(),
             compaction_interval: Duration::from_secs(300),
             lease_reuse: Duration::from_secs(60),
             health_timeout: Duration::from_secs(2),
-            connect_timeout: Duration::from_secs(20),
+            ready_timeout: Duration::from_secs(2),
+            measure_every: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(60),
             freshness_wait: FRESHNESS_WAIT,
             ring: Bounds::default(),
             trust_progress: None,
@@ -95,6 +104,7 @@ pub struct Cluster {
     /// Resources made so far.
     made: AtomicUsize,
     name: String,
+    measured: bool,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -112,20 +122,8 @@ impl Cluster {
     pub async fn connect(access: &Access, options: Options) -> Result<Arc<Self>, ConnectError> {
         let members = Members::new(access)?;
         let prefix = format!("/{}", options.prefix.trim_matches('/'));
-        let give_up = Instant::now() + options.connect_timeout;
         let health = format!("{prefix}/health");
-        loop {
-            let first = members.range(&health, GetOptions::new());
-            let why = match tokio::time::timeout_at(give_up, first).await {
-                Ok(Ok(_)) => break,
-                Ok(Err(e)) if !e.is_passing() || Instant::now() >= give_up => e.to_string(),
-                Ok(Err(_)) => continue,
-                Err(_) => "context deadline exceeded".to_owned(),
-            };
-            let servers = members.urls().collect::<Vec<_>>().join(", ");
-            return Err(ConnectError::Unreachable { servers, why });
-        }
-        let name = members.urls().next().unwrap_or_default().to_owned();
+        contact::reach(&members, &health, options.connect_timeout).await?;
         let shared = Arc::new(Shared {
             members,
             leases: Leases::new(options.lease_reuse),
@@ -137,8 +135,9 @@ impl Cluster {
             no_space: AtomicBool::new(false),
         });
         let probe = Arc::new(Probe::default());
-        probe.set(Ok(()));
-        upkeep::look_after(&shared, &probe).await;
+        probe.health.set(Ok(()));
+        probe.readiness.set(Ok(()));
+        upkeep::look_after(&shared).await;
         let cluster = Self {
             shared,
             prefix,
@@ -148,11 +147,24 @@ impl Cluster {
             stop: Signal::new("etcd closed"),
             closed: AtomicBool::new(false),
             made: AtomicUsize::new(0),
-            name,
+            name: options.name,
+            measured: !options.measure_every.is_zero(),
         };
-        let (shared, found) = (cluster.shared.clone(), cluster.probe.clone());
-        let (prefix, timeout) = (cluster.prefix.clone(), options.health_timeout);
-        cluster.spawn("etcd probe", upkeep::probe(shared, found, prefix, timeout));
+        let upkeep = || (cluster.shared.clone(), cluster.probe.clone());
+        let (shared, found) = upkeep();
+        let key = health.clone();
+        cluster.spawn("etcd health", async move {
+            upkeep::probe(&shared, &found.health, &key, options.health_timeout).await;
+        });
+        let (shared, found) = upkeep();
+        cluster.spawn("etcd readiness", async move {
+            upkeep::probe(&shared, &found.readiness, &health, options.ready_timeout).await;
+        });
+        cluster.spawn("etcd alarms", upkeep::keep_looking(cluster.shared.clone()));
+        if !options.measure_every.is_zero() {
+            let (shared, found) = upkeep();
+            cluster.spawn("etcd size", upkeep::measure(shared, found, options.measure_every));
+        }
         if !options.compaction_interval.is_zero() {
             let shared = cluster.shared.clone();
             cluster.spawn("etcd compaction", upkeep::compact(shared, options.compaction_interval));
@@ -173,7 +185,7 @@ impl Cluster {
     }
 
     /// The store of a resource; the same one for the same prefix. Its objects are read in the background.
-    pub fn resource_with(&self, config: ResourceConfig, transform: Arc<dyn Transform>) -> Arc<dyn Storage> {
+    fn serve(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
         let prefix = match config.prefix.strip_prefix(ROOT) {
             Some(rest) => format!("{}{rest}", self.prefix),
             None => config.prefix.clone(),
@@ -186,12 +198,17 @@ impl Cluster {
             number: self.made.fetch_add(1, Ordering::Relaxed),
             prefix,
             fields: config.fields,
-            transform,
+            transform: wiring.transform.unwrap_or_else(Plain::shared),
+            metrics: wiring.metrics,
+            revive: wiring.revive,
+            wrote: AtomicU64::new(0),
+            comparisons: std::array::from_fn(|_| AtomicU64::new(0)),
             state: watch::Sender::new(State::Loading(Instant::now(), None)),
             stop: Signal::new("resource released"),
             waiting: AtomicUsize::new(0),
             bell: Notify::new(),
             suspect: Notify::new(),
+            behind: Notify::new(),
             shared: self.shared.clone(),
         });
         if self.closed.load(Ordering::Acquire) {
@@ -205,8 +222,8 @@ impl Cluster {
 }
 
 impl Backend for Cluster {
-    fn resource_with(&self, config: ResourceConfig, transform: Arc<dyn Transform>) -> Arc<dyn Storage> {
-        Cluster::resource_with(self, config, transform)
+    fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
+        self.serve(config, wiring)
     }
 
     fn release(&self, prefix: &str) {
@@ -219,11 +236,14 @@ impl Backend for Cluster {
         if self.closed.load(Ordering::Acquire) {
             return Err("server is shutting down".to_owned());
         }
-        self.probe.health()
+        self.probe.health.get()
     }
 
     fn readiness(&self) -> Result<(), String> {
-        self.health()?;
+        if self.closed.load(Ordering::Acquire) {
+            return Err("server is shutting down".to_owned());
+        }
+        self.probe.readiness.get()?;
         if self.shared.no_space.load(Ordering::Acquire) {
             return Err("etcd is out of space (alarm NOSPACE): writes are refused".to_owned());
         }
@@ -247,7 +267,10 @@ impl Backend for Cluster {
     fn figures(&self) -> Figures {
         let mut figures = Figures {
             revision: self.revision().0,
-            bytes: vec![(self.name.clone(), self.probe.size.load(Ordering::Acquire))],
+            bytes: match self.measured {
+                true => vec![(self.name.clone(), self.probe.size.load(Ordering::Acquire))],
+                false => Vec::new(),
+            },
             ..Figures::default()
         };
         for (prefix, resource) in &*lock(&self.resources) {

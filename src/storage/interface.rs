@@ -211,6 +211,8 @@ pub enum Error {
     },
     /// Not yet, or no longer, serving: retry after so many seconds (429).
     NotReady(u32),
+    /// Not serving, as what is stored could not be read, for this reason: retry after so many seconds (429).
+    Unread(u32, String),
     /// The object is larger than the store takes; its text.
     TooLarge(String),
     /// The store has failed and takes no more writes.
@@ -228,6 +230,7 @@ impl fmt::Display for Error {
                 write!(f, "Too large resource version: {}, current: {}", asked.0, current.0)
             }
             Self::NotReady(_) => f.write_str("storage is (re)initializing"),
+            Self::Unread(_, why) => write!(f, "storage is (re)initializing: {why}"),
             Self::TooLarge(why) | Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
         }
     }
@@ -327,14 +330,18 @@ pub trait Storage: Send + Sync + 'static {
     fn revision(&self) -> Revision;
 
     /// The revision of this resource's newest change that this process knows of: who follows the resource and has seen
-    /// that much has seen everything that was acknowledged here. 0 where the backend keeps no such number; what was
-    /// written through this process is added to it in any case (`app/measured.rs`).
+    /// that much has seen everything that was acknowledged here. 0 where the backend keeps no such number.
     fn changed(&self) -> Revision {
         Revision::default()
     }
 
     /// Number of objects.
     fn count(&self) -> usize;
+
+    /// Bytes of its objects' JSON. Looks at each object.
+    fn encoded_bytes(&self) -> u64 {
+        0
+    }
 
     /// What its cache says about itself; `None`: it has none, or does not tell.
     fn figures(&self) -> Option<CacheFigures> {

@@ -1,41 +1,93 @@
-//! What is read from and written to the store, by resource: `apiserver_cache_list_*` and `etcd_request_duration_seconds`.
+//! What is asked of the store, by resource: `etcd_request*`, `apiserver_storage_list_*`, `apiserver_cache_list_*` and what
+//! a watch on etcd brings. The embedded store counts its writes as such requests, too.
 //!
-//! A series appears with the first request it counts.
+//! A series appears with the first thing it counts.
 
 use super::requests::DURATION;
-use super::{counters, histograms};
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, Registry};
-use std::sync::OnceLock;
+use super::{counters, histograms, int_gauges};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 #[derive(Clone)]
 pub(super) struct StorageFamilies {
-    lists: IntCounterVec,
-    returned: IntCounterVec,
-    writes: HistogramVec,
+    cache_lists: IntCounterVec,
+    cache_returned: IntCounterVec,
+    took: HistogramVec,
+    total: IntCounterVec,
+    errors: IntCounterVec,
+    lists: [IntCounterVec; 4],
+    events: IntCounterVec,
+    bookmarks: IntCounterVec,
+    bookmark_gauge: IntGaugeVec,
+    undecodable: IntCounterVec,
+    leased: HistogramVec,
 }
+
+const RESOURCE: [&str; 2] = ["group", "resource"];
+const OPERATION: [&str; 3] = ["group", "operation", "resource"];
 
 impl StorageFamilies {
     pub(super) fn new(r: &Registry) -> Self {
+        let of_resource = |name, help| counters(r, name, help, &RESOURCE);
         Self {
-            lists: counters(
+            cache_lists: counters(
                 r,
                 "apiserver_cache_list_total",
                 "Lists served from memory.",
                 &["group", "index", "resource"],
             ),
-            returned: counters(
-                r,
+            cache_returned: of_resource(
                 "apiserver_cache_list_returned_objects_total",
                 "Objects in lists served from memory.",
-                &["group", "resource"],
             ),
-            writes: histograms(
+            took: histograms(
                 r,
                 "etcd_request_duration_seconds",
-                "Seconds from a write handed to the store to its being durable.",
-                &["group", "operation", "resource"],
+                "Seconds a request to the store took; for a write, until it was durable.",
+                &OPERATION,
                 &DURATION,
+            ),
+            total: counters(r, "etcd_requests_total", "Requests to the store.", &OPERATION),
+            errors: counters(
+                r,
+                "etcd_request_errors_total",
+                "Requests to the store that it has not answered or refused.",
+                &OPERATION,
+            ),
+            lists: [
+                of_resource("apiserver_storage_list_total", "Lists served from the store itself."),
+                of_resource(
+                    "apiserver_storage_list_fetched_objects_total",
+                    "Objects read for lists served from the store itself.",
+                ),
+                of_resource(
+                    "apiserver_storage_list_evaluated_objects_total",
+                    "Objects that lists served from the store itself have looked at.",
+                ),
+                of_resource(
+                    "apiserver_storage_list_returned_objects_total",
+                    "Objects in lists served from the store itself.",
+                ),
+            ],
+            events: of_resource("apiserver_storage_events_received_total", "Changes that etcd has told."),
+            bookmarks: of_resource("etcd_bookmark_total", "Notes of progress that etcd has sent."),
+            bookmark_gauge: int_gauges(
+                r,
+                "etcd_bookmark_counts",
+                "Notes of progress that etcd has sent; etcd_bookmark_total takes its place.",
+                &RESOURCE,
+            ),
+            undecodable: of_resource(
+                "apiserver_storage_decode_errors_total",
+                "Stored values that could not be read.",
+            ),
+            leased: histograms(
+                r,
+                "etcd_lease_object_counts",
+                "Objects on a lease of etcd, when the next one was taken.",
+                &[],
+                &[10.0, 50.0, 100.0, 500.0, 1000.0, 2500.0, 5000.0],
             ),
         }
     }
@@ -45,15 +97,24 @@ impl StorageFamilies {
             families: self.clone(),
             group: group.to_owned(),
             resource: resource.to_owned(),
+            cache_lists: OnceLock::new(),
+            operations: [const { OnceLock::new() }; OPERATIONS.len()],
             lists: OnceLock::new(),
-            writes: [const { OnceLock::new() }; 3],
+            events: OnceLock::new(),
+            bookmarks: OnceLock::new(),
         }
     }
 }
 
-/// A write, as upstream names it.
+/// What is asked of a store, as upstream names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
+pub enum Operation {
+    /// One object, or the revision alone.
+    Get,
+    /// Objects of a range.
+    List,
+    /// Keys of a range.
+    ListOnlyKeys,
     /// A new object.
     Create,
     /// A changed one.
@@ -62,41 +123,141 @@ pub enum Write {
     Delete,
 }
 
+const OPERATIONS: [&str; 6] = ["get", "list", "listOnlyKeys", "create", "update", "delete"];
+
+struct Requests {
+    took: Histogram,
+    total: IntCounter,
+    errors: OnceLock<IntCounter>,
+}
+
 /// The series of one resource.
 pub struct StorageMetrics {
     families: StorageFamilies,
     group: String,
     resource: String,
-    lists: OnceLock<(IntCounter, IntCounter)>,
-    writes: [OnceLock<Histogram>; 3],
+    cache_lists: OnceLock<(IntCounter, IntCounter)>,
+    operations: [OnceLock<Requests>; OPERATIONS.len()],
+    lists: OnceLock<[IntCounter; 4]>,
+    events: OnceLock<IntCounter>,
+    bookmarks: OnceLock<(IntCounter, IntGauge)>,
 }
 
 impl StorageMetrics {
-    /// A list of so many objects was served.
+    /// Those of no gateway: nobody reads them.
+    pub fn unread() -> Arc<Self> {
+        Arc::new(StorageFamilies::new(&Registry::new()).of("", ""))
+    }
+
+    fn labels(&self) -> [&str; 2] {
+        [&self.group, &self.resource]
+    }
+
+    /// A list of so many objects was served from memory.
     pub fn listed(&self, objects: usize) {
-        let (lists, returned) = self.lists.get_or_init(|| {
-            let labels = [self.group.as_str(), self.resource.as_str()];
+        let (lists, returned) = self.cache_lists.get_or_init(|| {
+            let [group, resource] = self.labels();
             (
-                self.families.lists.with_label_values(&[labels[0], "", labels[1]]),
-                self.families.returned.with_label_values(&labels),
+                self.families.cache_lists.with_label_values(&[group, "", resource]),
+                self.families.cache_returned.with_label_values(&[group, resource]),
             )
         });
         lists.inc();
         returned.inc_by(objects as u64);
     }
 
-    /// A write took so long.
-    pub fn wrote(&self, what: Write, took: Duration) {
-        let (slot, operation) = match what {
-            Write::Create => (0, "create"),
-            Write::Update => (1, "update"),
-            Write::Delete => (2, "delete"),
-        };
-        self.writes[slot]
-            .get_or_init(|| {
-                let labels = [self.group.as_str(), operation, self.resource.as_str()];
-                self.families.writes.with_label_values(&labels)
-            })
-            .observe(took.as_secs_f64());
+    /// A list was served from the store itself: so many objects were read, looked at, and returned.
+    pub fn listed_from_store(&self, fetched: usize, evaluated: usize, returned: usize) {
+        let families = &self.families.lists;
+        let lists = self
+            .lists
+            .get_or_init(|| std::array::from_fn(|i| families[i].with_label_values(&self.labels())));
+        for (counter, n) in lists.iter().zip([1, fetched, evaluated, returned]) {
+            counter.inc_by(n as u64);
+        }
+    }
+
+    /// The store was asked something, which took so long.
+    pub fn requested(&self, what: Operation, took: Duration, failed: bool) {
+        let labels = || [&*self.group, OPERATIONS[what as usize], &*self.resource];
+        let series = self.operations[what as usize].get_or_init(|| Requests {
+            took: self.families.took.with_label_values(&labels()),
+            total: self.families.total.with_label_values(&labels()),
+            errors: OnceLock::new(),
+        });
+        series.took.observe(took.as_secs_f64());
+        series.total.inc();
+        if failed {
+            let errors = || self.families.errors.with_label_values(&labels());
+            series.errors.get_or_init(errors).inc();
+        }
+    }
+
+    /// The store has told so many changes.
+    pub fn told(&self, events: usize) {
+        let counter = || self.families.events.with_label_values(&self.labels());
+        self.events.get_or_init(counter).inc_by(events as u64);
+    }
+
+    /// The store has told how far it is.
+    pub fn progressed(&self) {
+        let (counter, gauge) = self.bookmarks.get_or_init(|| {
+            let labels = self.labels();
+            (
+                self.families.bookmarks.with_label_values(&labels),
+                self.families.bookmark_gauge.with_label_values(&labels),
+            )
+        });
+        counter.inc();
+        gauge.inc();
+    }
+
+    /// A stored value could not be read.
+    pub fn could_not_decode(&self) {
+        self.families.undecodable.with_label_values(&self.labels()).inc();
+    }
+
+    /// A lease that was used for so many objects is not used for more.
+    pub fn leased(&self, objects: u32) {
+        let family = &self.families.leased;
+        family.with_label_values::<&str>(&[]).observe(f64::from(objects));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::telemetry::Telemetry;
+    use std::time::Duration;
+
+    use super::Operation;
+
+    #[test]
+    fn what_is_asked_of_a_store_is_counted_under_upstreams_names() {
+        let telemetry = Telemetry::new();
+        let m = telemetry.storage("apps", "deployments");
+        m.requested(Operation::ListOnlyKeys, Duration::from_millis(6), false);
+        m.requested(Operation::Create, Duration::from_millis(1), true);
+        m.listed_from_store(10, 9, 2);
+        m.progressed();
+        m.leased(7);
+        let text = String::from_utf8(telemetry.text()).expect("text");
+        let of = "group=\"apps\",resource=\"deployments\"";
+        let keys = "group=\"apps\",operation=\"listOnlyKeys\",resource=\"deployments\"";
+        let create = "group=\"apps\",operation=\"create\",resource=\"deployments\"";
+        for line in [
+            format!("etcd_request_duration_seconds_bucket{{{keys},le=\"0.025\"}} 1"),
+            format!("etcd_requests_total{{{keys}}} 1"),
+            format!("etcd_request_errors_total{{{create}}} 1"),
+            format!("apiserver_storage_list_total{{{of}}} 1"),
+            format!("apiserver_storage_list_fetched_objects_total{{{of}}} 10"),
+            format!("apiserver_storage_list_evaluated_objects_total{{{of}}} 9"),
+            format!("apiserver_storage_list_returned_objects_total{{{of}}} 2"),
+            format!("etcd_bookmark_total{{{of}}} 1"),
+            format!("etcd_bookmark_counts{{{of}}} 1"),
+            "etcd_lease_object_counts_bucket{le=\"10\"} 1".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+        assert!(!text.contains(&format!("etcd_request_errors_total{{{keys}}}")));
     }
 }

@@ -11,9 +11,12 @@ mod crash;
 mod damage;
 #[path = "../support/etcd.rs"]
 mod etcd_process;
+#[path = "../support/forwarder.rs"]
+mod forwarder;
 mod histories;
 mod lists;
 mod memory;
+mod partitions;
 mod random;
 mod shared;
 mod support;

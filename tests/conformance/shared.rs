@@ -12,7 +12,7 @@ use torana::storage::{Backend as _, Error, EventType, MinRevision, Precondition,
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One write by value, whatever it takes: a store that is failing over may refuse for a while.
-async fn insist(s: &Arc<dyn Storage>, key: &str, value: &str) -> Revision {
+pub async fn insist(s: &Arc<dyn Storage>, key: &str, value: &str) -> Revision {
     let until = Instant::now() + PATIENCE;
     loop {
         let when = match s.get(key, MinRevision::Latest).await {
@@ -32,7 +32,7 @@ async fn insist(s: &Arc<dyn Storage>, key: &str, value: &str) -> Revision {
 
 /// Reads a watch until it has shown `last`; revisions must grow. A watch the store ends is begun again behind what it
 /// has shown, as clients do.
-async fn history(s: Arc<dyn Storage>, from: Revision, last: Revision) -> Vec<(String, Revision, bool)> {
+pub async fn history(s: Arc<dyn Storage>, from: Revision, last: Revision) -> Vec<(String, Revision, bool)> {
     let mut seen: Vec<(String, Revision, bool)> = Vec::new();
     let mut at = from;
     let until = Instant::now() + PATIENCE;

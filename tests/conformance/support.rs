@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use torana::json;
+use torana::storage::backend::Wiring;
 use torana::storage::embedded::{Engine, Options, ResourceConfig};
 use torana::storage::encryption::Encryption;
 use torana::storage::etcd::{self, Access, Cluster};
@@ -78,7 +79,13 @@ impl Backend {
     pub fn resource(&self, name: &str) -> Arc<dyn Storage> {
         match &self.encryption {
             None => self.engine.resource(config(name)),
-            Some(e) => self.engine.resource_with(config(name), e.transform("", name)),
+            Some(e) => {
+                let wiring = Wiring {
+                    transform: Some(e.transform("", name)),
+                    ..Wiring::default()
+                };
+                self.engine.resource_with(config(name), wiring)
+            }
         }
     }
 }

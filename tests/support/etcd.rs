@@ -1,6 +1,8 @@
 //! Debian's etcd on loopback: one member or three, each on ports of its own, in throw-away directories.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use super::forwarder::Forwarder;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -36,6 +38,8 @@ struct Member {
 /// A running cluster; its members are killed when it is dropped.
 pub struct Etcd {
     members: Vec<Member>,
+    /// What stands before each member's port for the others, where their network can be cut.
+    between: Vec<Forwarder>,
     dir: tempfile::TempDir,
     scheme: &'static str,
     /// What etcdctl needs beside the addresses.
@@ -58,24 +62,31 @@ impl Etcd {
             "--client-cert-auth".to_owned(),
         ];
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
-        Self::start_at("https", 1, &more)
+        Self::start_at("https", 1, &more, false)
+    }
+
+    /// Members whose network can be cut.
+    pub fn start_apart(members: usize) -> Self {
+        Self::start_at("http", members, &[], true)
     }
 
     pub fn start_with(members: usize, more: &[&str]) -> Self {
-        Self::start_at("http", members, more)
+        Self::start_at("http", members, more, false)
     }
 
-    fn start_at(scheme: &'static str, members: usize, more: &[&str]) -> Self {
+    fn start_at(scheme: &'static str, members: usize, more: &[&str], apart: bool) -> Self {
         // A port may be taken by another test between its choice and its use.
         for _ in 0..5 {
             let dir = tempfile::tempdir().expect("a directory");
             let ports = ports(members * 2);
             let (clients, peers) = ports.split_at(members);
-            let names: Vec<String> = peers
-                .iter()
-                .enumerate()
-                .map(|(i, p)| format!("m{i}=http://127.0.0.1:{p}"))
-                .collect();
+            let between: Vec<_> = match apart {
+                true => peers.iter().map(|p| Forwarder::between_members(*p)).collect(),
+                false => Vec::new(),
+            };
+            let told = |i: usize| between.get(i).map_or(peers[i], Forwarder::port);
+            let names = (0..peers.len()).map(|i| format!("m{i}=http://127.0.0.1:{}", told(i)));
+            let names: Vec<String> = names.collect();
             let members = (0..members).map(|i| {
                 let (client, peer) = (clients[i], peers[i]);
                 let at = dir.path().join(format!("m{i}-{client}"));
@@ -85,7 +96,7 @@ impl Etcd {
                     format!("--listen-client-urls={scheme}://127.0.0.1:{client}"),
                     format!("--advertise-client-urls={scheme}://127.0.0.1:{client}"),
                     format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
-                    format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
+                    format!("--initial-advertise-peer-urls=http://127.0.0.1:{}", told(i)),
                     format!("--initial-cluster={}", names.join(",")),
                     format!("--initial-cluster-token=t{}", clients[0]),
                     "--heartbeat-interval=50".to_owned(),
@@ -100,8 +111,10 @@ impl Etcd {
                     port: client,
                 }
             });
+            let members: Vec<_> = members.collect();
             let mut cluster = Self {
-                members: members.collect(),
+                members,
+                between,
                 dir,
                 scheme,
                 ctl: Vec::new(),
@@ -133,6 +146,47 @@ impl Etcd {
     pub fn servers(&self) -> Vec<String> {
         let url = |m: &Member| format!("{}://127.0.0.1:{}", self.scheme, m.port);
         self.members.iter().map(url).collect()
+    }
+
+    /// The port of a member, for what stands between it and somebody else.
+    pub fn port(&self, i: usize) -> u16 {
+        self.members[i].port
+    }
+
+    /// The leader as everybody who answers sees it; waits for one.
+    pub fn leader(&self) -> usize {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            // Of each: address, id, version, size, whether it is the leader, …
+            let told = self.try_ctl(&["endpoint", "status"]).unwrap_or_default();
+            let leads = |line: &&str| line.split(", ").nth(4) == Some("true");
+            let address = told.lines().find(leads).and_then(|l| l.split(", ").next());
+            let at = address.and_then(|a| self.servers().iter().position(|s| s == a));
+            match at {
+                Some(leader) => return leader,
+                None => assert!(Instant::now() < until, "there is no leader: {told}"),
+            }
+        }
+    }
+
+    /// Cuts a member off from all others.
+    pub fn isolate(&self, i: usize) {
+        let told = self.ctl(&["member", "list"]);
+        let id = |n: usize| {
+            let name = format!("m{n}");
+            let line = told.lines().find(|l| l.split(", ").nth(2) == Some(&name));
+            let id = line.and_then(|l| l.split(", ").next());
+            id.expect("it is a member").to_owned()
+        };
+        for other in (0..self.members.len()).filter(|n| *n != i) {
+            self.between[i].cut_member(&id(other));
+            self.between[other].cut_member(&id(i));
+        }
+    }
+
+    /// The members reach each other again.
+    pub fn heal(&self) {
+        self.between.iter().for_each(Forwarder::heal);
     }
 
     /// kill -9.
@@ -182,15 +236,43 @@ impl Etcd {
             .unwrap_or_else(|why| panic!("etcdctl {args:?}: {why}"))
     }
 
-    /// Runs etcdctl; its output, or what it complains about.
-    pub fn try_ctl(&self, args: &[&str]) -> Result<String, String> {
-        let out = Command::new("etcdctl")
+    fn etcdctl(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("etcdctl");
+        command
             .env("ETCDCTL_API", "3")
             .arg(format!("--endpoints={}", self.servers().join(",")))
             .args(&self.ctl)
-            .args(args)
-            .output()
+            .args(args);
+        command
+    }
+
+    /// Runs etcdctl; its output as it is.
+    pub fn ctl_bytes(&self, args: &[&str]) -> Vec<u8> {
+        let out = self.etcdctl(args).output().expect("etcdctl runs");
+        assert!(
+            out.status.success(),
+            "etcdctl {args:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        out.stdout
+    }
+
+    /// Writes bytes as they are.
+    pub fn put_bytes(&self, key: &str, value: &[u8]) {
+        let mut child = self
+            .etcdctl(&["put", key])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
             .expect("etcdctl runs");
+        let stdin = child.stdin.take();
+        stdin.expect("it is piped").write_all(value).expect("etcdctl reads it");
+        assert!(child.wait().expect("etcdctl ends").success(), "put {key}");
+    }
+
+    /// Runs etcdctl; its output, or what it complains about.
+    pub fn try_ctl(&self, args: &[&str]) -> Result<String, String> {
+        let out = self.etcdctl(args).output().expect("etcdctl runs");
         match out.status.success() {
             true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
             false => Err(String::from_utf8_lossy(&out.stderr).into_owned()),

@@ -169,3 +169,30 @@ async fn a_hung_backend_costs_nobody_else_anything() {
         start.elapsed()
     );
 }
+
+#[tokio::test]
+async fn another_certificate_of_ours_is_a_reason_to_look_again() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
+    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
+    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+    w.services.set(
+        "ns/ext",
+        &service(json!({"type": "ExternalName", "externalName": "127.0.0.1"})),
+    );
+    w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    w.until_condition("v1.g", "True/Passed/all checks passed").await;
+    // All have heard of the condition by then.
+    let current = || async {
+        let g = w.aggregated("g").await;
+        let first = g.get("versions").items().first()?.clone();
+        (first.str_at(&["freshness"]) == "Current").then_some(())
+    };
+    w.until("discovery", current).await;
+    let queue = w.telemetry.queue("RemoteAvailabilityController");
+    w.until("rest", || async { (queue.depth.get() == 0).then_some(()) })
+        .await;
+    let before = queue.adds.get();
+    w.aggregator.set_identity(None);
+    assert_eq!(queue.adds.get(), before + 1);
+}

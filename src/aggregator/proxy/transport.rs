@@ -9,18 +9,24 @@ mod balance;
 mod body;
 mod host;
 mod http2;
+mod ranked;
+mod room;
 mod upload;
 
 pub use balance::EndpointState;
 pub use body::BackendBody;
+pub use room::Bounds;
 
 use super::dial::{self, DialError, Offer};
+use super::headers;
 use super::tls::ClientTls;
-use crate::client::io::Io;
+use crate::client::io::Wire;
 use crate::client::outbound::Outbound;
-use crate::request::Body;
+use crate::client::target::{Target, Timeouts};
+use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
-use host::{Host, Lease};
+use crate::telemetry::clients::ClientRequestMetrics;
+use host::{Host, Lease, NoConnection};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use hyper_util::rt::TokioIo;
@@ -54,6 +60,8 @@ pub struct Outgoing {
 pub enum SendError {
     /// No connection came about.
     Dial(DialError),
+    /// As many connections and waiting requests are there as may be.
+    Full,
     /// The connection failed before the answer's head.
     Exchange(String),
 }
@@ -65,6 +73,18 @@ pub struct Transport {
     tasks: TaskGroup,
     hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
     turn: AtomicU64,
+    counts: Option<ClientRequestMetrics>,
+    bounds: Bounds,
+    way: Way,
+}
+
+/// What an APIService says about the way to its backend, beside TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// Where it leads, when it is to no Service.
+    pub target: Option<Arc<Target>>,
+    /// How long the backend may take.
+    pub timeouts: Timeouts,
 }
 
 impl Transport {
@@ -76,7 +96,49 @@ impl Transport {
             tasks,
             hosts: Mutex::default(),
             turn: AtomicU64::new(0),
+            counts: None,
+            bounds: Bounds::default(),
+            way: Way::default(),
         }
+    }
+
+    /// By another way than that to a Service.
+    #[must_use]
+    pub fn by(mut self, way: Way) -> Self {
+        self.way = way;
+        self
+    }
+
+    /// How long the backend may take.
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.way.timeouts
+    }
+
+    /// What a backend at this address is told as the host: the address, but for sockets, whose path is nobody's business.
+    pub fn host_name<'a>(&'a self, address: &'a str) -> &'a str {
+        match &self.way.target {
+            Some(target) if address.contains('/') => &target.server_name,
+            _ => address,
+        }
+    }
+
+    /// With these bounds for each address.
+    #[must_use]
+    pub fn bounded(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Counts the requests that are not passed on for anybody.
+    #[must_use]
+    pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
+        self.counts = Some(counts);
+        self
+    }
+
+    /// Where those are counted.
+    pub fn counts(&self) -> Option<&ClientRequestMetrics> {
+        self.counts.as_ref()
     }
 
     /// The TLS configuration.
@@ -84,7 +146,7 @@ impl Transport {
         &self.tls
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request of our own, which no bounds stop, and waits for the head of the answer.
     ///
     /// What never reached the backend is sent again on another connection; a request without a body that was refused
     /// unprocessed too; a GET, HEAD, OPTIONS or TRACE whose reused connection died once.
@@ -95,7 +157,23 @@ impl Transport {
     /// # Cancel safety
     /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
     pub async fn send(&self, authority: &str, out: Outgoing) -> Result<Response<BackendBody>, SendError> {
-        self.send_to(&[authority.into()], authority, out).await
+        self.deliver(&[authority.into()], authority, out, false, None).await
+    }
+
+    /// As [`Transport::send`]; what cannot be sent to `first` goes to another of `endpoints`.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    ///
+    /// # Cancel safety
+    /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
+    pub async fn send_among(
+        &self,
+        endpoints: &[Arc<str>],
+        first: &str,
+        out: Outgoing,
+    ) -> Result<Response<BackendBody>, SendError> {
+        self.deliver(endpoints, first, out, false, None).await
     }
 
     /// Which of these addresses a request should go to: the less busy of two that are drawn, leaving out those that have
@@ -104,11 +182,22 @@ impl Transport {
         match endpoints {
             [] => unreachable!("a resolver gives at least one address"),
             [one] => one,
-            many => balance::choose(many, &self.lock(), self.turn.fetch_add(1, Ordering::Relaxed), None),
+            many => self.choose_but(many, None),
         }
     }
 
-    /// As [`Transport::send`]; what cannot be sent to `first`, and never was, goes to another of `endpoints`.
+    fn choose_but<'a>(&self, endpoints: &'a [Arc<str>], not: Option<&str>) -> &'a Arc<str> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        match &self.way.target {
+            Some(target) if target.addresses.len() == endpoints.len() => {
+                &endpoints[ranked::choose(target, &self.lock(), turn, not)]
+            }
+            _ => balance::choose(endpoints, &self.lock(), turn, not),
+        }
+    }
+
+    /// Sends a request for somebody, and what the backend says ahead of its answer to `interim`; what cannot be sent to
+    /// `first`, and never was, goes to another of `endpoints`. Sent again is what [`Transport::send`] sends again.
     ///
     /// # Errors
     /// [`SendError`].
@@ -120,6 +209,18 @@ impl Transport {
         endpoints: &[Arc<str>],
         first: &str,
         out: Outgoing,
+        interim: Option<&Interim>,
+    ) -> Result<Response<BackendBody>, SendError> {
+        self.deliver(endpoints, first, out, true, interim).await
+    }
+
+    async fn deliver(
+        &self,
+        endpoints: &[Arc<str>],
+        first: &str,
+        out: Outgoing,
+        bounded: bool,
+        interim: Option<&Interim>,
     ) -> Result<Response<BackendBody>, SendError> {
         let mut host = self.host(first)?;
         let mut spare = (http_body::Body::is_end_stream(&out.body)).then(|| Outgoing {
@@ -133,12 +234,15 @@ impl Transport {
         loop {
             attempt += 1;
             let others = endpoints.len() > 1 && attempt < MOST_ATTEMPTS;
-            let lease = match balance::checkout(&host, others).await {
+            let lease = match balance::checkout(&host, others, bounded).await {
                 Ok(lease) => lease,
                 Err(why) => {
-                    host.health.failed(&why.0);
+                    // Who has much to do is not ill.
+                    if let NoConnection::Dial(why) = &why {
+                        host.health.failed(&why.0);
+                    }
                     if !others {
-                        return Err(SendError::Dial(why));
+                        return Err(why.into());
                     }
                     // Nothing was sent yet.
                     host = self.another(endpoints, &host)?;
@@ -146,7 +250,7 @@ impl Transport {
                     continue;
                 }
             };
-            let mut failure = match exchange(&host, lease, next).await {
+            let mut failure = match exchange(&host, lease, next, interim).await {
                 Ok(answer) => {
                     host.health.succeeded();
                     return Ok(answer);
@@ -170,9 +274,7 @@ impl Transport {
     }
 
     fn another(&self, endpoints: &[Arc<str>], not: &Host) -> Result<Arc<Host>, SendError> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let authority = balance::choose(endpoints, &self.lock(), turn, Some(not.authority.as_str())).clone();
-        self.host(&authority)
+        self.host(self.choose_but(endpoints, Some(&not.address)))
     }
 
     /// What is known of the addresses that were used.
@@ -190,9 +292,20 @@ impl Transport {
     ///
     /// # Cancel safety
     /// When dropped, the attempt ends.
-    pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<tokio_rustls::client::TlsStream<Io>>, DialError> {
-        // Upgrades go straight, as upstream's do.
-        let dialed = dial::dial(authority, &self.tls, Offer::Http1).await?;
+    pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<Wire>, DialError> {
+        let socket = self
+            .way
+            .target
+            .as_ref()
+            .and_then(|t| t.place(authority)?.socket.as_ref());
+        let dialing = async {
+            match socket {
+                Some(socket) => dial::dial_socket(socket, &self.tls, Offer::Http1, &self.outbound).await,
+                // Upgrades go straight, as upstream's do.
+                None => dial::dial(authority, &self.tls, Offer::Http1).await,
+            }
+        };
+        let dialed = host::within(self.way.timeouts.connect, authority, dialing).await?;
         Ok(TokioIo::new(dialed.io))
     }
 
@@ -210,20 +323,23 @@ impl Transport {
         if let Some(host) = hosts.get(authority) {
             return Ok(host.clone());
         }
-        let name = authority
+        let host_name = self.host_name(authority);
+        let name = host_name
             .parse()
-            .map_err(|e| SendError::Exchange(format!("invalid host {authority:?}: {e}")))?;
-        let value = HeaderValue::from_str(authority)
-            .map_err(|e| SendError::Exchange(format!("invalid host {authority:?}: {e}")))?;
+            .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
+        let value = HeaderValue::from_str(host_name)
+            .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
         if hosts.len() >= MOST_HOSTS {
             hosts.retain(|_, h| !h.is_idle());
         }
         let host = Arc::new(Host::new(
-            name,
-            value,
+            authority.into(),
+            (name, value),
             self.tls.clone(),
             self.outbound.clone(),
             self.tasks.clone(),
+            self.bounds,
+            &self.way,
         ));
         hosts.insert(authority.into(), host.clone());
         Ok(host)
@@ -296,7 +412,12 @@ impl Outgoing {
     }
 }
 
-async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Response<BackendBody>, Failure> {
+async fn exchange(
+    host: &Arc<Host>,
+    lease: Lease,
+    out: Outgoing,
+    interim: Option<&Interim>,
+) -> Result<Response<BackendBody>, Failure> {
     let mut request = Request::new(());
     *request.method_mut() = out.method;
     *request.headers_mut() = out.headers;
@@ -308,7 +429,7 @@ async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Respo
             uri.scheme = Some(http::uri::Scheme::HTTPS);
             uri.authority = Some(host.authority.clone());
             *request.uri_mut() = Uri::from_parts(uri).expect("scheme, authority and path make a URI");
-            match stream.exchange(request, out.body, &host.tasks).await {
+            match stream.exchange(request, out.body, &host.tasks, interim).await {
                 Ok((answer, upload)) => Ok(answer.map(|b| BackendBody::http2(b, stream, upload, busy))),
                 Err(e) => {
                     if e.unsent.is_some() {
@@ -321,7 +442,11 @@ async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Respo
         Lease::Http1 { mut sender, reused } => {
             *request.uri_mut() = Uri::from_parts(uri).expect("a path makes a URI");
             request.headers_mut().insert(header::HOST, host.value.clone());
-            match sender.try_send_request(request.map(|()| out.body)).await {
+            let mut request = request.map(|()| out.body);
+            if let Some(interim) = interim {
+                headers::pass_interim(&mut request, interim.clone());
+            }
+            match sender.try_send_request(request).await {
                 Ok(answer) => match unknown_coding(answer.headers()) {
                     None => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
                     Some(coding) => Err(Failure {
@@ -389,9 +514,19 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dial(e) => e.fmt(f),
+            Self::Full => f.write_str("too many requests wait for a connection"),
             Self::Exchange(text) => f.write_str(text),
         }
     }
 }
 
 impl StdError for SendError {}
+
+impl From<NoConnection> for SendError {
+    fn from(why: NoConnection) -> Self {
+        match why {
+            NoConnection::Dial(e) => Self::Dial(e),
+            NoConnection::Full => Self::Full,
+        }
+    }
+}

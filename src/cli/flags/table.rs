@@ -20,7 +20,6 @@ macro_rules! flags {
     (@ refused $reason:expr) => { Fate::Refused($reason) };
 }
 
-const COUNTED: &str = "counted and measured as metrics are read";
 const CACHE: &str = "every kind is served from memory";
 const LEADER: &str = "coordinated leader election is not in this release";
 const PEERS: &str = "gateways do not proxy to each other in this release";
@@ -30,7 +29,12 @@ const BUFFERS: &str = "logs are written at once, to standard error";
 
 flags! {
     Torana {
+        "backend-max-connections" Int "4096" honoured "Connections to one address of a backend; more requests wait";
+        "backend-max-requests" Int "0" honoured "Requests under way to one backend, watches and system:masters excepted; more are 429. 0: half of --max-requests-inflight";
+        "backend-max-waiting" Int "8192" honoured "Requests that wait for a connection to one address of a backend, for 5 s at most; more are 503";
+        "backend-max-watches" Int "10000" honoured "Watches and other long-running requests under way to one backend, system:masters excepted; more are 429. 0: no limit";
         "data-dir" Text "./torana-data" honoured "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig";
+        "backend-socket-dirs" List "/run/torana" honoured "Directories whose Unix sockets APIServices may name as backends (docs/targets.md); empty: none";
         "etcd-user-file" Text "" honoured "File whose first line is name:password, for etcd with authentication by name; tokens are renewed";
     }
     Generic {
@@ -63,12 +67,12 @@ flags! {
         "etcd-cafile" Text "" honoured "CA of etcd (PEM); empty: the system's roots";
         "etcd-certfile" Text "" honoured "Client certificate for etcd (PEM); needs --etcd-keyfile";
         "etcd-compaction-interval" Duration "5m0s" honoured "Time between compactions; 0: never";
-        "etcd-count-metric-poll-period" Duration "1m0s" ignored(COUNTED) "Period of counting objects";
-        "etcd-db-metric-poll-interval" Duration "30s" ignored(COUNTED) "Period of measuring the database";
+        "etcd-count-metric-poll-period" Duration "1m0s" honoured "Age that object counts and sizes in metrics may have; 0: no such metrics";
+        "etcd-db-metric-poll-interval" Duration "30s" honoured "Time between looks at the size of the database; 0: no such metric";
         "etcd-healthcheck-timeout" Duration "2s" honoured "Time for a probe of etcd; probes come at half of it";
         "etcd-keyfile" Text "" honoured "Key of --etcd-certfile (PEM)";
         "etcd-prefix" Text "/registry" honoured "Prefix of keys in etcd";
-        "etcd-readycheck-timeout" Duration "2s" ignored("readiness looks at the same probe as health") "Time for the readiness check";
+        "etcd-readycheck-timeout" Duration "2s" honoured "Time for a probe of etcd by the readiness check; probes come at half of it";
         "etcd-servers" List "" honoured "URLs of the members of an etcd v3 cluster; empty: the embedded store";
         "etcd-servers-overrides" List "" honoured "group/resource#url;url: resources kept on other clusters";
         "lease-reuse-duration-seconds" Int "60" honoured "Longest time a lease of etcd is shared";

@@ -15,6 +15,8 @@ pub struct StorageOptions {
     pub compaction_interval: Duration,
     /// `--event-ttl`.
     pub event_ttl: Duration,
+    /// `--etcd-count-metric-poll-period`; zero: objects are not counted for metrics.
+    pub count_every: Duration,
     /// `--etcd-servers` and what belongs to it; absent: the embedded store.
     pub etcd: Option<EtcdOptions>,
     /// `--encryption-provider-config`.
@@ -44,6 +46,10 @@ pub struct EtcdOptions {
     pub lease_reuse: Duration,
     /// `--etcd-healthcheck-timeout`.
     pub health_timeout: Duration,
+    /// `--etcd-readycheck-timeout`.
+    pub ready_timeout: Duration,
+    /// `--etcd-db-metric-poll-interval`; zero: never.
+    pub measure_every: Duration,
     /// `--storage-media-type`.
     pub media: MediaType,
 }
@@ -66,6 +72,7 @@ impl StorageOptions {
             data_dir: data_dir.into(),
             compaction_interval: values.duration("etcd-compaction-interval")?,
             event_ttl: values.duration("event-ttl")?,
+            count_every: values.duration("etcd-count-metric-poll-period")?,
             etcd: EtcdOptions::read(values)?,
         })
     }
@@ -123,6 +130,8 @@ impl EtcdOptions {
             compaction_interval: values.duration("etcd-compaction-interval")?,
             lease_reuse: Duration::from_secs(u64::try_from(reuse).unwrap_or(0)),
             health_timeout: values.duration("etcd-healthcheck-timeout")?,
+            ready_timeout: values.duration("etcd-readycheck-timeout")?,
+            measure_every: values.duration("etcd-db-metric-poll-interval")?,
             media,
         }))
     }

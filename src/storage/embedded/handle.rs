@@ -6,8 +6,11 @@ use crate::storage::backend::CacheFigures;
 use crate::storage::{
     Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
 };
+use crate::telemetry::{Operation, StorageMetrics};
 use async_trait::async_trait;
+use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The largest object, in bytes of its JSON: the bound that etcd has by default, so that what is written here could be
 /// written there, and fails with the same words.
@@ -17,9 +20,20 @@ const MAX_OBJECT_BYTES: usize = 3 << 19;
 pub(super) struct Handle {
     pub resource: Arc<ResourceStore>,
     pub shared: Arc<Shared>,
+    pub metrics: Arc<StorageMetrics>,
 }
 
 // === impl Handle ===
+
+impl Handle {
+    async fn write(&self, key: &str, what: Operation, action: Action) -> Result<Arc<Entry>, Error> {
+        let since = Instant::now();
+        let outcome = self.shared.write(&self.resource, key, action).await;
+        let failed = matches!(outcome, Err(Error::Failed(_) | Error::NotReady(_)));
+        self.metrics.requested(what, since.elapsed(), failed);
+        outcome
+    }
+}
 
 #[async_trait]
 impl Storage for Handle {
@@ -30,7 +44,9 @@ impl Storage for Handle {
 
     async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
         self.resource.check()?;
-        self.resource.cacher.list(options).await
+        let listing = self.resource.cacher.list(options).await?;
+        self.metrics.listed(listing.entries.len());
+        Ok(listing)
     }
 
     async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
@@ -49,19 +65,21 @@ impl Storage for Handle {
             return Err(Error::TooLarge("etcdserver: request is too large".to_owned()));
         }
         let stored = self.resource.seal(key, draft.json.clone()).map_err(Error::Unreadable)?;
+        let what = match when {
+            Precondition::Absent => Operation::Create,
+            Precondition::Unchanged(_) => Operation::Update,
+        };
         let action = Action::Put {
             when,
             draft,
             stored,
             ttl: ttl_seconds,
         };
-        self.shared.write(&self.resource, key, action).await
+        self.write(key, what, action).await
     }
 
     async fn delete(&self, key: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
-        self.shared
-            .write(&self.resource, key, Action::Delete { unchanged })
-            .await
+        self.write(key, Operation::Delete, Action::Delete { unchanged }).await
     }
 
     fn revision(&self) -> Revision {
@@ -74,6 +92,11 @@ impl Storage for Handle {
 
     fn count(&self) -> usize {
         self.resource.cacher.count()
+    }
+
+    fn encoded_bytes(&self) -> u64 {
+        let state = self.resource.cacher.snapshot();
+        state.scan("", Bound::Unbounded).map(|e| e.json.len() as u64).sum()
     }
 
     fn figures(&self) -> Option<CacheFigures> {

@@ -2,12 +2,13 @@
 
 use super::aes::{Cbc, Gcm};
 use super::kms::Kms;
-use super::kms_plugin::Plugin;
+use super::kms_plugin::{Pace, Plugin};
 use super::secretbox::Secretbox;
 use super::{Chain, Keys, Loaded, Provider};
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::time::parse_duration;
 use crate::apimachinery::value::Value;
+use crate::telemetry::encryption::EncryptionMetrics;
 use aws_lc_rs::digest::{SHA256, digest as sha};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -57,7 +58,7 @@ pub(super) fn digest(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Reads the file and starts its plugins.
-pub(super) fn load(path: &Path) -> Result<Loaded, String> {
+pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, pace: Pace) -> Result<Loaded, String> {
     let bytes = read(path)?;
     let name = path.display();
     if bytes.trim_ascii().is_empty() {
@@ -73,6 +74,8 @@ pub(super) fn load(path: &Path) -> Result<Loaded, String> {
         lines: text.lines().collect(),
         met: HashMap::new(),
         plugins: HashMap::new(),
+        metrics,
+        pace,
     };
     let rules = reader.file(&tree).map_err(complain)?;
     Ok(Loaded {
@@ -87,6 +90,8 @@ struct Reader<'a> {
     /// How often each key was met so far: lists keep the file's order, so that says its line.
     met: HashMap<String, usize>,
     plugins: HashMap<String, Arc<Plugin>>,
+    metrics: &'a Arc<EncryptionMetrics>,
+    pace: Pace,
 }
 
 impl Reader<'_> {
@@ -131,6 +136,8 @@ impl Reader<'_> {
             lines: self.lines.clone(),
             met: HashMap::new(),
             plugins: HashMap::new(),
+            metrics: self.metrics,
+            pace: self.pace,
         };
         fresh.meet(key)
     }
@@ -331,7 +338,7 @@ impl Reader<'_> {
                 _ => return refuse("timeout", "timeout should be a positive value"),
             },
         };
-        let plugin = Plugin::start(name, socket, timeout)?;
+        let plugin = Plugin::start(name, socket, timeout, self.metrics.clone(), self.pace)?;
         self.plugins.insert(name.to_owned(), plugin.clone());
         Ok(plugin)
     }

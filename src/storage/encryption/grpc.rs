@@ -9,6 +9,26 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::net::UnixStream;
 
+/// gRPC's names of outcomes, by number.
+const CODES: [&str; 17] = [
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
 /// Longest answer of a plugin.
 const LONGEST: usize = 4 << 20;
 
@@ -97,10 +117,9 @@ fn status(end: &HeaderMap) -> Result<(), String> {
         Some("0") => Ok(()),
         code => {
             let message = text("grpc-message").unwrap_or_default();
-            Err(format!(
-                "rpc error: code = {} desc = {message}",
-                code.unwrap_or("Unknown")
-            ))
+            let number = code.and_then(|c| c.parse::<usize>().ok());
+            let name = number.and_then(|n| CODES.get(n)).unwrap_or(&"Unknown");
+            Err(format!("rpc error: code = {name} desc = {message}"))
         }
     }
 }

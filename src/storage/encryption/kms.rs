@@ -2,9 +2,10 @@
 //! the seed. What is stored is a protobuf `EncryptedObject`, which holds the encrypted seed beside the object.
 
 use super::aes::{gcm_open, gcm_seal};
-use super::kms_plugin::{Plugin, Source};
+use super::kms_plugin::{Plugin, Source, hash};
 use super::{Provider, random};
 use crate::apimachinery::codec::protobuf::{Payload, Reader, put_bytes, put_message, put_number};
+use crate::telemetry::encryption::Way;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -39,6 +40,11 @@ impl Kms {
             prefix: format!("k8s:enc:kms:v2:{}:", plugin.name()),
             plugin,
         }
+    }
+
+    fn used(&self, way: Way, source: &Source) {
+        let hash = hash(&source.key_id);
+        self.plugin.metrics().used(way, self.plugin.name(), &hash);
     }
 }
 
@@ -165,6 +171,7 @@ impl Provider for Kms {
             }
             other => return Err(format!("invalid encryptedDEKSourceType {other}")),
         };
+        self.used(Way::FromStorage, &object.source);
         let stale = object.kind != SEED || self.plugin.is_stale(&object.source);
         Ok((plain, stale))
     }
@@ -179,6 +186,7 @@ impl Provider for Kms {
             source: seed.source.clone(),
             kind: SEED,
         };
+        self.used(Way::ToStorage, &object.source);
         Ok(object.encode())
     }
 }

@@ -7,17 +7,38 @@ use super::kms::{annotation, check_key_id, put_annotations};
 use super::{grpc, random};
 use crate::apimachinery::codec::hex;
 use crate::apimachinery::codec::protobuf::{Payload, Reader, put_bytes};
+use crate::telemetry::encryption::EncryptionMetrics;
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as jobs;
 
-/// Time between statuses, and while they fail.
-const STATUS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(10));
-/// How long a seed is written with after the last good status.
-const WRITES: Duration = Duration::from_secs(180);
+/// How often a plugin is asked, and how long its word holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Time between statuses.
+    pub good: Duration,
+    /// The same while they fail.
+    pub bad: Duration,
+    /// How long a seed is written with after the last good status.
+    pub writes: Duration,
+}
+
+impl Default for Pace {
+    /// Upstream asks each minute, and before that where health is asked for and its last word is 20 s old, or 3 s if it
+    /// was bad: this comes to the same.
+    fn default() -> Self {
+        Self {
+            good: Duration::from_secs(20),
+            bad: Duration::from_secs(3),
+            writes: Duration::from_secs(180),
+        }
+    }
+}
+
 /// How long a decrypted seed is remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 /// Questions to the plugin that may wait.
@@ -45,6 +66,9 @@ type Answer = Result<Vec<u8>, String>;
 struct Job(Source, mpsc::SyncSender<Answer>);
 
 struct State {
+    name: String,
+    metrics: Arc<EncryptionMetrics>,
+    pace: Pace,
     socket: String,
     timeout: Duration,
     seed: ArcSwapOption<Seed>,
@@ -65,8 +89,22 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What may be told of a key id.
-fn hash(key_id: &str) -> String {
+pub(super) fn hash(key_id: &str) -> String {
+    if key_id.is_empty() {
+        return String::new();
+    }
     format!("sha256:{}", hex(digest(&SHA256, key_id.as_bytes()).as_ref()))
+}
+
+impl State {
+    async fn call(&self, method: &str, message: &[u8]) -> Result<Bytes, String> {
+        let since = Instant::now();
+        let answer = grpc::call(&self.socket, method, message, self.timeout).await;
+        let error = answer.as_ref().err().map(String::as_str);
+        let method = format!("/v2.KeyManagementService/{method}");
+        self.metrics.called(&self.name, &method, since.elapsed(), error);
+        answer
+    }
 }
 
 impl Plugin {
@@ -74,9 +112,18 @@ impl Plugin {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(name: &str, socket: &str, timeout: Duration) -> Result<Arc<Self>, String> {
+    pub(super) fn start(
+        name: &str,
+        socket: &str,
+        timeout: Duration,
+        metrics: Arc<EncryptionMetrics>,
+        pace: Pace,
+    ) -> Result<Arc<Self>, String> {
         let (jobs, queue) = jobs::channel(QUEUE);
         let state = Arc::new(State {
+            name: name.to_owned(),
+            metrics,
+            pace,
             socket: socket.to_owned(),
             timeout,
             seed: ArcSwapOption::empty(),
@@ -102,6 +149,11 @@ impl Plugin {
         }))
     }
 
+    /// What counts its work.
+    pub(super) fn metrics(&self) -> &EncryptionMetrics {
+        &self.state.metrics
+    }
+
     /// Its name in the file.
     pub fn name(&self) -> &str {
         &self.name
@@ -120,11 +172,11 @@ impl Plugin {
     pub(super) fn seed(&self) -> Result<Arc<Seed>, String> {
         let seed = self.state.seed.load_full();
         let seed = seed.ok_or_else(|| format!("kmsv2 Provider {}: there is no key to encrypt with yet", self.name))?;
-        if lock(&seed.seen).elapsed() > WRITES {
+        if lock(&seed.seen).elapsed() > self.state.pace.writes {
             return Err(format!(
                 "encryptedDEKSource with keyID hash {:?} expired: the plugin has not said for {} s that the key is current",
                 hash(&seed.source.key_id),
-                WRITES.as_secs()
+                self.state.pace.writes.as_secs()
             ));
         }
         Ok(seed)
@@ -148,6 +200,7 @@ impl Plugin {
         {
             return Ok(plain.clone());
         }
+        self.state.metrics.missed();
         let plain = without_reactor(|| {
             let (to, answer) = mpsc::sync_channel(1);
             let gone = |_| "the plugin's thread has ended".to_owned();
@@ -159,6 +212,7 @@ impl Plugin {
         let mut known = lock(&self.state.known);
         known.retain(|_, (_, since)| since.elapsed() < REMEMBERED);
         known.insert(source.clone(), (plain.clone(), Instant::now()));
+        self.state.metrics.remembers(&self.name, known.len());
         Ok(plain)
     }
 }
@@ -179,7 +233,10 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
         if let Err(why) = &outcome {
             tracing::debug!(plugin = name, why, "a KMS plugin is not healthy");
         }
-        let pause = if outcome.is_ok() { STATUS.0 } else { STATUS.1 };
+        let pause = match outcome {
+            Ok(()) => state.pace.good,
+            Err(_) => state.pace.bad,
+        };
         *lock(&state.health) = outcome;
         if let Some(first) = first.take() {
             // The starter waits for it.
@@ -205,9 +262,13 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
 
 /// Asks for the status, and makes a seed for a key that is new.
 async fn check(state: &State) -> Result<(), String> {
-    let failed =
-        |e: String| format!("failed to perform status section of the healthz check for KMS Provider, error: {e}");
-    let answer = grpc::call(&state.socket, "Status", &[], state.timeout).await;
+    let failed = |e| {
+        format!(
+            "failed to perform status section of the healthz check for KMS Provider {}, error: {e}",
+            state.name
+        )
+    };
+    let answer = state.call("Status", &[]).await;
     let answer = answer.map_err(failed)?;
     let [mut version, mut healthz, mut key_id] = [const { String::new() }; 3];
     let mut fields = Reader::new(&answer);
@@ -238,7 +299,12 @@ async fn check(state: &State) -> Result<(), String> {
             _ => *known = Some(version),
         }
     }
-    check_key_id(&key_id).map_err(|e| format!("got invalid KMSv2 KeyID hash {:?}: {e}", hash(&key_id)))?;
+    if let Err(e) = check_key_id(&key_id) {
+        let kind = if key_id.is_empty() { "empty" } else { "too_long" };
+        state.metrics.invalid(&state.name, kind);
+        return Err(format!("got invalid KMSv2 KeyID hash {:?}: {e}", hash(&key_id)));
+    }
+    state.metrics.current(&state.name, &hash(&key_id));
     if let Some(seed) = &*state.seed.load()
         && seed.source.key_id == key_id
     {
@@ -246,7 +312,11 @@ async fn check(state: &State) -> Result<(), String> {
         return Ok(());
     }
     let uid = uuid::Uuid::new_v4().to_string();
+    let since = Instant::now();
     let rotated = encrypt(state, &uid).await;
+    state
+        .metrics
+        .key_made(since.elapsed(), rotated.as_ref().err().map(String::as_str));
     let seed = rotated.map_err(|e| format!("failed to rotate DEK uid={uid:?}: {e}"))?;
     state.seed.store(Some(Arc::new(seed)));
     Ok(())
@@ -257,7 +327,7 @@ async fn encrypt(state: &State, uid: &str) -> Result<Seed, String> {
     let mut request = Vec::new();
     put_bytes(&mut request, 1, &plain);
     put_bytes(&mut request, 2, uid.as_bytes());
-    let answer = grpc::call(&state.socket, "Encrypt", &request, state.timeout).await?;
+    let answer = state.call("Encrypt", &request).await?;
     let mut source = Source::default();
     let mut fields = Reader::new(&answer);
     while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
@@ -282,7 +352,7 @@ async fn decrypt(state: &State, source: &Source) -> Answer {
     put_bytes(&mut request, 2, uuid::Uuid::new_v4().to_string().as_bytes());
     put_bytes(&mut request, 3, source.key_id.as_bytes());
     put_annotations(&mut request, 4, &source.annotations);
-    let answer = grpc::call(&state.socket, "Decrypt", &request, state.timeout).await?;
+    let answer = state.call("Decrypt", &request).await?;
     let mut plain = Vec::new();
     let mut fields = Reader::new(&answer);
     while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {

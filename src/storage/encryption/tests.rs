@@ -1,11 +1,10 @@
 //! Through files, as an operator would.
 
 use super::*;
-use crate::apimachinery::codec::protobuf::{Payload, Reader, put_bytes};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 const KEY: &str = "/registry/secrets/ns/n";
 
@@ -226,115 +225,67 @@ fn resources_are_found_by_name_by_group_and_by_everything() {
     }
 }
 
-/// A plugin: "encrypts" by turning bytes around, under a key id that can be changed.
-struct FakePlugin {
-    dir: tempfile::TempDir,
-    key: Arc<AtomicUsize>,
-    decrypted: Arc<AtomicUsize>,
+#[path = "../../../tests/support/kms.rs"]
+mod kms_server;
+
+/// A plugin, and a file that names it.
+struct WithPlugin {
+    plugin: kms_server::Plugin,
+    file: File,
 }
 
-impl FakePlugin {
+impl WithPlugin {
     fn start() -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (key, decrypted) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicUsize::new(0)));
-        let listener = std::os::unix::net::UnixListener::bind(dir.path().join("kms")).expect("a socket");
-        listener.set_nonblocking(true).expect("it can be");
-        let (k, d) = (key.clone(), decrypted.clone());
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .expect("a runtime");
-            runtime.block_on(async {
-                let listener = tokio::net::UnixListener::from_std(listener).expect("a listener");
-                while let Ok((stream, _)) = listener.accept().await {
-                    let (k, d) = (k.clone(), d.clone());
-                    tokio::spawn(async move {
-                        let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
-                        while let Some(Ok((request, mut respond))) = connection.accept().await {
-                            let (k, d) = (k.clone(), d.clone());
-                            tokio::spawn(async move {
-                                let (head, mut body) = request.into_parts();
-                                let mut data = Vec::new();
-                                while let Some(Ok(chunk)) = body.data().await {
-                                    data.extend_from_slice(&chunk);
-                                }
-                                let message = answer(head.uri.path(), &data[5..], &k, &d);
-                                let mut frame = vec![0];
-                                frame.extend((message.len() as u32).to_be_bytes());
-                                frame.extend(message);
-                                let head = http::Response::builder().header("content-type", "application/grpc");
-                                let head = head.body(()).expect("a head");
-                                let mut send = respond.send_response(head, false).expect("sent");
-                                send.send_data(frame.into(), false).expect("sent");
-                                let mut end = http::HeaderMap::new();
-                                end.insert("grpc-status", http::HeaderValue::from_static("0"));
-                                send.send_trailers(end).expect("sent");
-                            });
-                        }
-                    });
-                }
-            });
-        });
-        Self { dir, key, decrypted }
+        let file = File::new();
+        let plugin = kms_server::Plugin::start(&file.0.path().join("kms"));
+        Self { plugin, file }
     }
 
-    fn provider(&self) -> String {
-        let socket = self.dir.path().join("kms");
-        format!(
-            "  - kms: {{apiVersion: v2, name: fake, endpoint: 'unix://{}'}}\n",
-            socket.display()
-        )
+    /// Statuses come quickly, and seeds grow old quickly.
+    fn load(&self, metrics: &Arc<EncryptionMetrics>) -> Encryption {
+        self.file.write(&self.plugin.provider("fake"));
+        let pace = kms_plugin::Pace {
+            good: Duration::from_millis(20),
+            bad: Duration::from_millis(20),
+            writes: Duration::from_millis(300),
+        };
+        Encryption::load_at(&self.file.path(), metrics.clone(), pace).expect("it loads")
     }
 }
 
-fn answer(path: &str, message: &[u8], key: &AtomicUsize, decrypted: &AtomicUsize) -> Vec<u8> {
-    let id = format!("key-{}", key.load(Ordering::SeqCst));
-    let mut first = Vec::new();
-    let mut fields = Reader::new(message);
-    while let Ok(Some((number, payload))) = fields.next() {
-        if let (1, Payload::Bytes(b)) = (number, payload) {
-            first = b.to_vec();
+/// Waits for what the plugin's thread finds out.
+fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
         }
+        assert!(since.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::yield_now();
     }
-    first.reverse();
-    let mut out = Vec::new();
-    match path {
-        "/v2.KeyManagementService/Status" => {
-            put_bytes(&mut out, 1, b"v2");
-            put_bytes(&mut out, 2, b"ok");
-            put_bytes(&mut out, 3, id.as_bytes());
-        }
-        "/v2.KeyManagementService/Encrypt" => {
-            put_bytes(&mut out, 1, &first);
-            put_bytes(&mut out, 2, id.as_bytes());
-            kms::put_annotations(&mut out, 3, &[("a.example.com".to_owned(), b"x".to_vec())].into());
-        }
-        _ => {
-            decrypted.fetch_add(1, Ordering::SeqCst);
-            put_bytes(&mut out, 1, &first);
-        }
-    }
-    out
+}
+
+fn sealed(t: &dyn Transform) -> Bytes {
+    t.seal(KEY, Bytes::from("object")).expect("sealed")
 }
 
 #[test]
 fn a_kms_plugin_encrypts_one_seed_and_is_asked_once_for_that_of_another_process() {
-    let plugin = FakePlugin::start();
-    let (file, other) = (File::new(), File::new());
-    let e = file.load(&plugin.provider()).expect("it loads");
+    let with = WithPlugin::start();
+    let metrics = EncryptionMetrics::unread();
+    let e = with.load(&metrics);
     assert_eq!(e.health(), Ok(()));
     let t = e.transform("", "secrets");
     let object = Bytes::from("object");
-    let stored = [t.seal(KEY, object.clone()), t.seal(KEY, object.clone())].map(|s| s.expect("sealed"));
+    let stored = [sealed(&*t), sealed(&*t)];
     assert_ne!(stored[0], stored[1]);
     assert!(stored[0].starts_with(b"k8s:enc:kms:v2:fake:"));
     assert_eq!(opened(&*t, &stored[0]), (object.clone(), false));
     assert!(t.open("/registry/secrets/ns/other", stored[0].clone()).is_err());
-    assert_eq!(plugin.decrypted.load(Ordering::SeqCst), 0, "one's own seed is known");
+    assert_eq!(with.plugin.calls("Decrypt"), 0, "one's own seed is known");
 
-    plugin.key.store(2, Ordering::SeqCst);
-    let restarted = other.load(&plugin.provider()).expect("it loads");
+    with.plugin.behave(|b| b.key_id = "key-2".to_owned());
+    let restarted = with.load(&metrics);
     let t = restarted.transform("", "secrets");
     for stored in &stored {
         assert_eq!(
@@ -343,8 +294,128 @@ fn a_kms_plugin_encrypts_one_seed_and_is_asked_once_for_that_of_another_process(
             "its key is not current any more"
         );
     }
-    assert_eq!(plugin.decrypted.load(Ordering::SeqCst), 1);
+    assert_eq!(with.plugin.calls("Decrypt"), 1);
     assert!(restarted.has_plugins());
+}
+
+#[test]
+fn a_new_key_id_makes_a_new_seed_and_old_values_stale() {
+    let with = WithPlugin::start();
+    let e = with.load(&EncryptionMetrics::unread());
+    let t = e.transform("", "secrets");
+    let old = sealed(&*t);
+    with.plugin.behave(|b| b.key_id = "key-2".to_owned());
+    until("the old value is stale", || opened(&*t, &old).1.then_some(()));
+    let new = sealed(&*t);
+    assert!(!opened(&*t, &new).1);
+    assert_eq!(with.plugin.calls("Encrypt"), 2);
+    assert_eq!(with.plugin.calls("Decrypt"), 0, "this process has made both seeds");
+}
+
+#[test]
+fn through_an_outage_values_are_read_and_soon_none_is_written() {
+    let mut with = WithPlugin::start();
+    let e = with.load(&EncryptionMetrics::unread());
+    let t = e.transform("", "secrets");
+    let stored = sealed(&*t);
+    with.plugin.go();
+    let why = until("health tells", || e.health().err());
+    assert!(
+        why.contains("code = Unavailable desc = connection error: dial unix"),
+        "{why}"
+    );
+    let why = until("writing ends", || t.seal(KEY, Bytes::from("object")).err());
+    assert!(why.starts_with("encryptedDEKSource with keyID hash \"sha256:"), "{why}");
+    assert_eq!(opened(&*t, &stored).0, Bytes::from("object"), "reading never ends");
+    with.plugin.come_back();
+    until("it heals", || e.health().ok());
+    until("writing goes on", || t.seal(KEY, Bytes::from("object")).ok());
+}
+
+#[test]
+fn a_plugin_that_says_something_odd_is_unhealthy_in_upstreams_words() {
+    let telemetry = crate::telemetry::Telemetry::new();
+    let with = WithPlugin::start();
+    let e = with.load(&EncryptionMetrics::register(&telemetry));
+    type Change = fn(&mut kms_server::Behaviour);
+    let odd: [(Change, &str); 6] = [
+        (
+            |b| b.healthz = "bad day".to_owned(),
+            "got unexpected healthz status: bad day",
+        ),
+        (|b| b.version = "v3".to_owned(), "expected KMSv2 API version v2, got v3"),
+        (
+            |b| b.version = "v2beta1".to_owned(),
+            "KMSv2 API version should not change after the initial status response version v2, got v2beta1",
+        ),
+        (
+            |b| b.key_id = String::new(),
+            "got invalid KMSv2 KeyID hash \"\": keyID is empty",
+        ),
+        (
+            |b| b.failing = Some(14),
+            "failed to perform status section of the healthz check for KMS Provider fake, error: rpc error: code = \
+             Unavailable desc = told to fail",
+        ),
+        (
+            |b| b.failing = Some(7),
+            "failed to perform status section of the healthz check for KMS Provider fake, error: rpc error: code = \
+             PermissionDenied desc = told to fail",
+        ),
+    ];
+    for (change, words) in odd {
+        let mut before = None;
+        with.plugin.behave(|b| {
+            before = Some(b.clone());
+            change(b);
+        });
+        let expected = format!("kmsv2 Provider fake is not healthy, error: {words}");
+        until(&expected, || (e.health() == Err(expected.clone())).then_some(()));
+        with.plugin.behave(|b| *b = before.take().expect("it was kept"));
+        until("it heals", || e.health().ok());
+    }
+    let text = String::from_utf8(telemetry.text()).expect("text");
+    for part in [
+        "apiserver_envelope_encryption_invalid_key_id_from_status_total{error=\"empty\",provider_name=\"fake\"}",
+        "kms_operations_latency_seconds_count{grpc_status_code=\"PermissionDenied\",method_name=\"/v2.KeyManagementService/Status\",provider_name=\"fake\"}",
+        "apiserver_storage_data_key_generation_duration_seconds_count 1",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn a_changed_file_is_taken_only_with_plugins_that_are_well() {
+    let telemetry = crate::telemetry::Telemetry::new();
+    let with = WithPlugin::start();
+    let e = with.load(&EncryptionMetrics::register(&telemetry));
+    let t = e.transform("", "secrets");
+    let stored = sealed(&*t);
+    let other = kms_server::Plugin::start(&with.file.0.path().join("other"));
+    other.behave(|b| b.healthz = "no".to_owned());
+    with.file
+        .write(&(other.provider("other") + &with.plugin.provider("fake")));
+    let why = e.reload().expect_err("it is not well");
+    assert!(why.contains("kmsv2 Provider other is not healthy"), "{why}");
+    assert!(
+        sealed(&*t).starts_with(b"k8s:enc:kms:v2:fake:"),
+        "the encryption stays as it was"
+    );
+    other.behave(|b| b.healthz = "ok".to_owned());
+    assert_eq!(e.reload(), Ok(true));
+    assert_eq!(opened(&*t, &stored), (Bytes::from("object"), true));
+    assert!(sealed(&*t).starts_with(b"k8s:enc:kms:v2:other:"));
+    let text = String::from_utf8(telemetry.text()).expect("text");
+    for part in [
+        "automatic_reloads_total{apiserver_id_hash=\"sha256:",
+        "status=\"failure\"} 1",
+        "status=\"success\"} 1",
+        "apiserver_storage_transformation_operations_total{resource=\"secrets\",status=\"OK\",transformation_type=\"from_storage\",transformer_prefix=\"k8s:enc:kms:v2:fake:\"} 1",
+        "transformation_type=\"to_storage\",transformer_prefix=\"k8s:enc:kms:v2:other:\"} 1",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert_eq!(text.matches("last_config_info{").count(), 1, "of the file in use");
 }
 
 #[test]

@@ -7,15 +7,29 @@ use etcd_client::{
     Certificate, Client, ConnectOptions, GetOptions, GetResponse, Identity, KvClient, TlsOptions, WatchClient,
 };
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 
-/// Time a single attempt may take.
-const ATTEMPT: Duration = Duration::from_secs(5);
-/// Time for a call with all its attempts.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a call may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// A single attempt.
+    pub attempt: Duration,
+    /// The call with all its attempts.
+    pub patience: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            attempt: Duration::from_secs(5),
+            patience: Duration::from_secs(10),
+        }
+    }
+}
+
 /// Time for a TCP connection and its handshake.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Connections for watches, each used where there are so many of them that it is needed.
@@ -49,7 +63,8 @@ struct Member {
 pub(super) struct Members {
     members: Vec<Member>,
     options: ConnectOptions,
-    active: AtomicUsize,
+    /// The member calls go to, and watches with them.
+    active: watch::Sender<usize>,
     /// The newest revision any answer has shown.
     seen: AtomicU64,
 }
@@ -77,6 +92,15 @@ impl Members {
             }
             options = options.with_tls(tls(access));
         }
+        for url in &access.servers {
+            let parsed = url.parse::<http::Uri>();
+            let why = match &parsed {
+                Ok(uri) if uri.host().is_some_and(|h| !h.is_empty()) => continue,
+                Ok(_) => "it names no host".to_owned(),
+                Err(e) => e.to_string(),
+            };
+            return Err(ConnectError::Address(format!("{url}: {why}")));
+        }
         let members = access.servers.iter().map(|url| Member {
             url: url.trim_end_matches('/').to_owned(),
             requests: OnceCell::new(),
@@ -85,7 +109,7 @@ impl Members {
         Ok(Self {
             members: members.collect(),
             options,
-            active: AtomicUsize::new(0),
+            active: watch::Sender::new(0),
             seen: AtomicU64::new(0),
         })
     }
@@ -115,30 +139,48 @@ impl Members {
 
     async fn connect(&self, member: &Member) -> Result<Client, Failure> {
         let connected = Client::connect([&member.url], Some(self.options.clone()));
-        let client = tokio::time::timeout(ATTEMPT, connected)
+        let client = tokio::time::timeout(Limits::default().attempt, connected)
             .await
             .map_err(|_| Failure::TimedOut)??;
         Ok(client)
     }
 
-    /// The member calls go to, and its place.
-    async fn current(&self) -> (usize, Result<Client, Failure>) {
-        let index = self.active.load(Ordering::Acquire) % self.members.len();
-        (index, self.member(index).await)
+    /// The place of the member calls go to.
+    pub fn active(&self) -> usize {
+        *self.active.borrow()
+    }
+
+    /// Sends calls to this member from now on.
+    pub fn prefer(&self, index: usize) {
+        self.active
+            .send_if_modified(|active| std::mem::replace(active, index) != index);
     }
 
     /// Leaves a member for the next one, unless somebody else has done so.
     pub fn leave(&self, index: usize) {
         let next = (index + 1) % self.members.len();
-        let _ = self
-            .active
-            .compare_exchange(index, next, Ordering::AcqRel, Ordering::Acquire);
+        self.active.send_if_modified(|active| {
+            let here = *active == index && next != index;
+            if here {
+                *active = next;
+            }
+            here
+        });
+    }
+
+    /// Returns once calls go to another member than this.
+    pub async fn left(&self, index: usize) {
+        let mut active = self.active.subscribe();
+        if active.wait_for(|active| *active != index).await.is_err() {
+            // The sender is this one's own.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// A client for one watch, and the place of its member.
     /// `number`: that of the resource, which decides about the connection.
     pub async fn watch_client(&self, number: usize) -> (usize, Result<WatchClient, Failure>) {
-        let index = self.active.load(Ordering::Acquire) % self.members.len();
+        let index = self.active();
         let member = &self.members[index];
         let connection = &member.watches[(number / WATCHES) % WATCH_CONNECTIONS];
         let made = connection.get_or_try_init(|| self.connect(member)).await;
@@ -146,33 +188,55 @@ impl Members {
         (index, client)
     }
 
+    /// Asks one member once.
+    pub async fn attempt<T, A>(
+        &self,
+        index: usize,
+        within: Duration,
+        ask: impl FnOnce(Client) -> A,
+    ) -> Result<T, Failure>
+    where
+        A: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let asked = async { ask(self.member(index).await?).await.map_err(Failure::Refused) };
+        let answer = tokio::time::timeout(within, asked).await;
+        answer.unwrap_or(Err(Failure::TimedOut))
+    }
+
     /// Asks until somebody answers; gives up after some seconds. `ask` may be called more than once.
     ///
     /// # Errors
     /// What the last one asked has said.
-    pub async fn call<T, A>(&self, mut ask: impl FnMut(Client) -> A) -> Result<T, Failure>
+    pub async fn call<T, A>(&self, ask: impl FnMut(Client) -> A) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, etcd_client::Error>>,
     {
-        let give_up = Instant::now() + PATIENCE;
+        self.call_within(Limits::default(), ask).await
+    }
+
+    /// The same, within limits.
+    pub async fn call_within<T, A>(&self, limits: Limits, mut ask: impl FnMut(Client) -> A) -> Result<T, Failure>
+    where
+        A: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let give_up = Instant::now() + limits.patience;
         let mut tries = 0;
         loop {
-            let (index, client) = self.current().await;
-            let outcome = match client {
-                Ok(client) => match tokio::time::timeout(ATTEMPT, ask(client)).await {
-                    Ok(answer) => answer.map_err(Failure::Refused),
-                    Err(_) => Err(Failure::TimedOut),
-                },
-                Err(e) => Err(e),
-            };
+            let index = self.active();
+            let within = limits.attempt.min(give_up - Instant::now());
+            let outcome = self.attempt(index, within, &mut ask).await;
             tries += 1;
             match outcome {
-                Err(e) if e.is_passing() && Instant::now() < give_up => {
+                Err(e) if e.is_passing() => {
                     tracing::debug!(member = %self.members[index].url, error = %e, "etcd did not answer, asking again");
                     self.leave(index);
+                    if Instant::now() >= give_up {
+                        return Err(e);
+                    }
                     if tries >= self.members.len() {
                         let round = (tries / self.members.len()).min(10) as u32;
-                        tokio::time::sleep(Duration::from_millis(50) * round).await;
+                        let pause = Instant::now() + Duration::from_millis(50) * round;
+                        tokio::time::sleep_until(pause.min(give_up)).await;
                     }
                 }
                 done => return done,
@@ -182,8 +246,13 @@ impl Members {
 
     /// Reads a range.
     pub async fn range(&self, key: &str, options: GetOptions) -> Result<GetResponse, Failure> {
+        self.range_within(Limits::default(), key, options).await
+    }
+
+    /// The same, within limits.
+    pub async fn range_within(&self, limits: Limits, key: &str, options: GetOptions) -> Result<GetResponse, Failure> {
         let answer = self
-            .call(|client| {
+            .call_within(limits, |client| {
                 let (key, options) = (key.to_owned(), options.clone());
                 async move { kv(&client).get(key, Some(options)).await }
             })

@@ -4,6 +4,7 @@
 use super::resource::{ReadError, Resource, end_of};
 use crate::storage::cacher::Snapshot;
 use crate::storage::{ContinueToken, Entry, Error, ListOptions, Listing, Revision};
+use crate::telemetry::Operation;
 use etcd_client::{GetOptions, GetResponse};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -26,9 +27,17 @@ struct Page {
     revision: Revision,
 }
 
-async fn range(resource: &Resource, from: &str, prefix: &str, options: GetOptions) -> Result<GetResponse, ReadError> {
+async fn range(
+    resource: &Resource,
+    what: Operation,
+    from: &str,
+    prefix: &str,
+    options: GetOptions,
+) -> Result<GetResponse, ReadError> {
     let options = options.with_range(end_of(&resource.key(prefix)));
-    Ok(resource.shared.members.range(&resource.key(from), options).await?)
+    let from = resource.key(from);
+    let read = resource.counted(what, resource.shared.members.range(&from, options));
+    Ok(read.await?)
 }
 
 async fn page(
@@ -42,7 +51,7 @@ async fn page(
     if let Some(at) = at {
         options = options.with_revision(at.0.cast_signed());
     }
-    let answer = range(resource, from, prefix, options).await?;
+    let answer = range(resource, Operation::ListOnlyKeys, from, prefix, options).await?;
     let revision = resource.shared.members.saw(answer.header());
     let found = answer.kvs().iter().filter_map(|pair| {
         let own = resource.own(pair.key())?;
@@ -75,7 +84,7 @@ async fn objects(
         let options = GetOptions::new()
             .with_limit(limit)
             .with_revision(page.revision.0.cast_signed());
-        let answer = range(resource, from, prefix, options).await?;
+        let answer = range(resource, Operation::List, from, prefix, options).await?;
         for pair in answer.kvs() {
             if let Some(own) = resource.own(pair.key()) {
                 out.push(resource.entry_of(own, pair).map_err(ReadError::Broken)?);
@@ -97,10 +106,16 @@ async fn objects(
 /// # Errors
 /// [`Error::Compacted`], [`Error::TooNew`], [`Error::Failed`].
 pub(super) async fn list(resource: &Resource, options: &ListOptions, at: Option<Revision>) -> Result<Listing, Error> {
+    let mut looked_at = 0;
     let answer = match options.single {
         true => one(resource, options, at).await,
-        false => many(resource, options, at).await,
+        false => many(resource, options, at, &mut looked_at).await,
     };
+    if let Ok(listing) = &answer {
+        let looked_at = looked_at.max(listing.entries.len());
+        let metrics = &resource.metrics;
+        metrics.listed_from_store(looked_at, looked_at, listing.entries.len());
+    }
     answer.map_err(|e| match e {
         ReadError::Call(failure) if failure.is_compacted() => Error::Compacted(at.unwrap_or_default()),
         ReadError::Call(failure) if failure.is_future() => Error::TooNew {
@@ -121,7 +136,12 @@ async fn one(resource: &Resource, options: &ListOptions, at: Option<Revision>) -
     })
 }
 
-async fn many(resource: &Resource, options: &ListOptions, at: Option<Revision>) -> Result<Listing, ReadError> {
+async fn many(
+    resource: &Resource,
+    options: &ListOptions,
+    at: Option<Revision>,
+    looked_at: &mut usize,
+) -> Result<Listing, ReadError> {
     let everything = options.predicate.is_everything();
     let limit = match options.limit {
         0 => usize::MAX,
@@ -148,6 +168,7 @@ async fn many(resource: &Resource, options: &ListOptions, at: Option<Revision>) 
         listing.revision = page.revision;
         let objects = objects(resource, &from, &options.prefix, &page, size).await?;
         let total = objects.len();
+        *looked_at += total;
         for (i, entry) in objects.into_iter().enumerate() {
             if !options.predicate.matches(&entry) {
                 continue;

@@ -2,6 +2,7 @@
 
 use crate::storage::Error;
 use std::fmt;
+use std::time::Duration;
 
 /// Why a store on etcd cannot be used.
 #[derive(Debug)]
@@ -10,9 +11,9 @@ pub enum ConnectError {
     Address(String),
     /// Nobody has answered.
     Unreachable {
-        /// Who was asked.
-        servers: String,
-        /// What the last one said.
+        /// For so long.
+        within: Duration,
+        /// Who was asked, and what stood in the way, each.
         why: String,
     },
 }
@@ -21,7 +22,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(why) => f.write_str(why),
-            Self::Unreachable { servers, why } => write!(f, "no answer from etcd at {servers}: {why}"),
+            Self::Unreachable { within, why } => write!(f, "no answer from etcd within {within:?}: {why}"),
         }
     }
 }
@@ -58,6 +59,44 @@ impl Failure {
             Self::Refused(etcd_client::Error::GRpcStatus(status)) => Some((status.code() as i32, status.message())),
             _ => None,
         }
+    }
+
+    /// What lies below: the connection was refused, a certificate not believed.
+    fn write_causes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Refused(e) = self else { return Ok(()) };
+        let mut cause: Option<&dyn std::error::Error> = match e {
+            etcd_client::Error::GRpcStatus(status) => std::error::Error::source(status),
+            etcd_client::Error::TransportError(e) => std::error::Error::source(e),
+            _ => None,
+        };
+        let mut said = match e {
+            etcd_client::Error::GRpcStatus(status) => status.message().to_owned(),
+            other => other.to_string(),
+        };
+        while let Some(e) = cause {
+            let text = e.to_string();
+            // Layers like to repeat what others say.
+            if text != "transport error" && !said.contains(&text) {
+                write!(f, ": {text}")?;
+                said += &text;
+            }
+            cause = e.source();
+        }
+        Ok(())
+    }
+
+    /// No address, certificate or key that could be tried again.
+    pub fn is_hopeless(&self) -> bool {
+        // Connections are made when they are first used, and fail with a status then.
+        matches!(
+            self,
+            Self::Refused(
+                etcd_client::Error::TransportError(_)
+                    | etcd_client::Error::InvalidArgs(_)
+                    | etcd_client::Error::InvalidUri(_)
+                    | etcd_client::Error::InvalidMetadataValue(_)
+            )
+        )
     }
 
     /// Another member, or the same one a little later, may answer.
@@ -112,9 +151,13 @@ impl fmt::Display for Failure {
                     16 => "Unauthenticated",
                     _ => "Unknown",
                 };
-                write!(f, "rpc error: code = {name} desc = {text}")
+                write!(f, "rpc error: code = {name} desc = {text}")?;
+                self.write_causes(f)
             }
-            (Self::Refused(e), None) => write!(f, "{e}"),
+            (Self::Refused(e), None) => {
+                write!(f, "{e}")?;
+                self.write_causes(f)
+            }
             (Self::TimedOut, None) => f.write_str("etcdserver: request timed out"),
         }
     }

@@ -12,6 +12,7 @@ use super::direct;
 use super::resource::{Resource, Serving, State, end_of};
 use crate::storage::cacher::{Cacher, Initial, Progress, Snapshot};
 use crate::storage::{Entry, Error, Event, Revision};
+use crate::telemetry::Operation;
 use etcd_client::{GetOptions, WatchOptions, WatchResponse, WatchStream};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -27,12 +28,16 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 const COMPARE: Duration = Duration::from_secs(300);
 /// Time a new watch may take to begin.
 const OPEN: Duration = Duration::from_secs(5);
+/// A watch that has told nothing for so long, while it is known that there is something, is taken for broken.
+const SILENCE: Duration = Duration::from_millis(900);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// Why following has come to an end.
 enum End {
     /// To be opened again where it was.
     Broken(String),
+    /// The same, at the member that calls go to now.
+    Moved,
     /// Everything is to be read again.
     Lost(String),
 }
@@ -58,14 +63,20 @@ async fn compare(resource: &Resource) {
     // Resources take turns by their names' lengths and letters rather than all at once.
     let spread = resource.prefix.bytes().map(u64::from).sum::<u64>() % COMPARE.as_secs();
     tokio::time::sleep(Duration::from_secs(COMPARE.as_secs() / 2 + spread)).await;
+    let compared = |outcome: usize| _ = resource.comparisons[outcome].fetch_add(1, Ordering::Relaxed);
     loop {
         match direct::is_consistent(resource).await {
             Ok(Some(false)) => {
+                compared(1);
                 tracing::error!(prefix = %resource.prefix, "the watch cache is not what etcd has; it is read again");
                 resource.suspect.notify_one();
             }
-            Ok(_) => {}
-            Err(error) => tracing::debug!(prefix = %resource.prefix, %error, "the watch cache could not be compared"),
+            Ok(Some(true)) => compared(0),
+            Ok(None) => {}
+            Err(error) => {
+                compared(2);
+                tracing::debug!(prefix = %resource.prefix, %error, "the watch cache could not be compared");
+            }
         }
         tokio::time::sleep(COMPARE).await;
     }
@@ -86,11 +97,10 @@ async fn follow(resource: &Resource) {
             Err(e) => {
                 let why = e.to_string();
                 tracing::warn!(prefix = %resource.prefix, error = %why, "the resource cannot be read");
-                resource.state.send_if_modified(|state| {
+                resource.state.send_modify(|state| {
                     if let State::Loading(_, last) = state {
                         *last = Some(why);
                     }
-                    false
                 });
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(BACKOFF.1);
@@ -110,7 +120,8 @@ async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
         if let Some(at) = pinned {
             options = options.with_revision(at.0.cast_signed());
         }
-        let answer = resource.shared.members.range(&from, options).await?;
+        let read = resource.shared.members.range(&from, options);
+        let answer = resource.counted(Operation::List, read).await?;
         let revision = pinned.unwrap_or_else(|| resource.shared.members.saw(answer.header()));
         pinned = Some(revision);
         for pair in answer.kvs() {
@@ -153,7 +164,7 @@ async fn keep(resource: &Resource, serving: &Serving, revision: Revision) -> Str
                     .with_fragment();
                 let stream = client.watch(resource.prefix.as_str(), Some(options));
                 match tokio::time::timeout(OPEN, stream).await {
-                    Ok(Ok(stream)) => read(resource, serving, stream, &mut at).await,
+                    Ok(Ok(stream)) => read(resource, serving, member, stream, &mut at).await,
                     Ok(Err(e)) => End::Broken(e.to_string()),
                     Err(_) => End::Broken("no answer".to_owned()),
                 }
@@ -161,6 +172,7 @@ async fn keep(resource: &Resource, serving: &Serving, revision: Revision) -> Str
         };
         match end {
             End::Lost(why) => return why,
+            End::Moved => {}
             End::Broken(why) => {
                 tracing::debug!(prefix = %resource.prefix, why, "a watch on etcd broke and is opened again");
                 resource.shared.members.leave(member);
@@ -174,8 +186,16 @@ async fn keep(resource: &Resource, serving: &Serving, revision: Revision) -> Str
     }
 }
 
-async fn read(resource: &Resource, serving: &Serving, mut stream: WatchStream, at: &mut Revision) -> End {
+async fn read(
+    resource: &Resource,
+    serving: &Serving,
+    member: usize,
+    mut stream: WatchStream,
+    at: &mut Revision,
+) -> End {
     let mut asked = Instant::now();
+    let mut heard = Instant::now();
+    let mut left = std::pin::pin!(resource.shared.members.left(member));
     // Parts of one answer that was too long for one message.
     let mut parts: Vec<WatchResponse> = Vec::new();
     loop {
@@ -192,6 +212,11 @@ async fn read(resource: &Resource, serving: &Serving, mut stream: WatchStream, a
                 continue;
             }
             () = resource.suspect.notified() => return End::Lost("it was not what etcd has".to_owned()),
+            () = &mut left => return End::Moved,
+            () = resource.behind.notified() => match heard.elapsed() >= SILENCE {
+                true => return End::Broken("nothing comes, though there is something to tell".to_owned()),
+                false => continue,
+            },
             () = resource.bell.notified(), if !wanted => continue,
         };
         let answer = match answer {
@@ -199,6 +224,7 @@ async fn read(resource: &Resource, serving: &Serving, mut stream: WatchStream, a
             Ok(None) => return End::Broken("the stream has ended".to_owned()),
             Err(e) => return End::Broken(e.to_string()),
         };
+        heard = Instant::now();
         if answer.compact_revision() > 0 {
             return End::Lost(format!("revision {} has been compacted", at.0 + 1));
         }
@@ -210,6 +236,7 @@ async fn read(resource: &Resource, serving: &Serving, mut stream: WatchStream, a
             continue;
         }
         if answer.events().is_empty() {
+            resource.metrics.progressed();
             // Told of one watch, it comes in order with its events; asked for, it doesn't with every version.
             let true_one = answer.watch_id() >= 0 || resource.shared.trusted.load(Ordering::Acquire);
             if true_one && parts.is_empty() && reached > *at {
@@ -219,6 +246,7 @@ async fn read(resource: &Resource, serving: &Serving, mut stream: WatchStream, a
             }
             continue;
         }
+        resource.metrics.told(answer.events().len());
         let unfinished = answer.0.fragment;
         parts.push(answer);
         if unfinished {

@@ -12,11 +12,13 @@
 
 use super::direct;
 use super::resource::{Resource, Serving};
+use crate::storage::backend::CacheFigures;
 use crate::storage::{
     ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage,
     VersionMatch, Watch, WatchOptions,
 };
 use async_trait::async_trait;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -54,7 +56,11 @@ impl Handle {
             return Ok(());
         }
         let _waiter = self.0.ask_for_progress();
-        serving.progress.wait_for(revision).await
+        let there = serving.progress.wait_for(revision).await;
+        if there.is_err() {
+            self.0.behind.notify_one();
+        }
+        there
     }
 
     /// A watch that begins with the state etcd has now, without asking for progress: waits until the cache holds it.
@@ -90,7 +96,7 @@ impl Handle {
         if let Some(serving) = self.0.ready()
             && serving.progress.applied() >= revision
         {
-            match serving.cacher.list(options.clone()).await {
+            match self.cached(&serving, options.clone()).await {
                 Err(Error::Compacted(_)) => {}
                 answer => return answer,
             }
@@ -100,6 +106,13 @@ impl Handle {
         direct::list(&self.0, options, Some(revision)).await
     }
 
+    /// What the cache has.
+    async fn cached(&self, serving: &Serving, options: ListOptions) -> Result<Listing, Error> {
+        let listing = serving.cacher.list(options).await?;
+        self.0.metrics.listed(listing.entries.len());
+        Ok(listing)
+    }
+
     async fn latest(&self, mut options: ListOptions) -> Result<Listing, Error> {
         if self.is_trusted() {
             let serving = self.0.serving().await?;
@@ -107,7 +120,7 @@ impl Handle {
             if self.catch_up(&serving, current).await.is_ok() {
                 // A token that pins nothing goes on in this state.
                 options.version = VersionMatch::NotOlderThan(MinRevision::Latest);
-                return serving.cacher.list(options).await;
+                return self.cached(&serving, options).await;
             }
         }
         direct::list(&self.0, &options, None).await
@@ -150,12 +163,19 @@ impl Storage for Handle {
         if let Some(revision) = exact {
             return self.exact(revision, &options).await;
         }
+        // Without a cache, etcd is asked for what it can answer at little cost; upstream's rule.
+        if options.limit > 0 && options.predicate.is_everything() && self.0.ready().is_none() {
+            return direct::list(&self.0, &options, None).await;
+        }
         match options.version {
-            VersionMatch::NotOlderThan(MinRevision::Any) => self.0.serving().await?.cacher.list(options).await,
+            VersionMatch::NotOlderThan(MinRevision::Any) => {
+                let serving = self.0.serving().await?;
+                self.cached(&serving, options).await
+            }
             VersionMatch::NotOlderThan(MinRevision::AtLeast(revision)) => {
                 let serving = self.0.serving().await?;
                 if serving.progress.applied() >= revision {
-                    return serving.cacher.list(options).await;
+                    return self.cached(&serving, options).await;
                 }
                 self.await_revision(revision).await?;
                 self.latest(options).await
@@ -218,11 +238,25 @@ impl Storage for Handle {
     }
 
     fn changed(&self) -> Revision {
-        let serving = self.0.ready();
-        serving.map_or(Revision(0), |s| s.cacher.snapshot().revision)
+        let wrote = Revision(self.0.wrote.load(Ordering::Acquire));
+        self.0.ready().map_or(wrote, |s| s.cacher.changed().max(wrote))
     }
 
     fn count(&self) -> usize {
         self.0.ready().map_or(0, |s| s.cacher.count())
+    }
+
+    fn encoded_bytes(&self) -> u64 {
+        let Some(serving) = self.0.ready() else { return 0 };
+        let state = serving.cacher.snapshot();
+        state.scan("", Bound::Unbounded).map(|e| e.json.len() as u64).sum()
+    }
+
+    fn figures(&self) -> Option<CacheFigures> {
+        let serving = self.0.ready()?;
+        Some(CacheFigures {
+            comparisons: std::array::from_fn(|i| self.0.comparisons[i].load(Ordering::Relaxed)),
+            ..serving.cacher.figures()
+        })
     }
 }

@@ -3,6 +3,8 @@
 
 use super::client::Members;
 use crate::storage::Error;
+use crate::telemetry::StorageMetrics;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -23,7 +25,7 @@ pub(super) struct Leases {
     window: Duration,
     last: Mutex<Option<Shared>>,
     /// A lease that etcd no longer knows.
-    lost: std::sync::atomic::AtomicI64,
+    lost: AtomicI64,
 }
 
 impl Leases {
@@ -32,15 +34,15 @@ impl Leases {
         Self {
             window,
             last: Mutex::new(None),
-            lost: std::sync::atomic::AtomicI64::new(0),
+            lost: AtomicI64::new(0),
         }
     }
 
     /// A lease that lives at least `ttl` seconds from now.
-    pub async fn take(&self, members: &Members, ttl: u64) -> Result<i64, Error> {
+    pub async fn take(&self, members: &Members, ttl: u64, metrics: &StorageMetrics) -> Result<i64, Error> {
         let ttl = ttl.max(1);
         let mut last = self.last.lock().await;
-        let lost = self.lost.load(std::sync::atomic::Ordering::Acquire);
+        let lost = self.lost.load(Ordering::Acquire);
         if let Some(lease) = &mut *last
             && lease.ttl == ttl
             && lease.id != lost
@@ -56,6 +58,9 @@ impl Leases {
         let granted = members
             .call(|client| async move { client.lease_client().grant(seconds, None).await })
             .await?;
+        if let Some(before) = &*last {
+            metrics.leased(before.objects);
+        }
         *last = Some(Shared {
             id: granted.id(),
             ttl,
@@ -67,6 +72,6 @@ impl Leases {
 
     /// Not to be given out again.
     pub fn forget(&self, id: i64) {
-        self.lost.store(id, std::sync::atomic::Ordering::Release);
+        self.lost.store(id, Ordering::Release);
     }
 }

@@ -4,15 +4,16 @@ use super::client::{Members, kv};
 use super::error::Failure;
 use super::lease::Leases;
 use super::values::{self, MediaType};
-use crate::storage::backend::SelectableFields;
+use crate::storage::backend::{Revive, SelectableFields};
 use crate::storage::cacher::{Cacher, Progress};
 use crate::storage::transform::Transform;
 use crate::storage::{Draft, Entry, Error, Precondition, Revision};
 use crate::tasks::Signal;
+use crate::telemetry::{Operation, StorageMetrics};
 use bytes::Bytes;
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -58,6 +59,12 @@ pub(super) struct Resource {
     pub prefix: String,
     pub fields: Option<SelectableFields>,
     pub transform: Arc<dyn Transform>,
+    pub metrics: Arc<StorageMetrics>,
+    pub revive: Option<Revive>,
+    /// The newest revision written here: whoever is told of a write is told after this says so.
+    pub wrote: AtomicU64,
+    /// Comparisons of the cache with etcd: equal, different, not possible.
+    pub comparisons: [AtomicU64; 3],
     pub state: watch::Sender<State>,
     pub stop: Signal,
     /// Reads that wait for the cache to catch up.
@@ -66,6 +73,8 @@ pub(super) struct Resource {
     pub bell: Notify,
     /// Rung when the cache was found to be wrong.
     pub suspect: Notify,
+    /// Rung when the cache has not seen in time what etcd is known to have.
+    pub behind: Notify,
     pub shared: Arc<Shared>,
 }
 
@@ -102,14 +111,28 @@ impl Resource {
     /// The cache, once it is in service.
     pub async fn serving(&self) -> Result<Serving, Error> {
         let mut state = self.state.subscribe();
-        let settled = state.wait_for(|s| !matches!(s, State::Loading(..)));
+        // What could not be read once is not waited for again.
+        let settled = state.wait_for(|s| !matches!(s, State::Loading(_, None)));
         let settled = tokio::time::timeout(self.shared.patience, settled).await;
         match settled {
             Ok(Ok(state)) => match &*state {
                 State::Ready(serving) => Ok(serving.clone()),
-                _ => Err(Error::NotReady(1)),
+                State::Stopped => Err(Error::NotReady(1)),
+                State::Loading(..) => {
+                    drop(state);
+                    Err(self.not_ready())
+                }
             },
-            _ => Err(Error::NotReady(self.retry_after())),
+            _ => Err(self.not_ready()),
+        }
+    }
+
+    /// What readers are told until the cache is in service.
+    fn not_ready(&self) -> Error {
+        let after = self.retry_after();
+        match &*self.state.borrow() {
+            State::Loading(_, Some(why)) => Error::Unread(after, why.clone()),
+            _ => Error::NotReady(after),
         }
     }
 
@@ -141,17 +164,41 @@ impl Resource {
         std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)
     }
 
+    /// Counts a call, and how long it took.
+    pub async fn counted<T>(
+        &self,
+        what: Operation,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let since = std::time::Instant::now();
+        let outcome = call.await;
+        self.metrics.requested(what, since.elapsed(), outcome.is_err());
+        outcome
+    }
+
     /// The entry of stored bytes.
     pub fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
+        let entry = self.open(own, revision, value);
+        if entry.is_err() {
+            self.metrics.could_not_decode();
+        }
+        entry
+    }
+
+    fn open(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
         let key = self.key(own);
         let broken = |why: String| Error::Unreadable(format!("unable to transform key {key:?}: {why}"));
         let opened = self
             .transform
             .open(&key, Bytes::copy_from_slice(value))
             .map_err(broken)?;
-        let entry = values::entry(own, revision, &opened.bytes, self.fields.as_ref());
-        let mut entry = entry.map_err(|why| Error::Failed(format!("unable to decode key {key:?}: {why}")))?;
-        entry.stale = opened.stale;
+        let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
+        let mut tree = values::decode(&opened.bytes).map_err(broken)?;
+        let today = values::is_written_so(&opened.bytes, &tree, self.shared.media);
+        let revived = self.revive.as_ref().map_or(Ok(false), |revive| revive(&mut tree));
+        let converted = revived.map_err(broken)?;
+        let mut entry = values::entry(own, revision, &tree, self.fields.as_ref());
+        entry.stale = opened.stale || converted || !today;
         Ok(Arc::new(entry))
     }
 
@@ -171,7 +218,9 @@ impl Resource {
         if let Some(at) = at {
             options = options.with_revision(at.0.cast_signed());
         }
-        let answer = self.shared.members.range(&self.key(own), options).await?;
+        let key = self.key(own);
+        let answer = self.counted(Operation::Get, self.shared.members.range(&key, options));
+        let answer = answer.await?;
         let revision = self.shared.members.saw(answer.header());
         let entry = answer.kvs().first().map(|pair| self.entry_of(own, pair)).transpose();
         Ok((entry.map_err(ReadError::Broken)?, revision))
@@ -180,7 +229,8 @@ impl Resource {
     /// The revision of the cluster, asked of its majority.
     pub async fn current(&self) -> Result<Revision, Error> {
         let options = GetOptions::new().with_keys_only().with_limit(1);
-        let answer = self.shared.members.range(&self.prefix, options).await?;
+        let answer = self.counted(Operation::Get, self.shared.members.range(&self.prefix, options));
+        let answer = answer.await?;
         Ok(self.shared.members.saw(answer.header()))
     }
 
@@ -198,27 +248,30 @@ impl Resource {
         };
         let value = values::encode(&draft.json, self.shared.media);
         let value = self.transform.seal(&key, value).map_err(Error::Unreadable)?;
+        let what = match when {
+            Precondition::Absent => Operation::Create,
+            Precondition::Unchanged(_) => Operation::Update,
+        };
         let mut lost_leases = 0;
         let (answer, repeated) = loop {
             let lease = match ttl {
                 None => 0,
-                Some(ttl) => self.shared.leases.take(&self.shared.members, ttl).await?,
+                Some(ttl) => {
+                    let leases = &self.shared.leases;
+                    leases.take(&self.shared.members, ttl, &self.metrics).await?
+                }
             };
             let tries = AtomicUsize::new(0);
-            let outcome = self
-                .shared
-                .members
-                .call(|client| {
-                    tries.fetch_add(1, Ordering::Relaxed);
-                    let options = (lease != 0).then(|| PutOptions::new().with_lease(lease));
-                    let txn = Txn::new()
-                        .when([Compare::mod_revision(&*key, CompareOp::Equal, expected)])
-                        .and_then([TxnOp::put(&*key, value.to_vec(), options)])
-                        .or_else([TxnOp::get(&*key, None)]);
-                    async move { kv(&client).txn(txn).await }
-                })
-                .await;
-            match outcome {
+            let call = self.shared.members.call(|client| {
+                tries.fetch_add(1, Ordering::Relaxed);
+                let options = (lease != 0).then(|| PutOptions::new().with_lease(lease));
+                let txn = Txn::new()
+                    .when([Compare::mod_revision(&*key, CompareOp::Equal, expected)])
+                    .and_then([TxnOp::put(&*key, value.to_vec(), options)])
+                    .or_else([TxnOp::get(&*key, None)]);
+                async move { kv(&client).txn(txn).await }
+            });
+            match self.counted(what, call).await {
                 Err(e) if e.is_lease_lost() && lost_leases < 3 => {
                     lost_leases += 1;
                     self.shared.leases.forget(lease);
@@ -253,20 +306,17 @@ impl Resource {
         let known = self.ready().and_then(|s| s.cacher.peek(own));
         let known = known.filter(|e| e.revision == unchanged);
         let tries = AtomicUsize::new(0);
-        let answer = self
-            .shared
-            .members
-            .call(|client| {
-                tries.fetch_add(1, Ordering::Relaxed);
-                let options = DeleteOptions::new().with_prev_key();
-                let txn = Txn::new()
-                    .when([Compare::mod_revision(&*key, CompareOp::Equal, expected)])
-                    .and_then([TxnOp::delete(&*key, Some(options))])
-                    .or_else([TxnOp::get(&*key, None)]);
-                async move { kv(&client).txn(txn).await }
-            })
-            .await
-            .map_err(|e| self.refused(e))?;
+        let call = self.shared.members.call(|client| {
+            tries.fetch_add(1, Ordering::Relaxed);
+            let options = DeleteOptions::new().with_prev_key();
+            let txn = Txn::new()
+                .when([Compare::mod_revision(&*key, CompareOp::Equal, expected)])
+                .and_then([TxnOp::delete(&*key, Some(options))])
+                .or_else([TxnOp::get(&*key, None)]);
+            async move { kv(&client).txn(txn).await }
+        });
+        let answer = self.counted(Operation::Delete, call).await;
+        let answer = answer.map_err(|e| self.refused(e))?;
         let revision = self.shared.members.saw(answer.header());
         let responses = answer.op_responses();
         if answer.succeeded() {
@@ -298,9 +348,13 @@ impl Resource {
 
     /// Reads of any age in this process see its own writes.
     async fn await_own(&self, revision: Revision) {
+        self.wrote.fetch_max(revision.0, Ordering::AcqRel);
         if let Some(serving) = self.ready() {
             // Late means a watch that is being made again; reads that ask for the latest state don't rely on it.
-            let _ = tokio::time::timeout(OWN_WRITE, serving.progress.wait_for(revision)).await;
+            let seen = tokio::time::timeout(OWN_WRITE, serving.progress.wait_for(revision)).await;
+            if !matches!(seen, Ok(Ok(()))) {
+                self.behind.notify_one();
+            }
         }
     }
 }

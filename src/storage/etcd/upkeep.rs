@@ -1,43 +1,45 @@
 //! What a cluster needs from time to time: a probe for health and readiness, its versions, and compaction, which all
 //! API servers on one cluster agree on through a key.
 
-use super::client::kv;
+use super::client::{Limits, kv};
+use super::error::Failure;
 use super::resource::Shared;
 use etcd_client::{AlarmAction, AlarmType, Compare, CompareOp, GetOptions, Txn, TxnOp, TxnOpResponse};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// The key of the agreement; outside of every prefix.
 const COMPACTED: &str = "compact_rev_key";
 /// Time between looks at versions and at what the cluster complains about.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What the last probes found.
-pub(super) struct Probe {
-    health: Mutex<Result<(), String>>,
-    /// Bytes of the database.
-    pub size: std::sync::atomic::AtomicU64,
-}
+/// What the last look at something has found.
+pub(super) struct Verdict(Mutex<Result<(), String>>);
 
-impl Default for Probe {
+impl Default for Verdict {
     fn default() -> Self {
-        Self {
-            health: Mutex::new(Err("etcd client connection not yet established".to_owned())),
-            size: std::sync::atomic::AtomicU64::new(0),
-        }
+        Self(Mutex::new(Err("etcd client connection not yet established".to_owned())))
     }
 }
 
-impl Probe {
-    pub fn health(&self) -> Result<(), String> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+impl Verdict {
+    pub fn get(&self) -> Result<(), String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn set(&self, health: Result<(), String>) {
-        *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    pub fn set(&self, found: Result<(), String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
     }
+}
+
+/// What the last probes found.
+#[derive(Default)]
+pub(super) struct Probe {
+    pub health: Verdict,
+    pub readiness: Verdict,
+    /// Bytes of the database.
+    pub size: AtomicU64,
 }
 
 /// True for versions whose answers to a request for progress come behind the events before them: 3.4.31, 3.5.13 and
@@ -57,30 +59,38 @@ pub(super) fn is_trusted(version: &str) -> bool {
     }
 }
 
-/// Reads `<prefix>/health` again and again, and now and then the alarms and versions.
-pub(super) async fn probe(shared: Arc<Shared>, probe: Arc<Probe>, prefix: String, timeout: Duration) {
-    let key = format!("{prefix}/health");
-    let every = (timeout / 2).max(Duration::from_millis(100));
-    let mut look = Instant::now();
+/// Reads a key again and again, twice in the time that an answer may take. Half of it is left for another member where
+/// one is silent.
+pub(super) async fn probe(shared: &Shared, verdict: &Verdict, key: &str, timeout: Duration) {
+    let half = timeout / 2;
+    let limits = Limits {
+        attempt: half,
+        patience: timeout,
+    };
+    let every = half.max(Duration::from_millis(100));
     loop {
-        let read = shared.members.range(&key, GetOptions::new());
-        let found = match tokio::time::timeout(timeout, read).await {
+        let read = shared.members.range_within(limits, key, GetOptions::new());
+        verdict.set(match tokio::time::timeout(timeout, read).await {
             Ok(Ok(_)) => Ok(()),
+            Ok(Err(Failure::TimedOut)) | Err(_) => {
+                Err("error getting data from etcd: context deadline exceeded".to_owned())
+            }
             Ok(Err(e)) => Err(format!("error getting data from etcd: {e}")),
-            Err(_) => Err("error getting data from etcd: context deadline exceeded".to_owned()),
-        };
-        let fine = found.is_ok();
-        probe.set(found);
-        if fine && Instant::now() >= look {
-            look = Instant::now() + LOOK;
-            look_after(&shared, &probe).await;
-        }
+        });
         tokio::time::sleep(every).await;
     }
 }
 
-/// Versions, alarms, size.
-pub(super) async fn look_after(shared: &Shared, probe: &Probe) {
+/// Looks at versions and alarms now and then.
+pub(super) async fn keep_looking(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        look_after(&shared).await;
+    }
+}
+
+/// Versions and alarms.
+pub(super) async fn look_after(shared: &Shared) {
     if shared.by_version {
         let versions = shared.members.versions().await;
         let trusted = versions.iter().all(|v| v.as_deref().is_some_and(is_trusted));
@@ -93,25 +103,31 @@ pub(super) async fn look_after(shared: &Shared, probe: &Probe) {
             maintenance.alarm(AlarmAction::Get, AlarmType::None, None).await
         })
         .await;
-    if let Ok(alarms) = alarms {
-        let full = alarms.alarms().iter().any(|a| a.alarm() == AlarmType::Nospace);
-        if shared.no_space.swap(full, Ordering::AcqRel) != full {
-            if full {
-                tracing::error!(
-                    "etcd is out of space (alarm NOSPACE): it refuses writes until it is compacted, \
-                                 defragmented and the alarm is disarmed"
-                );
-            } else {
-                tracing::info!("etcd takes writes again");
-            }
+    let Ok(alarms) = alarms else { return };
+    let full = alarms.alarms().iter().any(|a| a.alarm() == AlarmType::Nospace);
+    if shared.no_space.swap(full, Ordering::AcqRel) != full {
+        if full {
+            tracing::error!(
+                "etcd is out of space (alarm NOSPACE): it refuses writes until it is compacted, defragmented and the \
+                 alarm is disarmed"
+            );
+        } else {
+            tracing::info!("etcd takes writes again");
         }
     }
-    let status = shared
-        .members
-        .call(|client| async move { client.maintenance_client().status().await })
-        .await;
-    if let Ok(status) = status {
-        probe.size.store(status.db_size().cast_unsigned(), Ordering::Release);
+}
+
+/// Asks for the size of the database every so often.
+pub(super) async fn measure(shared: Arc<Shared>, probe: Arc<Probe>, every: Duration) {
+    loop {
+        let status = shared
+            .members
+            .call(|client| async move { client.maintenance_client().status().await })
+            .await;
+        if let Ok(status) = status {
+            probe.size.store(status.db_size().cast_unsigned(), Ordering::Release);
+        }
+        tokio::time::sleep(every).await;
     }
 }
 
@@ -129,7 +145,7 @@ pub(super) async fn compact(shared: Arc<Shared>, interval: Duration) {
     }
 }
 
-async fn turn(shared: &Shared, version: i64, revision: i64) -> Result<(i64, i64), super::error::Failure> {
+async fn turn(shared: &Shared, version: i64, revision: i64) -> Result<(i64, i64), Failure> {
     let answer = shared
         .members
         .call(|client| {

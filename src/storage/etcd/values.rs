@@ -24,6 +24,18 @@ pub enum MediaType {
 /// Groups upstream always writes in JSON.
 const JSON_GROUPS: [&str; 2] = ["apiextensions.k8s.io/", "apiregistration.k8s.io/"];
 
+/// True where objects of a version are written in protobuf, if their kind is one of the built-in ones.
+fn is_protobuf(version: &str, media: MediaType) -> bool {
+    media == MediaType::Protobuf && !version.is_empty() && !JSON_GROUPS.iter().any(|g| version.starts_with(g))
+}
+
+/// True where the bytes of an object are of the encoding it would be written in today.
+pub fn is_written_so(bytes: &[u8], object: &Value, media: MediaType) -> bool {
+    let (version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
+    let protobuf = is_protobuf(version, media) && protobuf::definition(version, kind).is_some();
+    bytes.starts_with(&wire::MAGIC) == protobuf
+}
+
 /// The bytes for an object whose JSON is given.
 pub fn encode(object: &Bytes, media: MediaType) -> Bytes {
     if media != MediaType::Protobuf {
@@ -32,8 +44,7 @@ pub fn encode(object: &Bytes, media: MediaType) -> Bytes {
     let Ok(tree) = json::decode(object) else {
         return object.clone();
     };
-    let version = tree.str_at(&["apiVersion"]);
-    if version.is_empty() || JSON_GROUPS.iter().any(|g| version.starts_with(g)) {
+    if !is_protobuf(tree.str_at(&["apiVersion"]), media) {
         return object.clone();
     }
     protobuf::encode(&tree).map_or_else(|| object.clone(), Bytes::from)
@@ -83,14 +94,10 @@ fn name_claims(set: &mut Value) {
     }
 }
 
-/// The entry of stored bytes. `key`: below the resource's prefix.
-///
-/// # Errors
-/// Why they are no object.
-pub fn entry(key: &str, revision: Revision, bytes: &[u8], fields: Option<&SelectableFields>) -> Result<Entry, String> {
-    let tree = decode(bytes)?;
-    let fields = fields.map_or_else(Vec::new, |extract| extract(&tree));
-    Ok(Draft::new(&tree, fields).into_entry(key, revision))
+/// The entry of a stored object. `key`: below the resource's prefix.
+pub fn entry(key: &str, revision: Revision, object: &Value, fields: Option<&SelectableFields>) -> Entry {
+    let fields = fields.map_or_else(Vec::new, |extract| extract(object));
+    Draft::new(object, fields).into_entry(key, revision)
 }
 
 #[cfg(test)]
@@ -100,7 +107,9 @@ mod tests {
     fn stored(object: &Value) -> (Bytes, Entry) {
         let draft = Draft::new(object, vec![]);
         let bytes = encode(&draft.json, MediaType::Protobuf);
-        let entry = entry("ns/n", Revision(7), &bytes, None).expect("it decodes");
+        let tree = decode(&bytes).expect("it decodes");
+        assert!(is_written_so(&bytes, &tree, MediaType::Protobuf));
+        let entry = entry("ns/n", Revision(7), &tree, None);
         assert_eq!(entry.unversioned(), draft.json, "what is read is what was written");
         (bytes, entry)
     }
@@ -132,7 +141,7 @@ mod tests {
             "{ \"kind\":\"A\",\n\"metadata\": {\"name\": \"x\"}}\n",
             "kind: A\nmetadata:\n  name: x\n",
         ] {
-            let e = entry("n", Revision(3), text.as_bytes(), None).expect("it decodes");
+            let e = entry("n", Revision(3), &decode(text.as_bytes()).expect("it decodes"), None);
             assert_eq!(
                 &e.json[..],
                 br#"{"kind":"A","metadata":{"resourceVersion":"3","name":"x"}}"#

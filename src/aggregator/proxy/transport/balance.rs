@@ -7,7 +7,7 @@
 //!    └─────────────────────────────────────────────────────── one success
 //! ```
 
-use super::host::{Host, Lease};
+use super::host::{Host, Lease, NoConnection};
 use super::{DialError, Outgoing};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -51,10 +51,16 @@ pub struct EndpointState {
     pub http2_streams: usize,
     /// HTTP/1.1 connections that wait for a request.
     pub idle_http1_connections: usize,
+    /// All connections, those being made included.
+    pub connections: usize,
+    /// Requests that wait for one.
+    pub waiting: usize,
     /// A connection is being made.
     pub dialing: bool,
     /// Requests that failed since one succeeded.
     pub failures_in_a_row: u32,
+    /// It was left alone for a while, and no request has succeeded since.
+    pub was_ejected: bool,
     /// Left alone for this long, where others are there.
     pub ejected_for: Option<Duration>,
     /// Why the last request failed.
@@ -92,7 +98,7 @@ pub(super) fn choose<'a>(
 }
 
 /// Spreads consecutive numbers over all.
-fn scatter(n: u64) -> u64 {
+pub(super) fn scatter(n: u64) -> u64 {
     let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -100,13 +106,13 @@ fn scatter(n: u64) -> u64 {
 }
 
 /// A connection; where there are `others` to go to, not at any price.
-pub(super) async fn checkout(host: &Arc<Host>, others: bool) -> Result<Lease, DialError> {
+pub(super) async fn checkout(host: &Arc<Host>, others: bool, bounded: bool) -> Result<Lease, NoConnection> {
     if !others {
-        return host.checkout().await;
+        return host.checkout(bounded).await;
     }
-    match tokio::time::timeout(IMPATIENCE, host.checkout()).await {
+    match tokio::time::timeout(IMPATIENCE, host.checkout(bounded)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.authority))),
+        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.address)).into()),
     }
 }
 
@@ -175,6 +181,10 @@ impl Health {
     pub(super) fn ejected_for(&self) -> Option<Duration> {
         let until = Duration::from_millis(self.ejected_until.load(Ordering::Relaxed));
         until.checked_sub(self.now()).filter(|left| !left.is_zero())
+    }
+
+    pub(super) fn was_ejected(&self) -> bool {
+        self.ejected_until.load(Ordering::Relaxed) != 0
     }
 
     pub(super) fn failures(&self) -> u32 {
@@ -251,7 +261,7 @@ mod tests {
                 body: crate::request::Body::full("body"),
             };
             let first = t.choose(&all).clone();
-            assert_eq!(t.send_to(&all, &first, out).await.unwrap().status(), 200);
+            assert_eq!(t.send_to(&all, &first, out, None).await.unwrap().status(), 200);
         }
         let state = t.endpoints().into_iter().find(|e| e.address == gone).unwrap();
         assert!(state.ejected_for.is_some() && state.failures_in_a_row < 10, "{state:?}");

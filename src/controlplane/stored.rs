@@ -1,0 +1,237 @@
+//! Objects as others have stored them: in another version than the one kept here, or without the defaults a reader
+//! expects. Upstream's codec converts and defaults whatever it reads; so does this.
+
+use super::versions::Pair;
+use crate::api::{by_gvk, decode};
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::value::Value;
+use crate::registry::resource::Resource;
+use crate::storage::backend::Revive;
+use std::sync::Arc;
+
+/// What makes a stored object of a row's kind the one that is served.
+pub fn reviver(row: &Resource) -> Revive {
+    let (gvk, strategy) = (row.gvk(), row.strategy.clone());
+    let own = gvk.group_version();
+    Arc::new(move |object| {
+        let converted = convert(object, &own, &gvk.kind)?;
+        strategy.default(object);
+        Ok(converted)
+    })
+}
+
+/// Makes the object one of this version. True: it was of another.
+///
+/// # Errors
+/// In upstream's words: nobody knows its kind, or it is of another one.
+pub fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Result<bool, String> {
+    let (version, found) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
+    let unknown = || format!("no kind \"{found}\" is registered for version \"{version}\"");
+    let from = GroupVersion::parse(version).ok_or_else(unknown)?;
+    if from == *to && found == kind {
+        return Ok(false);
+    }
+    if let Some(pair) = Pair::between(&from, to, found).filter(|_| found == kind) {
+        let stored = pair.stored(std::mem::take(object));
+        *object = stored;
+        return Ok(true);
+    }
+    by_gvk(&from.group, &from.version, found).ok_or_else(unknown)?;
+    let Some(def) = by_gvk(&to.group, &to.version, kind).filter(|_| found == kind && from.group == to.group) else {
+        return Err(format!(
+            "the stored object is a {found} of {version}, not a {kind} of {to}"
+        ));
+    };
+    if from.group == "resource.k8s.io" && from.version == "v1beta1" {
+        match kind {
+            "ResourceClaim" => requests(object.at_mut(&["spec"])),
+            "ResourceClaimTemplate" => requests(object.at_mut(&["spec", "spec"])),
+            "ResourceSlice" => devices(object),
+            _ => {}
+        }
+    }
+    // The others have changed nothing but their name.
+    object.set(&["apiVersion"], to.to_string());
+    decode::normalize(def, object).map_err(|e| e.to_string())?;
+    Ok(true)
+}
+
+/// What a request for one device asks for has moved into a member of its own.
+fn requests(spec: Option<&mut Value>) {
+    const EXACTLY: [&str; 7] = [
+        "adminAccess",
+        "allocationMode",
+        "capacity",
+        "count",
+        "deviceClassName",
+        "selectors",
+        "tolerations",
+    ];
+    let requests = spec.and_then(|s| s.at_mut(&["devices", "requests"]));
+    for request in requests.and_then(Value::as_array_mut).into_iter().flatten() {
+        let alternatives = !request.get("firstAvailable").items().is_empty();
+        let mut exactly = Value::Null;
+        for name in EXACTLY {
+            if let Some(value) = request.unset(&[name]) {
+                exactly.set(&[name], value);
+            }
+        }
+        if !alternatives {
+            request.set(&["exactly"], exactly);
+        }
+    }
+}
+
+/// What a device is has moved out of its member `basic`.
+fn devices(slice: &mut Value) {
+    let devices = slice.at_mut(&["spec", "devices"]).and_then(Value::as_array_mut);
+    for device in devices.into_iter().flatten() {
+        if let Some(Value::Object(basic)) = device.unset(&["basic"]) {
+            for (name, value) in basic.iter() {
+                device.set(&[name], value.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn v1(group: &str, version: &str) -> GroupVersion {
+        GroupVersion::new(group, version)
+    }
+
+    #[test]
+    fn an_older_version_becomes_the_one_that_is_kept() {
+        let mut address = json!({"apiVersion": "networking.k8s.io/v1beta1", "kind": "IPAddress",
+            "metadata": {"name": "10.0.0.1"}, "spec": {"parentRef": {"name": "a", "resource": "services"}}});
+        let to = v1("networking.k8s.io", "v1");
+        assert_eq!(convert(&mut address, &to, "IPAddress"), Ok(true));
+        assert_eq!(address.str_at(&["apiVersion"]), "networking.k8s.io/v1");
+        assert_eq!(address.str_at(&["spec", "parentRef", "name"]), "a");
+        assert_eq!(convert(&mut address, &to, "IPAddress"), Ok(false));
+
+        let mut scaler = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
+            "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"},
+                "targetCPUUtilizationPercentage": 50}});
+        let to = v1("autoscaling", "v2");
+        assert_eq!(convert(&mut scaler, &to, "HorizontalPodAutoscaler"), Ok(true));
+        let metric = scaler.at(&["spec", "metrics"]).items()[0].clone();
+        assert_eq!(metric.str_at(&["resource", "name"]), "cpu");
+    }
+
+    #[test]
+    fn devices_and_requests_find_their_new_places() {
+        let to = v1("resource.k8s.io", "v1");
+        let mut claim = json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim", "metadata": {"name": "a"},
+        "spec": {"devices": {"requests": [
+            {"name": "one", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2},
+            {"name": "any", "firstAvailable": [{"name": "x", "deviceClassName": "gpu"}]},
+        ]}}});
+        assert_eq!(convert(&mut claim, &to, "ResourceClaim"), Ok(true));
+        let requests = claim.at(&["spec", "devices", "requests"]).items();
+        assert_eq!(requests[0].str_at(&["exactly", "deviceClassName"]), "gpu");
+        assert!(requests[0].get("count").is_null());
+        assert!(requests[1].get("exactly").is_null());
+        assert_eq!(requests[1].at(&["firstAvailable"]).items().len(), 1);
+
+        let mut slice = json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceSlice", "metadata": {"name": "a"},
+            "spec": {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "g0", "basic": {"attributes": {"model": {"string": "x"}}}}]}});
+        assert_eq!(convert(&mut slice, &to, "ResourceSlice"), Ok(true));
+        let device = &slice.at(&["spec", "devices"]).items()[0];
+        assert_eq!(device.str_at(&["attributes", "model", "string"]), "x");
+    }
+
+    #[test]
+    fn what_is_of_no_known_version_or_of_another_kind_is_refused() {
+        let to = v1("batch", "v1");
+        let mut old = json!({"apiVersion": "batch/v2alpha1", "kind": "CronJob", "metadata": {}});
+        assert_eq!(
+            convert(&mut old, &to, "CronJob"),
+            Err("no kind \"CronJob\" is registered for version \"batch/v2alpha1\"".to_owned())
+        );
+        let mut other = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}});
+        assert!(convert(&mut other, &to, "CronJob").is_err());
+        assert!(convert(&mut json!({"metadata": {}}), &to, "CronJob").is_err());
+    }
+
+    /// Older versions are taken over as they are, but for those above: nothing they can say is lost.
+    #[test]
+    fn versions_that_only_changed_their_name_have_the_same_fields() {
+        let same = [
+            (
+                "admissionregistration.k8s.io",
+                "v1beta1",
+                "v1",
+                "MutatingAdmissionPolicy",
+            ),
+            (
+                "admissionregistration.k8s.io",
+                "v1alpha1",
+                "v1",
+                "MutatingAdmissionPolicy",
+            ),
+            (
+                "admissionregistration.k8s.io",
+                "v1beta1",
+                "v1",
+                "MutatingAdmissionPolicyBinding",
+            ),
+            (
+                "admissionregistration.k8s.io",
+                "v1alpha1",
+                "v1",
+                "MutatingAdmissionPolicyBinding",
+            ),
+            ("certificates.k8s.io", "v1alpha1", "v1beta1", "ClusterTrustBundle"),
+            ("coordination.k8s.io", "v1alpha2", "v1beta1", "LeaseCandidate"),
+            ("networking.k8s.io", "v1beta1", "v1", "IPAddress"),
+            ("networking.k8s.io", "v1beta1", "v1", "ServiceCIDR"),
+            ("resource.k8s.io", "v1alpha3", "v1beta2", "DeviceTaintRule"),
+            ("resource.k8s.io", "v1beta1", "v1", "DeviceClass"),
+            ("resource.k8s.io", "v1beta2", "v1", "DeviceClass"),
+            ("resource.k8s.io", "v1beta2", "v1", "ResourceClaim"),
+            ("resource.k8s.io", "v1beta2", "v1", "ResourceClaimTemplate"),
+            ("resource.k8s.io", "v1beta2", "v1", "ResourceSlice"),
+            ("storage.k8s.io", "v1beta1", "v1", "VolumeAttributesClass"),
+        ];
+        for (group, old, new, kind) in same {
+            let def = |version| by_gvk(group, version, kind).unwrap_or_else(|| panic!("{group} {version} {kind}"));
+            let mut lost = Vec::new();
+            missing(def(old), def(new), 0, &mut lost);
+            assert!(lost.is_empty(), "{kind} {old}: {lost:?}");
+        }
+    }
+
+    fn missing(
+        old: &'static crate::api::TypeDef,
+        new: &'static crate::api::TypeDef,
+        depth: usize,
+        out: &mut Vec<String>,
+    ) {
+        if depth > 8 || std::ptr::eq(old, new) {
+            return;
+        }
+        for field in old.fields {
+            match new.field(field.name) {
+                None => out.push(format!("{}.{}", old.name, field.name)),
+                Some(now) => {
+                    if let (Some(a), Some(b)) = (inner(field.ty), inner(now.ty)) {
+                        missing(a, b, depth + 1, out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn inner(ty: crate::api::Ty) -> Option<&'static crate::api::TypeDef> {
+        match ty {
+            crate::api::Ty::Struct(r) => Some(r.get()),
+            crate::api::Ty::List(of) | crate::api::Ty::Map(of) => inner(*of),
+            _ => None,
+        }
+    }
+}

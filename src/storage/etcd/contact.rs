@@ -1,0 +1,86 @@
+//! The first contact with a cluster. All members are asked at once until one answers; who does not, and why, is in the
+//! log within seconds.
+
+use super::client::{Limits, Members, kv};
+use super::error::{ConnectError, Failure};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Time between rounds, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// What was said is said again after this time.
+const REPEAT: Duration = Duration::from_secs(10);
+
+/// What stands in the way to one member.
+#[derive(Default)]
+struct Obstacle {
+    why: String,
+    said: Option<Instant>,
+}
+
+/// Returns once a member has answered; calls go to that one then.
+///
+/// # Errors
+/// [`ConnectError::Unreachable`] after that time, and at once where trying again is of no use.
+pub(super) async fn reach(members: &Members, key: &str, within: Duration) -> Result<(), ConnectError> {
+    let give_up = Instant::now() + within;
+    let urls: Vec<&str> = members.urls().collect();
+    let mut obstacles: Vec<Obstacle> = urls.iter().map(|_| Obstacle::default()).collect();
+    let mut pause = PAUSE.0;
+    loop {
+        let left = give_up - Instant::now();
+        let limit = Limits::default().attempt.min(left);
+        let ask = |i| async move {
+            let read = |client| async move { kv(&client).get(key, None).await };
+            (i, members.attempt(i, limit, read).await)
+        };
+        let mut asked: FuturesUnordered<_> = (0..urls.len()).map(ask).collect();
+        let mut hopeless = 0;
+        while let Some((i, answer)) = asked.next().await {
+            let failure = match answer {
+                Ok(found) => {
+                    members.saw(found.header());
+                    members.prefer(i);
+                    return Ok(());
+                }
+                Err(failure) => failure,
+            };
+            hopeless += usize::from(failure.is_hopeless());
+            note(&mut obstacles[i], urls[i], &failure, limit, give_up);
+        }
+        if hopeless == urls.len() || Instant::now() >= give_up {
+            let why = urls.iter().zip(&obstacles).map(|(url, o)| format!("{url}: {}", o.why));
+            return Err(ConnectError::Unreachable {
+                within,
+                why: why.collect::<Vec<_>>().join("; "),
+            });
+        }
+        tokio::time::sleep_until((Instant::now() + pause).min(give_up)).await;
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+/// Remembers what stands in the way, and logs it where it is new or was not said for long.
+fn note(obstacle: &mut Obstacle, member: &str, failure: &Failure, limit: Duration, give_up: Instant) {
+    let now = Instant::now();
+    let why = match failure {
+        Failure::TimedOut => format!("no answer in {limit:?}"),
+        said => said.to_string(),
+    };
+    // A cut-off last attempt says less than those before.
+    if matches!(failure, Failure::TimedOut) && now >= give_up && !obstacle.why.is_empty() {
+        return;
+    }
+    if obstacle.why != why || obstacle.said.is_none_or(|said| now - said >= REPEAT) {
+        let left = (give_up - now).as_secs();
+        tracing::warn!(
+            member,
+            error = why,
+            "etcd does not answer; it is asked again for {left} s"
+        );
+        obstacle.said = Some(now);
+    }
+    obstacle.why = why;
+}

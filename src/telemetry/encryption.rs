@@ -1,0 +1,294 @@
+//! Encryption at rest: what is done to values, what is asked of KMS plugins, and the configuration in use.
+
+use super::{Telemetry, counter, counters, gauges, histograms, int_gauges};
+use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Keys that are told apart at a time; upstream's.
+const KEYS: usize = 10;
+
+/// Which way a value goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It is read.
+    FromStorage,
+    /// It is written.
+    ToStorage,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::FromStorage => "from_storage",
+            Self::ToStorage => "to_storage",
+        }
+    }
+}
+
+/// The families.
+pub struct EncryptionMetrics {
+    took: HistogramVec,
+    operations: IntCounterVec,
+    misses: IntCounter,
+    key_took: Histogram,
+    key_failures: IntCounter,
+    calls: HistogramVec,
+    keys_used: IntCounterVec,
+    keys_used_at: GaugeVec,
+    keys_current_at: GaugeVec,
+    invalid_keys: IntCounterVec,
+    known_keys: IntGaugeVec,
+    reloads: IntCounterVec,
+    reloaded_at: GaugeVec,
+    configuration: IntGaugeVec,
+    /// Labels of keys, the oldest first: those used, and those that were current.
+    labels: Mutex<[VecDeque<[String; 3]>; 2]>,
+}
+
+fn doubling(from: f64, count: i32) -> Vec<f64> {
+    (0..count).map(|i| from * 2f64.powi(i)).collect()
+}
+
+fn now() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |d| d.as_secs_f64())
+}
+
+/// gRPC's name for what went wrong, where the text of an error has it.
+fn status(error: Option<&str>) -> &str {
+    let Some(error) = error else { return "OK" };
+    let code = error.split("rpc error: code = ").nth(1);
+    code.and_then(|rest| rest.split(' ').next())
+        .unwrap_or("unknown-non-grpc")
+}
+
+impl EncryptionMetrics {
+    /// Registers them.
+    pub fn register(telemetry: &Telemetry) -> Arc<Self> {
+        Arc::new(Self::new(telemetry.registry()))
+    }
+
+    /// Those of no gateway: nobody reads them.
+    pub fn unread() -> Arc<Self> {
+        Arc::new(Self::new(&Registry::new()))
+    }
+
+    fn new(r: &Registry) -> Self {
+        let key = ["key_id_hash", "provider_name", "transformation_type"];
+        Self {
+            took: histograms(
+                r,
+                "apiserver_storage_transformation_duration_seconds",
+                "Seconds it took to encrypt or decrypt a value.",
+                &["resource", "transformation_type", "transformer_prefix"],
+                &doubling(5e-6, 25),
+            ),
+            operations: counters(
+                r,
+                "apiserver_storage_transformation_operations_total",
+                "Values encrypted or decrypted, by outcome.",
+                &["resource", "status", "transformation_type", "transformer_prefix"],
+            ),
+            misses: counter(
+                r,
+                "apiserver_storage_envelope_transformation_cache_misses_total",
+                "Keys that a KMS plugin had to decrypt.",
+            ),
+            key_took: histograms(
+                r,
+                "apiserver_storage_data_key_generation_duration_seconds",
+                "Seconds it took to make a key for values.",
+                &[],
+                &doubling(5e-6, 14),
+            )
+            .with_label_values::<&str>(&[]),
+            key_failures: counter(
+                r,
+                "apiserver_storage_data_key_generation_failures_total",
+                "Keys for values that could not be made.",
+            ),
+            calls: histograms(
+                r,
+                "apiserver_envelope_encryption_kms_operations_latency_seconds",
+                "Seconds a call to a KMS plugin took.",
+                &["grpc_status_code", "method_name", "provider_name"],
+                &doubling(1e-4, 20),
+            ),
+            keys_used: counters(
+                r,
+                "apiserver_envelope_encryption_key_id_hash_total",
+                "Values encrypted or decrypted with a plugin's key.",
+                &key,
+            ),
+            keys_used_at: gauges(
+                r,
+                "apiserver_envelope_encryption_key_id_hash_last_timestamp_seconds",
+                "When a plugin's key was last used.",
+                &key,
+            ),
+            keys_current_at: gauges(
+                r,
+                "apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds",
+                "When a plugin has last said that a key is current.",
+                &key[..2],
+            ),
+            invalid_keys: counters(
+                r,
+                "apiserver_envelope_encryption_invalid_key_id_from_status_total",
+                "Statuses of plugins without a usable key id.",
+                &["error", "provider_name"],
+            ),
+            known_keys: int_gauges(
+                r,
+                "apiserver_envelope_encryption_dek_source_cache_size",
+                "Keys for values that are remembered decrypted.",
+                &["provider_name"],
+            ),
+            reloads: counters(
+                r,
+                "apiserver_encryption_config_controller_automatic_reloads_total",
+                "Changed encryption configurations that were taken, or not.",
+                &["apiserver_id_hash", "status"],
+            ),
+            reloaded_at: gauges(
+                r,
+                "apiserver_encryption_config_controller_automatic_reload_last_timestamp_seconds",
+                "When a changed encryption configuration was last taken, or not.",
+                &["apiserver_id_hash", "status"],
+            ),
+            configuration: int_gauges(
+                r,
+                "apiserver_encryption_config_controller_last_config_info",
+                "The encryption configuration in use, by its digest.",
+                &["apiserver_id_hash", "hash"],
+            ),
+            labels: Mutex::default(),
+        }
+    }
+
+    /// A value of a resource went through a provider.
+    pub fn transformed(&self, way: Way, prefix: &str, resource: &str, took: Duration, error: Option<&str>) {
+        let labels = [resource, status(error), way.name(), prefix];
+        self.operations.with_label_values(&labels).inc();
+        if error.is_none() {
+            let series = self.took.with_label_values(&[resource, way.name(), prefix]);
+            series.observe(took.as_secs_f64());
+        }
+    }
+
+    /// A key for values was made.
+    pub fn key_made(&self, took: Duration, error: Option<&str>) {
+        match error {
+            None => self.key_took.observe(took.as_secs_f64()),
+            Some(_) => self.key_failures.inc(),
+        }
+    }
+
+    /// A plugin decrypts a key that was not remembered.
+    pub fn missed(&self) {
+        self.misses.inc();
+    }
+
+    /// A plugin was called.
+    pub fn called(&self, provider: &str, method: &str, took: Duration, error: Option<&str>) {
+        let series = self.calls.with_label_values(&[status(error), method, provider]);
+        series.observe(took.as_secs_f64());
+    }
+
+    /// A plugin remembers so many keys.
+    pub fn remembers(&self, provider: &str, keys: usize) {
+        self.known_keys.with_label_values(&[provider]).set(keys as i64);
+    }
+
+    /// A plugin's key was used. `hash`: its id's.
+    pub fn used(&self, way: Way, provider: &str, hash: &str) {
+        let labels = [hash, provider, way.name()];
+        if let Some(old) = self.oldest_of(0, labels) {
+            // Nothing to remove is as good.
+            let _ = self.keys_used.remove_label_values(&old);
+            let _ = self.keys_used_at.remove_label_values(&old);
+        }
+        self.keys_used.with_label_values(&labels).inc();
+        self.keys_used_at.with_label_values(&labels).set(now());
+    }
+
+    /// A plugin has said which key is current.
+    pub fn current(&self, provider: &str, hash: &str) {
+        if let Some(old) = self.oldest_of(1, [hash, provider, ""]) {
+            let _ = self.keys_current_at.remove_label_values(&[&old[0], &old[1]]);
+        }
+        self.keys_current_at.with_label_values(&[hash, provider]).set(now());
+    }
+
+    /// Notes labels; those that are one too many.
+    fn oldest_of(&self, which: usize, labels: [&str; 3]) -> Option<[String; 3]> {
+        let mut all = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut all[which];
+        match known.iter().position(|l| *l == labels) {
+            Some(at) if at + 1 == known.len() => {}
+            Some(at) => {
+                let again = known.remove(at);
+                known.extend(again);
+            }
+            None => known.push_back(labels.map(str::to_owned)),
+        }
+        (known.len() > KEYS).then(|| known.pop_front()).flatten()
+    }
+
+    /// A plugin has said no usable key id. `error`: `empty` or `too_long`.
+    pub fn invalid(&self, provider: &str, error: &str) {
+        self.invalid_keys.with_label_values(&[error, provider]).inc();
+    }
+
+    /// A changed configuration was taken, or not.
+    pub fn reloaded(&self, server: &str, taken: bool) {
+        let labels = [server, if taken { "success" } else { "failure" }];
+        self.reloads.with_label_values(&labels).inc();
+        self.reloaded_at.with_label_values(&labels).set(now());
+    }
+
+    /// The configuration with this digest is in use.
+    pub fn configured(&self, server: &str, digest: &str) {
+        self.configuration.reset();
+        self.configuration.with_label_values(&[server, digest]).set(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_long_out_of_use_are_not_told_for_ever() {
+        let telemetry = Telemetry::new();
+        let m = EncryptionMetrics::register(&telemetry);
+        for i in 0..12 {
+            m.used(Way::ToStorage, "p", &format!("sha256:{i:02}"));
+            m.used(Way::ToStorage, "p", "sha256:00");
+            m.current("p", &format!("sha256:{i:02}"));
+        }
+        let text = String::from_utf8(telemetry.text()).expect("text");
+        let series = |name: &str| text.lines().filter(|l| l.starts_with(&format!("{name}{{"))).count();
+        assert_eq!(series("apiserver_envelope_encryption_key_id_hash_total"), 10);
+        assert_eq!(
+            series("apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds"),
+            10
+        );
+        assert!(
+            text.contains(
+                "key_id_hash_total{key_id_hash=\"sha256:00\",provider_name=\"p\",transformation_type=\"to_storage\"} 13"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn failures_have_grpcs_name_where_there_is_one() {
+        assert_eq!(status(None), "OK");
+        let wrapped = "failed to decrypt DEK, error: rpc error: code = Unavailable desc = gone";
+        assert_eq!(status(Some(wrapped)), "Unavailable");
+        assert_eq!(status(Some("no matching prefix found")), "unknown-non-grpc");
+    }
+}

@@ -1,0 +1,68 @@
+//! How many objects there are, and how large: by resource, and of an unknown number, -1.
+
+use super::{Telemetry, int_gauges};
+use prometheus::IntGaugeVec;
+
+/// The families.
+pub struct Objects {
+    old: IntGaugeVec,
+    count: IntGaugeVec,
+    bytes: IntGaugeVec,
+}
+
+impl Objects {
+    /// Registers them.
+    pub fn register(telemetry: &Telemetry) -> Self {
+        let (r, resource) = (telemetry.registry(), ["group", "resource"]);
+        Self {
+            old: telemetry.storage_objects.clone(),
+            count: int_gauges(
+                r,
+                "apiserver_resource_objects",
+                "Stored objects, by resource; -1: not known.",
+                &resource,
+            ),
+            bytes: int_gauges(
+                r,
+                "apiserver_resource_size_estimate_bytes",
+                "Bytes of the stored objects, by resource, before encryption; -1: not known.",
+                &resource,
+            ),
+        }
+    }
+
+    /// Sets those of a resource. `found`: objects and their bytes; `None`: they cannot be counted now.
+    pub fn set(&self, [group, resource]: [&str; 2], found: Option<(usize, u64)>) {
+        let (count, bytes) = found.map_or((-1, -1), |(count, bytes)| (count as i64, bytes as i64));
+        let name = match group {
+            "" => resource.to_owned(),
+            group => format!("{resource}.{group}"),
+        };
+        self.old.with_label_values(&[&*name]).set(count);
+        self.count.with_label_values(&[group, resource]).set(count);
+        self.bytes.with_label_values(&[group, resource]).set(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_counted_under_both_names_and_an_unknown_number_is_minus_one() {
+        let telemetry = Telemetry::new();
+        let objects = Objects::register(&telemetry);
+        objects.set(["apps", "deployments"], Some((3, 700)));
+        objects.set(["", "pods"], None);
+        let text = String::from_utf8(telemetry.text()).expect("text");
+        for line in [
+            "apiserver_storage_objects{resource=\"deployments.apps\"} 3",
+            "apiserver_resource_objects{group=\"apps\",resource=\"deployments\"} 3",
+            "apiserver_resource_size_estimate_bytes{group=\"apps\",resource=\"deployments\"} 700",
+            "apiserver_storage_objects{resource=\"pods\"} -1",
+            "apiserver_resource_size_estimate_bytes{group=\"\",resource=\"pods\"} -1",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+}

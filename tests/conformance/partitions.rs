@@ -1,0 +1,189 @@
+//! Networks that are cut: a gateway from a member, the leader from its followers. Nothing acknowledged is lost, nothing
+//! stale is given for the latest state, a watch goes on without a gap, and what cannot be done is refused in time.
+
+use crate::etcd_process::{Etcd, is_there};
+use crate::forwarder::Forwarder;
+use crate::shared::{history, insist};
+use crate::support::*;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use torana::storage::etcd::{self, Access, Cluster};
+use torana::storage::{Backend as _, Error, MinRevision, Precondition, Storage};
+
+/// A call gives up after ten seconds; a busy machine may add to it.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// A gateway whose ways to members can be cut.
+struct Gateway {
+    ways: Vec<Forwarder>,
+    cluster: Arc<Cluster>,
+}
+
+impl Gateway {
+    async fn connect(etcd: &Etcd, members: &[usize]) -> Self {
+        let ways: Vec<_> = members.iter().map(|i| Forwarder::before(etcd.port(*i))).collect();
+        let access = Access {
+            servers: ways.iter().map(Forwarder::url).collect(),
+            ..Access::default()
+        };
+        let cluster = Cluster::connect(&access, etcd::Options::default()).await.unwrap();
+        Self { ways, cluster }
+    }
+
+    fn store(&self) -> Arc<dyn Storage> {
+        self.cluster.resource(config("configmaps"))
+    }
+}
+
+#[test]
+fn a_gateway_cut_off_from_any_member_goes_on_with_another() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let etcd = Etcd::start(3);
+        let cut = Gateway::connect(&etcd, &[0, 1, 2]).await;
+        let other = cluster(&etcd).await;
+        let (s, t) = (cut.store(), other.resource(config("configmaps")));
+        let start = insist(&s, "ns/first", "0").await;
+        let mut written = Vec::new();
+        for round in 0..3 {
+            cut.ways[round].cut();
+            for i in 0..4 {
+                let key = format!("ns/{round}-{i}");
+                let writer = if i % 2 == 0 { &s } else { &t };
+                let since = Instant::now();
+                let made = create(writer, &key, "1").await;
+                assert!(since.elapsed() < DEADLINE, "it took {:?}", since.elapsed());
+                written.push((key.clone(), made.revision, false));
+                for reader in [&s, &t] {
+                    let seen = reader.get(&key, MinRevision::Latest).await.unwrap();
+                    assert_eq!(seen.unwrap().revision, made.revision);
+                    let all = reader.list(everything()).await.unwrap();
+                    assert!(keys(&all.entries).contains(&&*key), "the list shows {key}");
+                }
+            }
+            let last = written.last().unwrap().1;
+            // With the way still cut.
+            assert_eq!(history(s.clone(), start, last).await, written);
+            cut.ways[round].heal();
+        }
+        let last = written.last().unwrap().1;
+        assert_eq!(history(t, start, last).await, written);
+    });
+}
+
+#[test]
+fn a_silent_member_is_left_though_nobody_writes_here() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let etcd = Etcd::start(3);
+        let idle = Gateway::connect(&etcd, &[0, 1, 2]).await;
+        let other = cluster(&etcd).await;
+        let (s, t) = (idle.store(), other.resource(config("configmaps")));
+        let mut w = s.watch(from_now()).await.unwrap();
+        // Whichever the watch is at: two of three are cut.
+        for (a, b) in [(0, 1), (1, 2), (0, 2)] {
+            (idle.ways[a].cut(), idle.ways[b].cut());
+            let made = create(&t, &format!("ns/{a}{b}"), "1").await;
+            let event = tokio::time::timeout(DEADLINE, next(&mut w)).await;
+            assert_eq!(event.unwrap(), format!("ADDED ns/{a}{b}@{}", made.revision.0));
+            (idle.ways[a].heal(), idle.ways[b].heal());
+        }
+    });
+}
+
+#[test]
+fn a_leader_cut_off_from_its_followers_takes_no_write_and_shows_nothing_stale() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let etcd = Etcd::start_apart(3);
+        let leader = etcd.leader();
+        let rest: Vec<usize> = (0..3).filter(|i| *i != leader).collect();
+        let (few, many) = (
+            Gateway::connect(&etcd, &[leader]).await,
+            Gateway::connect(&etcd, &rest).await,
+        );
+        let (s, t) = (few.store(), many.store());
+        let start = insist(&t, "ns/a", "1").await;
+        let old = s.get("ns/a", MinRevision::Latest).await.unwrap().unwrap();
+        assert_eq!((value(&old), old.revision), ("1".to_owned(), start));
+        assert_eq!(s.list(everything()).await.unwrap().entries.len(), 1);
+
+        etcd.isolate(leader);
+        let new = insist(&t, "ns/a", "2").await;
+        let since = Instant::now();
+        let (get, list, put, update) = tokio::join!(
+            s.get("ns/a", MinRevision::Latest),
+            s.list(everything()),
+            s.put("ns/b", Precondition::Absent, draft("lost"), None),
+            s.put("ns/a", Precondition::Unchanged(start), draft("lost"), None),
+        );
+        assert!(since.elapsed() < DEADLINE, "it took {:?}", since.elapsed());
+        assert!(
+            matches!(get, Err(Error::Failed(_))),
+            "the latest state is not known: {get:?}"
+        );
+        assert!(list.is_err(), "nor is that of a list");
+        for refused in [put, update] {
+            let Err(Error::Failed(why)) = refused else {
+                panic!("a minority has acknowledged a write: {refused:?}")
+            };
+            assert!(why.contains("etcdserver: ") || why.contains("rpc error"), "{why}");
+        }
+        let any = s.get("ns/a", MinRevision::Any).await.unwrap().unwrap();
+        assert_eq!(any.revision, start, "what it has seen is still served");
+        let why = few.cluster.health().unwrap_err();
+        assert!(why.starts_with("error getting data from etcd: "), "{why}");
+
+        etcd.heal();
+        let last = insist(&s, "ns/a", "3").await;
+        assert_eq!(
+            history(s.clone(), start, last).await.last(),
+            Some(&("ns/a".to_owned(), last, false))
+        );
+        let of_a = |all: Vec<(String, _, _)>| -> Vec<_> {
+            let of_a = all.into_iter().filter(|(key, ..)| key == "ns/a");
+            of_a.map(|(_, revision, _)| revision).collect()
+        };
+        for reader in [s, t] {
+            assert_eq!(of_a(history(reader, start, last).await), [new, last]);
+        }
+    });
+}
+
+#[test]
+fn a_cut_between_members_costs_their_majority_nothing_it_was_told_of() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let etcd = Etcd::start_apart(3);
+        let all = Gateway::connect(&etcd, &[0, 1, 2]).await;
+        let s = all.store();
+        let start = insist(&s, "ns/first", "0").await;
+        let mut written = Vec::new();
+        for round in 0..4 {
+            let member = match round % 2 {
+                0 => etcd.leader(),
+                _ => (etcd.leader() + 1) % 3,
+            };
+            etcd.isolate(member);
+            for i in 0..3 {
+                let key = format!("ns/{round}-{i}");
+                written.push((key.clone(), insist(&s, &key, "1").await, false));
+            }
+            etcd.heal();
+        }
+        let last = written.last().unwrap().1;
+        let seen = history(s, start, last).await;
+        // A write that was refused may have been made, too.
+        for write in &written {
+            assert!(seen.contains(write), "{write:?} in {seen:?}");
+        }
+    });
+}

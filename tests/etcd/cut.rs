@@ -1,0 +1,70 @@
+//! What clients are told while etcd cannot be reached, and after.
+
+use crate::etcd_process::{Etcd, is_there};
+use crate::forwarder::Forwarder;
+use crate::support::{Gateway, wait_for};
+use std::time::{Duration, Instant};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn post(g: &Gateway, name: &str, query: &str) -> Result<String, String> {
+    let body = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#);
+    let path = format!("{MAPS}{query}");
+    g.curl(&["-X", "POST", "-H", "Content-Type: application/json", "-d", &body, &path])
+}
+
+#[test]
+fn a_gateway_without_etcd_refuses_in_time_serves_what_it_knows_and_recovers() {
+    if !is_there() {
+        return;
+    }
+    let etcd = Etcd::start(1);
+    let way = Forwarder::before(etcd.port(0));
+    let dir = tempfile::tempdir().unwrap();
+    let g = Gateway::start_with(dir.path(), &[&format!("--etcd-servers={}", way.url())]);
+    post(&g, "before", "").unwrap();
+
+    way.cut();
+    let since = Instant::now();
+    let told = post(&g, "lost", "?timeout=2s").unwrap_err();
+    let took = since.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(
+        told.contains(r#""code":504"#) && told.contains(r#""reason":"Timeout""#),
+        "{told}"
+    );
+
+    let since = Instant::now();
+    let told = post(&g, "lost", "").unwrap_err();
+    let took = since.elapsed();
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert!(
+        told.contains(r#""code":500"#) && told.contains("etcdserver: request timed out"),
+        "{told}"
+    );
+    let told = g.curl(&[&format!("{MAPS}/before")]).unwrap_err();
+    assert!(
+        told.contains(r#""code":500"#) && told.contains("etcdserver: request timed out"),
+        "{told}"
+    );
+
+    let any = g.curl(&[&format!("{MAPS}?resourceVersion=0")]).unwrap();
+    assert!(any.contains(r#""name":"before""#), "what is known is served: {any}");
+    for (path, check) in [
+        ("/healthz/etcd", "etcd"),
+        ("/livez/etcd", "etcd"),
+        ("/readyz/etcd-readiness", "etcd"),
+    ] {
+        let told = g.curl(&[path]).unwrap_err();
+        assert!(told.contains(check), "{path}: {told}");
+    }
+
+    way.heal();
+    wait_for("it recovers", || g.curl(&["/readyz"]).is_ok());
+    post(&g, "after", "").unwrap();
+    let all = g.curl(&[MAPS]).unwrap();
+    assert!(
+        all.contains(r#""name":"before""#) && all.contains(r#""name":"after""#),
+        "{all}"
+    );
+}

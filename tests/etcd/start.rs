@@ -1,0 +1,144 @@
+//! The start on a cluster that does not answer.
+
+use crate::etcd_process::{Etcd, is_there};
+use crate::forwarder::Forwarder;
+use crate::support::{Process, wait_for};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+fn serve(dir: &Path, flags: &[String]) -> Process {
+    Process::spawn(
+        Command::new(env!("CARGO_BIN_EXE_torana"))
+            .args(["serve", "--secure-port=0", "--bind-address=127.0.0.1"])
+            .arg(format!("--data-dir={}", dir.join("data").display()))
+            .args(flags),
+        dir.join("torana.log"),
+    )
+}
+
+/// Waits for a word about the cluster in the log, then for the end; the last line.
+fn refusal(dir: &Path, flags: &[String], word: &str) -> String {
+    let since = Instant::now();
+    let mut process = serve(
+        dir,
+        &[flags, &["--storage-initialization-timeout=4s".to_owned()]].concat(),
+    );
+    wait_for("it says what is wrong", || {
+        process.log().contains("etcd does not answer")
+    });
+    let said = since.elapsed();
+    assert!(said < Duration::from_secs(3), "it was silent for {said:?}");
+    let warned = process.log();
+    assert!(warned.contains(word), "{warned}");
+    assert_eq!(process.wait(Duration::from_secs(20)), Some(1));
+    assert!(since.elapsed() >= Duration::from_secs(4), "it goes on trying");
+    let log = process.log();
+    let last = log.lines().last().unwrap_or_default().to_owned();
+    assert!(
+        last.starts_with("torana: --etcd-servers: no answer from etcd within 4s: "),
+        "{last}"
+    );
+    assert!(last.contains(word), "{last}");
+    last
+}
+
+#[test]
+fn an_unreachable_cluster_is_said_within_seconds_and_ends_the_start_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    // A port nobody listens on: bound and given back.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let flags = [format!("--etcd-servers=http://127.0.0.1:{port},http://127.0.0.1:1")];
+    let last = refusal(dir.path(), &flags, "Connection refused");
+    for member in [format!("http://127.0.0.1:{port}: "), "http://127.0.0.1:1: ".to_owned()] {
+        assert!(last.contains(&member), "each member is named: {last}");
+    }
+}
+
+fn certificates(dir: &Path) {
+    let write = |name: &str, text: String| std::fs::write(dir.join(name), text).unwrap();
+    let ca_key = KeyPair::generate().unwrap();
+    let mut ca = CertificateParams::new(Vec::new()).unwrap();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    write("ca.crt", ca.self_signed(&ca_key).unwrap().pem());
+    let issuer = Issuer::new(ca, ca_key);
+    for name in ["server", "client"] {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned(), name.to_owned()]).unwrap();
+        write(&format!("{name}.crt"), params.signed_by(&key, &issuer).unwrap().pem());
+        write(&format!("{name}.key"), key.serialize_pem());
+    }
+}
+
+#[test]
+fn a_certificate_that_is_not_believed_is_said() {
+    if !is_there() {
+        return;
+    }
+    let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    (certificates(own.path()), certificates(other.path()));
+    let etcd = Etcd::start_secure(own.path());
+    let at = |dir: &Path, name: &str| dir.join(name).display().to_string();
+    let flags = |ca: &Path| {
+        [
+            format!("--etcd-servers={}", etcd.servers().join(",")),
+            format!("--etcd-cafile={}", at(ca, "ca.crt")),
+            format!("--etcd-certfile={}", at(own.path(), "client.crt")),
+            format!("--etcd-keyfile={}", at(own.path(), "client.key")),
+        ]
+    };
+    let dir = tempfile::tempdir().unwrap();
+    refusal(dir.path(), &flags(other.path()), "invalid peer certificate");
+    let plain = [format!(
+        "--etcd-servers={}",
+        etcd.servers().join(",").replace("https", "http")
+    )];
+    let dir = tempfile::tempdir().unwrap();
+    refusal(dir.path(), &plain, "http://127.0.0.1:");
+}
+
+#[test]
+fn a_wrong_password_is_said() {
+    if !is_there() {
+        return;
+    }
+    let etcd = Etcd::start(1);
+    for args in [
+        &["user", "add", "root:secret"][..],
+        &["user", "grant-role", "root", "root"],
+        &["auth", "enable"],
+    ] {
+        etcd.ctl(args);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let user = dir.path().join("user");
+    std::fs::write(&user, "root:wrong\n").unwrap();
+    let flags = [
+        format!("--etcd-servers={}", etcd.servers().join(",")),
+        format!("--etcd-user-file={}", user.display()),
+    ];
+    refusal(dir.path(), &flags, "authentication failed");
+}
+
+#[test]
+fn a_cluster_that_comes_later_is_waited_for() {
+    if !is_there() {
+        return;
+    }
+    let etcd = Etcd::start(1);
+    let way = Forwarder::before(etcd.port(0));
+    way.cut();
+    let dir = tempfile::tempdir().unwrap();
+    let process = serve(dir.path(), &[format!("--etcd-servers={}", way.url())]);
+    wait_for("it says that it waits", || {
+        process.log().contains("etcd does not answer")
+    });
+    way.heal();
+    let kubeconfig = dir.path().join("data/admin.kubeconfig");
+    wait_for("it serves", || kubeconfig.exists());
+}
