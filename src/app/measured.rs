@@ -1,7 +1,8 @@
-//! A resource's storage whose lists and writes are counted. Reads of single objects and watches pass through untouched.
+//! A resource's storage whose writes are counted. Reads and watches pass through untouched.
 
 use crate::storage::{
-    Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
+    Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
+    WatchOptions,
 };
 use crate::telemetry::{StorageMetrics, Write};
 use async_trait::async_trait;
@@ -40,7 +41,7 @@ impl Measured {
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-// `get` and `watch` hand out the inner future as it is: the hot paths pay one call, no allocation.
+// Reads hand out the inner future as it is: the hot paths pay one call, no allocation.
 #[async_trait]
 impl Storage for Measured {
     fn get<'s, 'k, 'f>(&'s self, key: &'k str, min: MinRevision) -> Answer<'f, Option<Arc<Entry>>>
@@ -52,10 +53,12 @@ impl Storage for Measured {
         self.inner.get(key, min)
     }
 
-    async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
-        let listing = self.inner.list(options).await?;
-        self.metrics.listed(listing.entries.len());
-        Ok(listing)
+    fn list<'s, 'f>(&'s self, options: ListOptions) -> Answer<'f, Listing>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        self.inner.list(options)
     }
 
     fn watch<'s, 'f>(&'s self, options: WatchOptions) -> Answer<'f, Box<dyn Watch>>
@@ -103,5 +106,9 @@ impl Storage for Measured {
 
     fn count(&self) -> usize {
         self.inner.count()
+    }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        self.inner.budget()
     }
 }

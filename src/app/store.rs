@@ -9,7 +9,7 @@ use crate::storage::backend::{Backend, Figures};
 use crate::storage::embedded::{self, Engine};
 use crate::storage::encryption::Encryption;
 use crate::storage::etcd::{self, Access, Cluster};
-use crate::storage::{ResourceConfig, Storage};
+use crate::storage::{Budget, ResourceConfig, Storage};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub struct Stores {
     elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)>,
     encryption: Option<Arc<Encryption>>,
     reload: bool,
+    /// What the caches of all of them may take of memory.
+    budget: Arc<Budget>,
 }
 
 impl Stores {
@@ -49,22 +51,24 @@ impl Stores {
             }
         };
         let reload = storage.encryption_reload;
+        let budget = Budget::new(storage.cache_bytes(), storage.encodings_bytes);
         let Some(etcd) = &storage.etcd else {
             return Ok(Arc::new(Self {
-                main: embedded(storage)?,
+                main: embedded(storage, &budget)?,
                 elsewhere: Vec::new(),
                 encryption,
                 reload,
+                budget,
             }));
         };
-        let main = connect(etcd, &etcd.servers, "etcd-servers").await?;
+        let main = connect(etcd, &etcd.servers, "etcd-servers", &budget).await?;
         let mut elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)> = Vec::new();
         let mut sets: Vec<&[String]> = Vec::new();
         for (resource, servers) in &etcd.overrides {
             match sets.iter().position(|known| *known == servers.as_slice()) {
                 Some(at) => elsewhere[at].0.push(resource.clone()),
                 None => {
-                    let other = connect(etcd, servers, "etcd-servers-overrides").await?;
+                    let other = connect(etcd, servers, "etcd-servers-overrides", &budget).await?;
                     elsewhere.push((vec![resource.clone()], other));
                     sets.push(servers);
                 }
@@ -75,6 +79,7 @@ impl Stores {
             elsewhere,
             encryption,
             reload,
+            budget,
         }))
     }
 
@@ -105,6 +110,11 @@ impl Stores {
                 tokio::time::sleep(POLL).await;
             }
         }
+    }
+
+    /// What the caches take of memory.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// How many stores there are: the main one and those of overrides.
@@ -167,8 +177,7 @@ impl Stores {
         let mut sum = Figures::default();
         for figures in self.all().map(|b| b.figures()) {
             sum.revision = sum.revision.max(figures.revision);
-            sum.objects.extend(figures.objects);
-            sum.terminated_watchers += figures.terminated_watchers;
+            sum.caches.extend(figures.caches);
             sum.bytes.extend(figures.bytes);
         }
         sum
@@ -194,13 +203,14 @@ async fn follow(encryption: Arc<Encryption>) {
     }
 }
 
-fn embedded(storage: &StorageOptions) -> Result<Arc<dyn Backend>, String> {
+fn embedded(storage: &StorageOptions, budget: &Arc<Budget>) -> Result<Arc<dyn Backend>, String> {
     let settings = embedded::Options {
         // 0: never, as upstream's.
         history: match storage.compaction_interval {
             Duration::ZERO => Duration::MAX,
             interval => interval,
         },
+        budget: budget.clone(),
         ..embedded::Options::default()
     };
     Ok(Engine::open(&storage.data_dir, settings).map_err(|e| format!("--data-dir: {e}"))?)
@@ -240,7 +250,12 @@ pub fn access(etcd: &EtcdOptions, servers: &[String]) -> Result<Access, String> 
     })
 }
 
-async fn connect(options: &EtcdOptions, servers: &[String], flag: &str) -> Result<Arc<dyn Backend>, String> {
+async fn connect(
+    options: &EtcdOptions,
+    servers: &[String],
+    flag: &str,
+    budget: &Arc<Budget>,
+) -> Result<Arc<dyn Backend>, String> {
     let access = access(options, servers)?;
     let settings = etcd::Options {
         prefix: options.prefix.clone(),
@@ -248,6 +263,7 @@ async fn connect(options: &EtcdOptions, servers: &[String], flag: &str) -> Resul
         compaction_interval: options.compaction_interval,
         lease_reuse: options.lease_reuse,
         health_timeout: options.health_timeout,
+        budget: budget.clone(),
         ..etcd::Options::default()
     };
     let cluster = Cluster::connect(&access, settings).await;

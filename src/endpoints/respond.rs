@@ -2,6 +2,7 @@
 
 pub mod chunks;
 pub mod gzip;
+pub mod kept;
 pub mod list;
 pub mod partial;
 pub mod table;
@@ -14,9 +15,11 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::{Resource, Written};
 use crate::request::{Body, Response};
+use crate::storage::Budget;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
+use std::sync::Arc;
 
 /// An answer of one media type.
 pub fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
@@ -97,6 +100,7 @@ pub fn object(
     negotiated: Negotiated,
     headers: &HeaderMap,
     query: &Query,
+    budget: Option<&Arc<Budget>>,
 ) -> Result<Response> {
     let media = negotiated.media.content_type();
     let body = match negotiated.transform {
@@ -104,7 +108,16 @@ pub fn object(
         Transform::None if negotiated.media == Media::Json && !negotiated.pretty => {
             chunks::line(written_bytes(written))
         }
-        Transform::None => Body::full(encode(&written.to_value(), negotiated.media, negotiated.pretty)?),
+        Transform::None => {
+            let kept = match written {
+                Written::Stored(entry) if !negotiated.pretty => kept::whole(entry, resource, negotiated.media, budget),
+                _ => None,
+            };
+            match kept {
+                Some(bytes) => Body::full(bytes),
+                None => Body::full(encode(&written.to_value(), negotiated.media, negotiated.pretty)?),
+            }
+        }
         Transform::Table(version) => {
             let include = table::Include::parse(query)?;
             let object = written.to_value();

@@ -5,6 +5,7 @@
 
 mod activity;
 mod answer;
+mod gather;
 mod io;
 
 pub(super) use activity::{Activity, signals};
@@ -17,6 +18,7 @@ use super::tls::TlsConfig;
 use crate::request::Handler;
 use activity::Due;
 use answer::Answerer;
+use gather::{Gather, Gathering};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -27,7 +29,8 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll};
+use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
@@ -129,14 +132,25 @@ pub(super) async fn run(connection: Connection) {
         let answerer = Arc::clone(&answerer);
         async move { Ok::<_, Infallible>(answerer.answer(request).await) }
     });
-    let io = TokioIo::new(Watched::new(tls, Arc::clone(&activity), slot));
     activity.begin(!is_http2);
     let end = if is_http2 {
+        let (tls, gathering) = Gather::new(tls);
+        let io = TokioIo::new(Watched::new(tls, Arc::clone(&activity), slot));
         let hyper = pin!(shared.protocols.http2.serve_connection(io, service));
-        drive(hyper, |c| c.graceful_shutdown(), &activity, &shared.limits).await
+        let mut batch = Batch::new(gathering, &activity);
+        let before_waiting = |cx: &mut Context<'_>| batch.poll(cx);
+        drive(
+            hyper,
+            |c| c.graceful_shutdown(),
+            before_waiting,
+            &activity,
+            &shared.limits,
+        )
+        .await
     } else {
+        let io = TokioIo::new(Watched::new(tls, Arc::clone(&activity), slot));
         let hyper = pin!(shared.protocols.http1.serve_connection(io, service).with_upgrades());
-        drive(hyper, |c| c.graceful_shutdown(), &activity, &shared.limits).await
+        drive(hyper, |c| c.graceful_shutdown(), |_| Ok(()), &activity, &shared.limits).await
     };
     drop(entry);
     match end {
@@ -201,6 +215,50 @@ async fn refuse_plain_http(stream: &TcpStream) {
     }
 }
 
+/// What a connection's streams have written, and when it goes out.
+struct Batch<'a, S> {
+    gathering: Gathering<S>,
+    activity: &'a Activity,
+    /// The other streams had their turn.
+    let_others: bool,
+}
+
+impl<'a, S: AsyncWrite + Unpin> Batch<'a, S> {
+    /// Requests in flight from which on several are likely to write at once.
+    const SEVERAL: usize = 4;
+    /// Bytes that are worth a write of their own.
+    const ENOUGH: usize = 16 * 1024;
+
+    fn new(gathering: Gathering<S>, activity: &'a Activity) -> Self {
+        Self {
+            gathering,
+            activity,
+            let_others: false,
+        }
+    }
+
+    /// The task is about to wait: writes what there is, or has itself woken once those that are ready have run.
+    fn poll(&mut self, cx: &mut Context<'_>) -> std::io::Result<()> {
+        let waiting = self.gathering.waiting();
+        let several = waiting < Self::ENOUGH && self.activity.in_flight() >= Self::SEVERAL;
+        if waiting > 0 && several && !std::mem::replace(&mut self.let_others, true) {
+            cx.waker().wake_by_ref();
+            return Ok(());
+        }
+        self.let_others = false;
+        match self.gathering.poll_flush(cx) {
+            Poll::Ready(written) => {
+                self.activity.unblocked();
+                written
+            }
+            Poll::Pending => {
+                self.activity.blocked();
+                Ok(())
+            }
+        }
+    }
+}
+
 enum End {
     Closed(hyper::Result<()>),
     Cut(&'static str),
@@ -212,6 +270,7 @@ enum End {
 async fn drive<C>(
     mut connection: Pin<&mut C>,
     graceful: impl Fn(Pin<&mut C>),
+    mut before_waiting: impl FnMut(&mut Context<'_>) -> std::io::Result<()>,
     activity: &Activity,
     limits: &Limits,
 ) -> End
@@ -246,6 +305,10 @@ where
                         alarm.as_mut().reset(at);
                     }
                     if alarm.as_mut().poll(cx).is_pending() {
+                        if let Err(error) = before_waiting(cx) {
+                            tracing::debug!(%error, "writing failed");
+                            return Poll::Ready(End::Cut("the peer is gone"));
+                        }
                         return Poll::Pending;
                     }
                 }

@@ -22,7 +22,7 @@ use super::backend::{Backend, Figures, ResourceConfig};
 use super::cacher::FRESHNESS_WAIT;
 use super::cacher::history::Bounds;
 use super::transform::Transform;
-use super::{Revision, Storage};
+use super::{Budget, Revision, Storage};
 use crate::tasks::{Signal, TaskGroup};
 use client::Members;
 use etcd_client::GetOptions;
@@ -63,6 +63,8 @@ pub struct Options {
     pub freshness_wait: Duration,
     /// Bounds of the event ring of each resource.
     pub ring: Bounds,
+    /// What the caches may take of memory, together with others that have the same.
+    pub budget: Arc<Budget>,
     /// Whether requests for progress are relied on; `None`: by the members' versions, as upstream does.
     pub trust_progress: Option<bool>,
 }
@@ -78,6 +80,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(20),
             freshness_wait: FRESHNESS_WAIT,
             ring: Bounds::default(),
+            budget: Budget::unlimited(),
             trust_progress: None,
         }
     }
@@ -132,6 +135,7 @@ impl Cluster {
             media: options.media,
             patience: options.freshness_wait,
             ring: options.ring,
+            budget: options.budget,
             trusted: AtomicBool::new(options.trust_progress.unwrap_or(false)),
             by_version: options.trust_progress.is_none(),
             no_space: AtomicBool::new(false),
@@ -193,6 +197,7 @@ impl Cluster {
             bell: Notify::new(),
             suspect: Notify::new(),
             shared: self.shared.clone(),
+            counters: Arc::default(),
         });
         if self.closed.load(Ordering::Acquire) {
             resource.state.send_replace(State::Stopped);
@@ -252,8 +257,7 @@ impl Backend for Cluster {
         };
         for (prefix, resource) in &*lock(&self.resources) {
             let Some(serving) = resource.ready() else { continue };
-            figures.objects.push((prefix.clone(), serving.cacher.count()));
-            figures.terminated_watchers += serving.cacher.terminated();
+            figures.caches.push((prefix.clone(), serving.cacher.figures()));
         }
         figures
     }

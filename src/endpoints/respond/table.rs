@@ -103,7 +103,7 @@ pub fn row(resource: &Resource, object: &Value, version: &str, include: Include)
 }
 
 /// A table around rows.
-pub fn around(version: &str, metadata: Map, columns: Value, rows: Vec<Value>) -> Value {
+pub fn around(version: &str, metadata: Map, columns: Value, rows: impl Into<Value>) -> Value {
     let mut m = Map::new();
     m.insert("kind", "Table");
     m.insert("apiVersion", format!("meta.k8s.io/{version}"));

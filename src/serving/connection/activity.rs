@@ -109,6 +109,11 @@ impl Activity {
         InFlight(Arc::clone(self))
     }
 
+    /// Requests in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Relaxed)
+    }
+
     /// Bytes arrived.
     pub(super) fn read(&self) {
         if self.reads_heads.load(Relaxed) && self.head_since.load(Relaxed) == 0 && self.in_flight.load(Acquire) == 0 {

@@ -2,9 +2,9 @@
 
 use super::committer::Action;
 use super::{ResourceStore, Shared};
-use crate::storage::backend::CacheFigures;
 use crate::storage::{
-    Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
+    Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
+    WatchOptions,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -76,10 +76,7 @@ impl Storage for Handle {
         self.resource.cacher.count()
     }
 
-    fn figures(&self) -> Option<CacheFigures> {
-        Some(CacheFigures {
-            comparisons: self.resource.comparisons.read(),
-            ..self.resource.cacher.figures()
-        })
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        Some(&self.shared.budget)
     }
 }

@@ -13,7 +13,7 @@
 use super::direct;
 use super::resource::{Resource, Serving};
 use crate::storage::{
-    ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage,
+    Budget, ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage,
     VersionMatch, Watch, WatchOptions,
 };
 use async_trait::async_trait;
@@ -54,7 +54,7 @@ impl Handle {
             return Ok(());
         }
         let _waiter = self.0.ask_for_progress();
-        serving.progress.wait_for(revision).await
+        serving.cacher.reach(revision).await
     }
 
     /// A watch that begins with the state etcd has now, without asking for progress: waits until the cache holds it.
@@ -109,6 +109,9 @@ impl Handle {
                 options.version = VersionMatch::NotOlderThan(MinRevision::Latest);
                 return serving.cacher.list(options).await;
             }
+            let answer = direct::list(&self.0, &options, None).await;
+            self.0.counters.consistent[if answer.is_ok() { 1 } else { 2 }].add(1);
+            return answer;
         }
         direct::list(&self.0, &options, None).await
     }
@@ -224,5 +227,9 @@ impl Storage for Handle {
 
     fn count(&self) -> usize {
         self.0.ready().map_or(0, |s| s.cacher.count())
+    }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        Some(&self.0.shared.budget)
     }
 }

@@ -5,9 +5,9 @@ use super::error::Failure;
 use super::lease::Leases;
 use super::values::{self, MediaType};
 use crate::storage::backend::SelectableFields;
-use crate::storage::cacher::{Cacher, Progress};
+use crate::storage::cacher::{Cacher, Counters, Progress, Setting};
 use crate::storage::transform::Transform;
-use crate::storage::{Draft, Entry, Error, Precondition, Revision};
+use crate::storage::{Budget, Draft, Entry, Error, Precondition, Revision};
 use crate::tasks::Signal;
 use bytes::Bytes;
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
@@ -27,6 +27,7 @@ pub(super) struct Shared {
     pub media: MediaType,
     pub patience: Duration,
     pub ring: crate::storage::cacher::history::Bounds,
+    pub budget: Arc<Budget>,
     /// Every member answers requests for progress truly; upstream's rule by version.
     pub trusted: AtomicBool,
     /// That rule decides.
@@ -67,6 +68,8 @@ pub(super) struct Resource {
     /// Rung when the cache was found to be wrong.
     pub suspect: Notify,
     pub shared: Arc<Shared>,
+    /// What its caches have done; one follows the other where everything is read anew.
+    pub counters: Arc<Counters>,
 }
 
 /// Counted while somebody waits for progress.
@@ -91,6 +94,15 @@ pub(super) fn end_of(prefix: &str) -> Vec<u8> {
 }
 
 impl Resource {
+    /// What a cache of it is made with.
+    pub fn setting(&self) -> Setting {
+        Setting {
+            bounds: self.shared.ring,
+            budget: self.shared.budget.clone(),
+            counters: self.counters.clone(),
+        }
+    }
+
     /// The cache, if it is in service.
     pub fn ready(&self) -> Option<Serving> {
         match &*self.state.borrow() {

@@ -49,6 +49,7 @@ pub(crate) async fn start(torana: &Path, dir: &Path, port: u16) -> Result<Gatewa
         .arg("--bind-address=127.0.0.1")
         .arg(format!("--data-dir={}", dir.join("data").display()))
         .arg(format!("--token-auth-file={}", dir.join("tokens.csv").display()))
+        .arg("--http2-max-streams-per-connection=250")
         .arg("--max-requests-inflight=2000")
         .arg("--max-mutating-requests-inflight=1000");
     let t = Instant::now();

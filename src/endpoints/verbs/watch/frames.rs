@@ -6,10 +6,10 @@ use crate::apimachinery::codec::{cbor, json};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::endpoints::negotiate::Media;
-use crate::endpoints::respond::partial;
 use crate::endpoints::respond::table::{self, Include};
+use crate::endpoints::respond::{kept, partial};
 use crate::registry::Resource;
-use crate::storage::{Event, EventType, WatchItem};
+use crate::storage::{Budget, Entry, Event, EventType, WatchItem};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -30,6 +30,7 @@ pub struct Frames {
     /// The bookmark that closes the initial state says so.
     mark_initial_end: bool,
     columns_sent: bool,
+    budget: Option<Arc<Budget>>,
 }
 
 fn line(kind: &str, object: &[u8]) -> Vec<u8> {
@@ -74,7 +75,14 @@ impl Frames {
             bookmarks,
             mark_initial_end,
             columns_sent: false,
+            budget: None,
         }
+    }
+
+    /// Keeps frames and encodings for others, counted there.
+    pub fn shared(self, budget: Option<&Arc<Budget>>) -> Self {
+        let budget = budget.cloned();
+        Self { budget, ..self }
     }
 
     /// The frame of an item; `None`: this client does not want it.
@@ -83,7 +91,7 @@ impl Frames {
             WatchItem::Change(t, event) => Some(self.change(t, &event)),
             WatchItem::Initial(entry) => Some(match self.form {
                 Form::Object if self.media == Media::Json => line("ADDED", &entry.json).into(),
-                _ => self.formed("ADDED", entry.decode()),
+                _ => self.entry("ADDED", &entry).into(),
             }),
             WatchItem::Bookmark { revision, initial_end } => {
                 if !self.bookmarks || (initial_end && !self.mark_initial_end) {
@@ -95,17 +103,38 @@ impl Frames {
     }
 
     fn change(&mut self, t: EventType, event: &Event) -> Bytes {
-        match (self.form, self.media) {
-            (Form::Object, media @ (Media::Protobuf | Media::Cbor)) => {
-                let frames = &event.binary_frames.get_or_init(Box::default)[usize::from(media == Media::Cbor)];
-                frames[t as usize]
-                    .get_or_init(|| encoded(media, text(t), &event.object(t).decode()).into())
-                    .clone()
+        let metadata = match self.form {
+            // Ages in rows are those of the moment.
+            Form::Table(..) => return self.entry(text(t), &event.object(t)).into(),
+            Form::Object => None,
+            Form::Partial(version) => Some(version),
+        };
+        let budget = self.budget.clone();
+        let form = kept::frame(t, self.media, metadata);
+        event
+            .forms
+            .bytes(budget.as_ref(), form, || self.entry(text(t), &event.object(t)).into())
+    }
+
+    /// The frame of an entry.
+    fn entry(&mut self, kind: &str, entry: &Entry) -> Vec<u8> {
+        let (form, media, budget) = (self.form, self.media, self.budget.as_ref());
+        let enveloped = match (form, media) {
+            (Form::Object, Media::Json) => return line(kind, &entry.json),
+            (Form::Object, Media::Protobuf) => self.resource.schema.definition().map(|def| {
+                let gvk = self.resource.gvk();
+                kept::enveloped(&gvk.api_version(), &gvk.kind, &kept::message(entry, def, budget))
+            }),
+            (Form::Partial(version), Media::Protobuf) => {
+                let message = partial::message(&self.resource, entry, version, budget);
+                let group = format!("meta.k8s.io/{version}");
+                Some(kept::enveloped(&group, "PartialObjectMetadata", &message))
             }
-            (Form::Object, _) => event.frames[t as usize]
-                .get_or_init(|| line(text(t), &event.object(t).json).into())
-                .clone(),
-            _ => self.formed(text(t), event.object(t).decode()),
+            _ => None,
+        };
+        match enveloped {
+            Some(object) => frame(kind, &object),
+            None => self.formed(kind, entry.decode()),
         }
     }
 
@@ -124,20 +153,21 @@ impl Frames {
             object.set(&["metadata", "annotations", "k8s.io/initial-events-end"], "true");
         }
         match (self.form, initial_end) {
-            (Form::Object, _) => encoded(self.media, "BOOKMARK", &object).into(),
+            (Form::Object, _) => encoded(self.media, "BOOKMARK", &object),
             // The mark must be readable even where rows carry no objects.
             (Form::Table(version, Include::None), true) => {
                 self.formed_as("BOOKMARK", object, Form::Table(version, Include::Metadata))
             }
             (form, _) => self.formed_as("BOOKMARK", object, form),
         }
+        .into()
     }
 
-    fn formed(&mut self, kind: &str, object: Value) -> Bytes {
+    fn formed(&mut self, kind: &str, object: Value) -> Vec<u8> {
         self.formed_as(kind, object, self.form)
     }
 
-    fn formed_as(&mut self, kind: &str, object: Value, form: Form) -> Bytes {
+    fn formed_as(&mut self, kind: &str, object: Value, form: Form) -> Vec<u8> {
         let value = match form {
             Form::Object => object,
             Form::Partial(version) => partial::of(&self.resource, &object, version),
@@ -150,6 +180,6 @@ impl Frames {
                 table::of_event(&self.resource, &object, version, include, columns)
             }
         };
-        encoded(self.media, kind, &value).into()
+        encoded(self.media, kind, &value)
     }
 }
