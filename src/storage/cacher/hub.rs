@@ -231,7 +231,12 @@ impl Hub {
         }
         if !self.scoped.is_empty() {
             for run in events.chunk_by(|a, b| namespace(a) == namespace(b)) {
-                for s in self.scoped.get(namespace(&run[0])).into_iter().flat_map(BTreeMap::values) {
+                for s in self
+                    .scoped
+                    .get(namespace(&run[0]))
+                    .into_iter()
+                    .flat_map(BTreeMap::values)
+                {
                     offer(s, run);
                 }
             }

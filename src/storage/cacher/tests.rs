@@ -584,3 +584,34 @@ async fn lists_and_waits_are_counted() {
     );
     assert_eq!(done.waits.read().count, 1);
 }
+
+#[tokio::test]
+async fn the_initial_state_of_a_watch_is_taken_a_little_at_a_time() {
+    let entry = |i: u64| {
+        let draft = Draft::new(&crate::json!({"metadata": {}}), vec![]);
+        Arc::new(draft.into_entry(&format!("ns/{i:05}"), Revision(i)))
+    };
+    let initial = Initial {
+        state: Snapshot::new((1..=5000).map(entry).collect(), Revision(5000)),
+        base: Revision(5000),
+        events: vec![],
+    };
+    let progress = Arc::new(Progress::new(Revision(5000), Duration::ZERO));
+    let cacher = Arc::new(Cacher::new(
+        progress,
+        initial,
+        Setting::new(Bounds::default(), Budget::unlimited()),
+    ));
+    let options = WatchOptions {
+        initial: Some(MinRevision::Any),
+        ..watching()
+    };
+    let mut watch = cacher.subscribe(options, None).expect("serving").expect("watched");
+    let mut seen = 0;
+    while let Some(WatchItem::Initial(e)) = watch.try_next() {
+        seen += 1;
+        assert_eq!(e.revision, Revision(seen), "in order, none twice and none left out");
+        assert!(watch.held() <= 256, "{} are held at once", watch.held());
+    }
+    assert_eq!(seen, 5000);
+}

@@ -179,6 +179,12 @@ impl CacheWatch {
         }
     }
 
+    /// Items of the initial state that are taken and not handed out.
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        self.initial.len()
+    }
+
     fn hand_out(&mut self, kind: EventType, event: Arc<Event>) -> WatchItem {
         self.handed_out = event.entry.revision;
         WatchItem::Change(kind, event)

@@ -83,9 +83,7 @@ fn quick_check(path: &Path) -> Result<(), OpenError> {
     let sql = |e| OpenError::sqlite(path, e);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(sql)?;
-    let found: String = db
-        .query_row("PRAGMA quick_check(1)", [], |r| r.get(0))
-        .map_err(sql)?;
+    let found: String = db.query_row("PRAGMA quick_check(1)", [], |r| r.get(0)).map_err(sql)?;
     match found.as_str() {
         "ok" => Ok(()),
         _ => Err(OpenError::damaged(path, found)),
@@ -261,7 +259,9 @@ impl Disk {
         std::thread::scope(|threads| {
             let structure = threads.spawn(move || quick_check(&path));
             let contents = self.read(max_events);
-            let structure = structure.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let structure = structure
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             structure.and(contents)
         })
     }
