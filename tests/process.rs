@@ -131,7 +131,7 @@ fn the_watch_caches_are_in_the_metrics() {
     g.kubectl(&["create", "configmap", "one"]);
     let protobuf = "Accept: application/vnd.kubernetes.protobuf";
     for path in ["/api/v1/configmaps", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn"] {
-        g.curl(&["-H", protobuf, "-o", "/dev/null", path]).expect("it is served");
+        g.curl(&["-H", protobuf, "-o", "/dev/null", path])
             .expect("it is served");
     }
     let text = g.curl(&["/metrics"]).expect("they are served");
