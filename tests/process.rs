@@ -117,3 +117,74 @@ fn strangers_see_health_and_version_only() {
         assert_eq!(get(path), "403", "{path}");
     }
 }
+
+#[test]
+fn the_watch_caches_are_in_the_metrics() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start_with(
+        dir.path(),
+        &[
+            "--watch-cache-max-bytes=1000",
+            "--watch-cache-max-encoding-bytes=5000000",
+        ],
+    );
+    g.kubectl(&["create", "configmap", "one"]);
+    let protobuf = "Accept: application/vnd.kubernetes.protobuf";
+    for path in ["/api/v1/configmaps", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn"] {
+        g.curl(&["-H", protobuf, "-o", "/dev/null", path])
+            .expect("it is served");
+    }
+    let text = g.curl(&["/metrics"]).expect("they are served");
+    let value = |series: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' '));
+        let line = line.unwrap_or_else(|| panic!("{series} is missing"));
+        line.trim().parse::<f64>().expect("a number")
+    };
+    for (series, at_least) in [
+        (
+            "apiserver_cache_list_total{group=\"\",index=\"\",resource=\"configmaps\"}",
+            1.0,
+        ),
+        (
+            "apiserver_cache_list_total{group=\"\",index=\"f:spec.nodeName\",resource=\"pods\"}",
+            1.0,
+        ),
+        (
+            "apiserver_cache_list_fetched_objects_total{group=\"\",index=\"\",resource=\"configmaps\"}",
+            1.0,
+        ),
+        (
+            "apiserver_watch_cache_initializations_total{group=\"apps\",resource=\"deployments\"}",
+            1.0,
+        ),
+        (
+            "apiserver_watch_cache_events_received_total{group=\"\",resource=\"configmaps\"}",
+            1.0,
+        ),
+        (
+            "apiserver_watch_cache_resource_version{group=\"\",resource=\"configmaps\"}",
+            2.0,
+        ),
+        (
+            "apiserver_storage_consistency_checks_total{group=\"\",resource=\"pods\",status=\"failure\"}",
+            0.0,
+        ),
+        ("apiserver_terminated_watchers_total{group=\"\",resource=\"pods\"}", 0.0),
+        ("watch_cache_capacity{group=\"\",resource=\"configmaps\"}", 1.0),
+        ("apiserver_storage_objects{resource=\"configmaps\"}", 1.0),
+        (
+            "torana_watch_cache_bytes{group=\"\",part=\"objects\",resource=\"configmaps\"}",
+            100.0,
+        ),
+        ("torana_watch_cache_used_bytes{part=\"objects\"}", 1000.0),
+        ("torana_watch_cache_used_bytes{part=\"encodings\"}", 50.0),
+        ("torana_watch_cache_limit_bytes{part=\"all\"}", 1000.0),
+        ("torana_watch_cache_encodings_total{result=\"made\"}", 1.0),
+        // A few objects are more than the limit: that is said, and everything is served.
+        ("torana_watch_cache_over_limit", 1.0),
+    ] {
+        assert!(value(series) >= at_least, "{series}: {}", value(series));
+    }
+    assert_eq!(value("torana_watch_cache_limit_bytes{part=\"all\"}"), 1000.0);
+    assert!(g.process.log().contains("--watch-cache-max-bytes"), "the log says so");
+}

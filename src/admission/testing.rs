@@ -7,7 +7,8 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::request::{AuditTrail, UserInfo, Warnings};
 use crate::storage::{
-    Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
+    Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
+    WatchOptions,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, HashMap};
@@ -55,6 +56,10 @@ impl Storage for Still {
 
     fn count(&self) -> usize {
         self.0.len()
+    }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        None
     }
 }
 

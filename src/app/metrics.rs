@@ -2,21 +2,37 @@
 
 use super::store::Stores;
 use crate::controlplane::ControlPlane;
+use crate::registry::resource::Backing;
+use crate::storage::backend::CacheFigures;
+use crate::storage::budget::Budget;
+use crate::storage::cacher::counters::WAIT_BUCKETS;
 use crate::telemetry::Telemetry;
-use crate::telemetry::caches::{Caches, Reading};
+use crate::telemetry::caches::{BudgetReading, Caches, Reading, Wait};
 use crate::telemetry::objects::Objects;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Publishes object counts and the size of the store. `count_every`: `--etcd-count-metric-poll-period`, the age that
-/// counts may have; zero: there are none.
+/// Publishes object counts, the caches and the size of the store. `count_every`: `--etcd-count-metric-poll-period`, the
+/// age that counts may have; zero: there are none.
 pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane, count_every: Duration) {
+    let groups = plane.groups.iter().chain([&plane.apiregistration]);
+    let names: HashMap<String, [String; 2]> = groups
+        .flat_map(|g| &g.resources)
+        .filter_map(|(row, _)| match &row.backing {
+            Backing::Stored { prefix } => {
+                let names = [row.gvr.group.to_string(), row.gvr.resource.to_string()];
+                Some((prefix.clone(), names))
+            }
+            Backing::Converted { .. } | Backing::Computed(_) | Backing::Answered(_) => None,
+        })
+        .collect();
     let size = telemetry.storage_size_bytes.clone();
     let objects = (!count_every.is_zero()).then(|| Objects::register(telemetry));
     let counted: Mutex<Option<Instant>> = Mutex::default();
-    let caches = Caches::register(telemetry);
     let storages = plane.storages().into_iter();
     let storages: Vec<_> = storages.map(|(name, s)| (name, Arc::downgrade(&s))).collect();
+    let caches = Caches::register(telemetry);
     let stores = Arc::downgrade(stores);
     telemetry.before_scrape(move || {
         let Some(stores) = stores.upgrade() else { return };
@@ -28,28 +44,72 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
                 for ((group, resource), storage) in &storages {
                     let Some(storage) = storage.upgrade() else { continue };
                     // A cache that is not there yet tells nothing.
-                    let found = storage.figures().map(|_| (storage.count(), storage.encoded_bytes()));
+                    let found = storage.encoded_bytes().map(|bytes| (storage.count(), bytes));
                     objects.set([group, resource], found);
                 }
             }
         }
-        for ((group, resource), storage) in &storages {
-            let Some(figures) = storage.upgrade().and_then(|s| s.figures()) else {
-                continue;
-            };
-            let reading = Reading {
-                capacity: figures.capacity as u64,
-                events: figures.events as u64,
-                watchers: figures.watchers as u64,
-                revision: figures.revision,
-                objects_bytes: figures.objects_bytes,
-                history_bytes: figures.history_bytes,
-                comparisons: figures.comparisons,
-            };
-            caches.set([group, resource], &reading);
+        let mut readings = Vec::with_capacity(figures.caches.len());
+        for (prefix, cache) in &figures.caches {
+            let of = names.get(prefix).cloned().unwrap_or_else(|| custom(prefix));
+            readings.push((of, reading(cache)));
         }
+        caches.set(&readings);
+        caches.set_budget(&budget(stores.budget()));
         for (place, bytes) in &figures.bytes {
             size.with_label_values(&[place.as_str()]).set(*bytes as i64);
         }
     });
+}
+
+/// Group and plural of a custom resource, whose prefix says both: `/registry/<group>/<plural>/`.
+fn custom(prefix: &str) -> [String; 2] {
+    let parts: Vec<&str> = prefix.trim_matches('/').split('/').collect();
+    match parts.as_slice() {
+        [.., group, plural] if parts.len() > 2 => [(*group).to_owned(), (*plural).to_owned()],
+        _ => [String::new(), parts.last().copied().unwrap_or_default().to_owned()],
+    }
+}
+
+fn reading(cache: &CacheFigures) -> Reading {
+    let done = &cache.counters;
+    let waits = done.waits.read();
+    Reading {
+        capacity: cache.capacity as u64,
+        capacity_changes: [done.grown.get(), done.shrunk.get()],
+        events: cache.events as u64,
+        received: done.received.get(),
+        dispatched: done.dispatched.get(),
+        watchers: cache.watchers as u64,
+        terminated: done.terminated.get(),
+        initializations: done.loads.get(),
+        revision: cache.revision,
+        objects_bytes: cache.objects_bytes,
+        history_bytes: cache.history_bytes,
+        lists: done.lists.each_ref().map(|n| n.get()),
+        fetched: done.fetched.each_ref().map(|n| n.get()),
+        returned: done.returned.get(),
+        consistent: done.consistent.each_ref().map(|n| n.get()),
+        comparisons: done.comparisons.each_ref().map(|n| n.get()),
+        waits: Wait {
+            buckets: WAIT_BUCKETS.into_iter().zip(waits.buckets).collect(),
+            count: waits.count,
+            seconds: waits.seconds,
+        },
+    }
+}
+
+fn budget(budget: &Budget) -> BudgetReading {
+    let now = budget.read();
+    BudgetReading {
+        total: if now.total == usize::MAX { 0 } else { now.total as u64 },
+        objects: now.objects as u64,
+        history: now.history as u64,
+        encodings: now.encodings as u64,
+        encodings_limit: now.encodings_limit as u64,
+        made: now.made,
+        reused: now.reused,
+        evicted: now.evicted,
+        over: budget.is_over(),
+    }
 }

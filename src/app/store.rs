@@ -9,7 +9,7 @@ use crate::storage::backend::{Backend, Figures, Revive, Wiring};
 use crate::storage::embedded::{self, Engine};
 use crate::storage::encryption::Encryption;
 use crate::storage::etcd::{self, Access, Cluster};
-use crate::storage::{ResourceConfig, Storage};
+use crate::storage::{Budget, ResourceConfig, Storage};
 use crate::telemetry::Telemetry;
 use crate::telemetry::encryption::EncryptionMetrics;
 use std::path::Path;
@@ -30,6 +30,8 @@ pub struct Stores {
     encryption: Option<Arc<Encryption>>,
     reload: bool,
     telemetry: Telemetry,
+    /// What the caches of all of them may take of memory.
+    budget: Arc<Budget>,
 }
 
 impl Stores {
@@ -54,25 +56,27 @@ impl Stores {
             }
         };
         let reload = storage.encryption_reload;
+        let budget = Budget::new(storage.cache_bytes(), storage.encodings_bytes);
         let Some(etcd) = &storage.etcd else {
             return Ok(Arc::new(Self {
-                main: embedded(storage)?,
+                main: embedded(storage, &budget)?,
                 elsewhere: Vec::new(),
                 encryption,
                 reload,
                 telemetry: telemetry.clone(),
+                budget,
             }));
         };
         let within = options.generic.storage_initialization_timeout;
-        let main = connect(etcd, &etcd.servers, "etcd-servers", 0, within).await?;
+        let main = connect(etcd, &etcd.servers, "etcd-servers", (0, within), &budget).await?;
         let mut elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)> = Vec::new();
         let mut sets: Vec<&[String]> = Vec::new();
         for (resource, servers) in &etcd.overrides {
             match sets.iter().position(|known| *known == servers.as_slice()) {
                 Some(at) => elsewhere[at].0.push(resource.clone()),
                 None => {
-                    let place = sets.len() + 1;
-                    let other = connect(etcd, servers, "etcd-servers-overrides", place, within).await?;
+                    let at = (sets.len() + 1, within);
+                    let other = connect(etcd, servers, "etcd-servers-overrides", at, &budget).await?;
                     elsewhere.push((vec![resource.clone()], other));
                     sets.push(servers);
                 }
@@ -84,6 +88,7 @@ impl Stores {
             encryption,
             reload,
             telemetry: telemetry.clone(),
+            budget,
         }))
     }
 
@@ -119,6 +124,11 @@ impl Stores {
                 tokio::time::sleep(POLL).await;
             }
         }
+    }
+
+    /// What the caches take of memory.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// How many stores there are: the main one and those of overrides.
@@ -181,8 +191,7 @@ impl Stores {
         let mut sum = Figures::default();
         for figures in self.all().map(|b| b.figures()) {
             sum.revision = sum.revision.max(figures.revision);
-            sum.objects.extend(figures.objects);
-            sum.terminated_watchers += figures.terminated_watchers;
+            sum.caches.extend(figures.caches);
             sum.bytes.extend(figures.bytes);
         }
         sum
@@ -208,13 +217,14 @@ async fn follow(encryption: Arc<Encryption>) {
     }
 }
 
-fn embedded(storage: &StorageOptions) -> Result<Arc<dyn Backend>, String> {
+fn embedded(storage: &StorageOptions, budget: &Arc<Budget>) -> Result<Arc<dyn Backend>, String> {
     let settings = embedded::Options {
         // 0: never, as upstream's.
         history: match storage.compaction_interval {
             Duration::ZERO => Duration::MAX,
             interval => interval,
         },
+        budget: budget.clone(),
         ..embedded::Options::default()
     };
     Ok(Engine::open(&storage.data_dir, settings).map_err(|e| format!("--data-dir: {e}"))?)
@@ -258,8 +268,8 @@ async fn connect(
     options: &EtcdOptions,
     servers: &[String],
     flag: &str,
-    place: usize,
-    within: Duration,
+    (place, within): (usize, Duration),
+    budget: &Arc<Budget>,
 ) -> Result<Arc<dyn Backend>, String> {
     let access = access(options, servers)?;
     let settings = etcd::Options {
@@ -272,6 +282,7 @@ async fn connect(
         health_timeout: options.health_timeout,
         ready_timeout: options.ready_timeout,
         measure_every: options.measure_every,
+        budget: budget.clone(),
         ..etcd::Options::default()
     };
     let cluster = Cluster::connect(&access, settings).await;

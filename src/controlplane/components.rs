@@ -4,7 +4,8 @@
 use crate::apimachinery::value::Value;
 use crate::json;
 use crate::storage::{
-    Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
+    Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
+    WatchOptions,
 };
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -51,6 +52,7 @@ async fn status(probe: &dyn Probe) -> Arc<Entry> {
         labels: draft.labels,
         fields: draft.fields,
         stale: false,
+        forms: Default::default(),
     })
 }
 
@@ -99,6 +101,10 @@ impl Storage for Components {
 
     fn count(&self) -> usize {
         self.0.len()
+    }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        None
     }
 }
 

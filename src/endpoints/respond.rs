@@ -2,6 +2,7 @@
 
 pub mod chunks;
 pub mod gzip;
+pub mod kept;
 pub mod list;
 pub mod partial;
 pub mod stored;
@@ -15,9 +16,11 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::{Resource, Written};
 use crate::request::{Body, Response};
+use crate::storage::Budget;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
+use std::sync::Arc;
 use stored::Rows;
 
 /// An answer of one media type.
@@ -99,13 +102,23 @@ pub fn object(
     negotiated: Negotiated,
     headers: &HeaderMap,
     query: &Query,
+    budget: Option<&Arc<Budget>>,
 ) -> Result<Response> {
     let media = negotiated.media.content_type();
     let plain = negotiated.media == Media::Json && !negotiated.pretty;
     let body = match negotiated.transform {
         // The bytes at rest are the answer.
         Transform::None if plain => chunks::line(written_bytes(written)),
-        Transform::None => Body::full(encode(&written.to_value(), negotiated.media, negotiated.pretty)?),
+        Transform::None => {
+            let kept = match written {
+                Written::Stored(entry) if !negotiated.pretty => kept::whole(entry, resource, negotiated.media, budget),
+                _ => None,
+            };
+            match kept {
+                Some(bytes) => Body::full(bytes),
+                None => Body::full(encode(&written.to_value(), negotiated.media, negotiated.pretty)?),
+            }
+        }
         Transform::Table(version) => {
             let include = table::Include::parse(query)?;
             let columns = table::columns(resource);

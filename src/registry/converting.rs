@@ -12,11 +12,12 @@ pub use strategy::ThroughHub;
 use super::resource::ExtractFields;
 use crate::apimachinery::value::{Str, Value};
 use crate::storage::{
-    Draft, Entry, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Predicate, Revision,
-    Storage, Watch, WatchItem, WatchOptions,
+    Budget, Draft, Entry, Error, Event, EventType, Form, ListOptions, Listing, MinRevision, Precondition, Predicate,
+    Revision, Storage, Watch, WatchItem, WatchOptions,
 };
 use async_trait::async_trait;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 /// Both ways between the stored and the served version. Each sets `apiVersion` and `kind`, and gives the shape the
 /// version is written in.
@@ -76,6 +77,18 @@ impl Converting {
             other => other,
         }
     }
+
+    /// The served form of an entry that others may ask for, too: converted once while there is room for it.
+    fn shared(&self, e: &Arc<Entry>) -> Arc<Entry> {
+        let form = Form::Version(number(&self.conversion), None);
+        let make = || serve(&*self.conversion, e);
+        e.forms.entry(self.inner.budget(), form, make)
+    }
+}
+
+/// A number that no other conversion has.
+fn number(conversion: &Arc<dyn Conversion>) -> usize {
+    Arc::as_ptr(conversion).cast::<()>() as usize
 }
 
 fn fields(conversion: &dyn Conversion, entry: &Entry) -> Vec<(Str, Str)> {
@@ -94,14 +107,14 @@ fn serve(conversion: &dyn Conversion, entry: &Entry) -> Entry {
 impl Storage for Converting {
     async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
         let got = self.inner.get(key, min).await?;
-        Ok(got.map(|e| Arc::new(serve(&*self.conversion, &e))))
+        Ok(got.map(|e| self.shared(&e)))
     }
 
     async fn list(&self, mut options: ListOptions) -> Result<Listing, Error> {
         options.predicate = self.predicate(&options.predicate);
         let mut listing = self.inner.list(options).await?;
         for entry in &mut listing.entries {
-            *entry = Arc::new(serve(&*self.conversion, entry));
+            *entry = self.shared(entry);
         }
         Ok(listing)
     }
@@ -111,6 +124,7 @@ impl Storage for Converting {
         Ok(Box::new(ConvertingWatch {
             inner: self.inner.watch(options).await?,
             conversion: self.conversion.clone(),
+            budget: self.inner.budget().cloned(),
         }))
     }
 
@@ -142,28 +156,35 @@ impl Storage for Converting {
     fn count(&self) -> usize {
         self.inner.count()
     }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        self.inner.budget()
+    }
 }
 
 struct ConvertingWatch {
     inner: Box<dyn Watch>,
     conversion: Arc<dyn Conversion>,
+    budget: Option<Arc<Budget>>,
 }
 
 impl ConvertingWatch {
     fn item(&self, item: WatchItem) -> WatchItem {
         match item {
-            WatchItem::Initial(e) => WatchItem::Initial(Arc::new(serve(&*self.conversion, &e))),
+            WatchItem::Initial(e) => {
+                let form = Form::Version(number(&self.conversion), None);
+                let make = || serve(&*self.conversion, &e);
+                WatchItem::Initial(e.forms.entry(self.budget.as_ref(), form, make))
+            }
             WatchItem::Change(t, event) => {
-                // What the watcher reads is decided here; the converted event says so as a whole.
-                let entry = Arc::new(serve(&*self.conversion, &event.object(t)));
-                let event = Event {
-                    entry,
-                    previous: None,
-                    deleted: t == EventType::Deleted,
-                    frames: [const { OnceLock::new() }; 3],
-                    binary_frames: OnceLock::new(),
+                // What the watcher reads is decided here; the converted event says so as a whole, to all watchers that
+                // read the same.
+                let form = Form::Version(number(&self.conversion), Some(t));
+                let make = || {
+                    let entry = Arc::new(serve(&*self.conversion, &event.object(t)));
+                    Event::new(entry, None, t == EventType::Deleted)
                 };
-                WatchItem::Change(t, Arc::new(event))
+                WatchItem::Change(t, event.forms.event(self.budget.as_ref(), form, make))
             }
             bookmark => bookmark,
         }
@@ -172,9 +193,9 @@ impl ConvertingWatch {
 
 #[async_trait]
 impl Watch for ConvertingWatch {
-    async fn next(&mut self) -> Option<WatchItem> {
-        let item = self.inner.next().await?;
-        Some(self.item(item))
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
+        let item = ready!(self.inner.poll_next(cx));
+        Poll::Ready(item.map(|item| self.item(item)))
     }
 
     fn try_next(&mut self) -> Option<WatchItem> {
@@ -250,5 +271,42 @@ mod tests {
         let gone = served.delete("ns/a", put.revision).await.unwrap();
         assert_eq!(gone.decode().api_version(), "v1");
         engine.shutdown();
+    }
+
+    #[tokio::test]
+    async fn an_object_is_converted_once_for_all_who_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), Options::default()).unwrap();
+        let stored = engine.resource(ResourceConfig {
+            prefix: "/registry/events/".to_owned(),
+            fields: None,
+        });
+        let served: Arc<dyn Storage> = Arc::new(Converting::new(stored.clone(), Arc::new(Renamed), None));
+        let watch = WatchOptions {
+            prefix: String::new(),
+            single: false,
+            predicate: Predicate::default(),
+            since: Some(Revision(1)),
+            initial: None,
+            bookmarks: false,
+            until: None,
+        };
+        let (mut a, mut b) = (
+            served.watch(watch.clone()).await.unwrap(),
+            served.watch(watch).await.unwrap(),
+        );
+        let v = crate::json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "message": "m"});
+        served
+            .put("ns/a", Precondition::Absent, Draft::new(&v, vec![]), None)
+            .await
+            .unwrap();
+        let (Some(WatchItem::Change(_, x)), Some(WatchItem::Change(_, y))) = (a.next().await, b.next().await) else {
+            panic!("both are told")
+        };
+        assert!(Arc::ptr_eq(&x, &y), "one event, whose frames are shared");
+        let get = async || served.get("ns/a", MinRevision::Any).await.unwrap().unwrap();
+        assert!(Arc::ptr_eq(&get().await, &get().await));
+        let listed = served.list(ListOptions::latest("")).await.unwrap();
+        assert!(Arc::ptr_eq(&listed.entries[0], &get().await));
     }
 }

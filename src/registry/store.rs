@@ -10,7 +10,7 @@ use crate::admission::{Admission, Always};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::storage::{Entry, ListOptions, Listing, MinRevision, Storage, Watch, WatchOptions};
+use crate::storage::{Budget, Entry, ListOptions, Listing, MinRevision, Storage, Watch, WatchOptions};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -158,6 +158,11 @@ impl Store {
     /// The storage below.
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
+    }
+
+    /// Where second encodings of its objects are counted.
+    pub fn budget(&self) -> Option<&Arc<Budget>> {
+        self.storage.budget()
     }
 
     /// The admission chain of its writes.

@@ -1,5 +1,6 @@
 //! A store as the composition root sees it, whichever engine it is: the embedded one or etcd.
 
+use super::cacher::Counters;
 use super::transform::Transform;
 use super::{Revision, Storage};
 use crate::apimachinery::value::{Str, Value};
@@ -44,8 +45,10 @@ pub struct ResourceConfig {
 }
 
 /// What a watch cache says about itself to metrics.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct CacheFigures {
+    /// Objects.
+    pub objects: usize,
     /// Bytes of memory its objects take.
     pub objects_bytes: u64,
     /// Bytes of memory that history takes, as counted for its bound.
@@ -58,8 +61,8 @@ pub struct CacheFigures {
     pub watchers: usize,
     /// The newest change.
     pub revision: u64,
-    /// Comparisons with the store: equal, different, not possible.
-    pub comparisons: [u64; 3],
+    /// What it has done since the start.
+    pub counters: Arc<Counters>,
 }
 
 /// What a backend says about itself to metrics.
@@ -67,10 +70,8 @@ pub struct CacheFigures {
 pub struct Figures {
     /// The newest known revision.
     pub revision: u64,
-    /// Objects per resource, by key prefix.
-    pub objects: Vec<(String, usize)>,
-    /// Watches ended because their reader was too slow.
-    pub terminated_watchers: u64,
+    /// The caches in service, by key prefix.
+    pub caches: Vec<(String, CacheFigures)>,
     /// Bytes of the database, by the name of its place: `embedded`, or an etcd cluster.
     pub bytes: Vec<(String, u64)>,
 }

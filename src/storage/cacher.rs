@@ -4,6 +4,7 @@
 //!
 //! Locks: reads of the present state take none. `history` before `hub`; neither is held across an await.
 
+pub mod counters;
 mod digest;
 pub mod history;
 mod hub;
@@ -14,6 +15,7 @@ mod tests;
 mod watch;
 
 use super::backend::CacheFigures;
+use super::budget::{Budget, Share};
 use super::interface::VersionMatch;
 use super::{ContinueToken, Entry, Error, Event, ListOptions, Listing, MinRevision, Revision, Watch, WatchOptions};
 use arc_swap::ArcSwap;
@@ -25,6 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use watch::{CacheWatch, Stage};
 
+pub use counters::{Comparison, Counters};
 pub use digest::Digest;
 pub use progress::{FRESHNESS_WAIT, Progress};
 pub use snapshot::Snapshot;
@@ -42,9 +45,32 @@ pub struct Initial {
     pub events: Vec<Arc<Event>>,
 }
 
+/// What a cacher keeps to, and where it says so.
+pub struct Setting {
+    /// Of its ring.
+    pub bounds: Bounds,
+    /// What it takes is counted here.
+    pub budget: Arc<Budget>,
+    /// What it does is counted here.
+    pub counters: Arc<Counters>,
+}
+
+impl Setting {
+    /// With counters of its own.
+    pub fn new(bounds: Bounds, budget: Arc<Budget>) -> Self {
+        Self {
+            bounds,
+            budget,
+            counters: Arc::default(),
+        }
+    }
+}
+
 /// The watch cache of one resource.
 pub struct Cacher {
     progress: Arc<Progress>,
+    share: Share,
+    counters: Arc<Counters>,
     snapshot: ArcSwap<Snapshot>,
     history: Mutex<History>,
     hub: Mutex<Hub>,
@@ -53,10 +79,15 @@ pub struct Cacher {
 
 impl Cacher {
     /// Serves from `initial` on.
-    pub fn new(progress: Arc<Progress>, initial: Initial, bounds: Bounds) -> Self {
-        let history = History::new(bounds, initial.base, initial.events, Instant::now());
+    pub fn new(progress: Arc<Progress>, initial: Initial, setting: Setting) -> Self {
+        let history = History::new(setting.bounds, initial.base, initial.events, Instant::now());
+        let share = Share::new(setting.budget);
+        share.set(initial.state.bytes(), history.bytes());
+        setting.counters.loads.add(1);
         Self {
             progress,
+            share,
+            counters: setting.counters,
             snapshot: ArcSwap::from_pointee(initial.state),
             history: Mutex::new(history),
             hub: Mutex::default(),
@@ -94,19 +125,20 @@ impl Cacher {
         let state = self.snapshot();
         let (events, history_bytes, capacity) = lock(&self.history).figures();
         CacheFigures {
+            objects: state.len(),
             objects_bytes: state.bytes() as u64,
             history_bytes: history_bytes as u64,
             events,
             capacity,
             watchers: self.watchers(),
             revision: state.revision.0,
-            comparisons: [0; 3],
+            counters: self.counters.clone(),
         }
     }
 
-    /// Number of watches ended because their reader was too slow.
-    pub fn terminated(&self) -> u64 {
-        lock(&self.hub).terminated
+    /// What it has done so far.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
     }
 
     // === the backend's side ===
@@ -120,8 +152,21 @@ impl Cacher {
             state.apply(event);
             history.push(now, event.clone(), &state);
         }
-        history.trim(now);
+        self.counters.received.add(events.len() as u64);
+        self.settle(&mut history, now, &state);
         self.snapshot.store(Arc::new(state));
+    }
+
+    /// Lets go of history that is out of bounds, and says what is taken now.
+    fn settle(&self, history: &mut History, now: Instant, state: &Snapshot) {
+        let room = history.capacity();
+        history.trim(now, self.share.history_limit());
+        match history.capacity() {
+            more if more > room => self.counters.grown.add(1),
+            less if less < room => self.counters.shrunk.add(1),
+            _ => {}
+        }
+        self.share.set(state.bytes(), history.bytes());
     }
 
     /// Hands applied changes to the watchers they concern.
@@ -131,14 +176,20 @@ impl Cacher {
             if hub.is_empty() {
                 return;
             }
-            hub.dispatch(events, Instant::now())
+            self.counters.dispatched.add(events.len() as u64);
+            let before = hub.terminated;
+            let sleepers = hub.dispatch(events, Instant::now());
+            self.counters.terminated.add(hub.terminated - before);
+            sleepers
         };
         hub::wake(sleepers);
     }
 
     /// Lets go of history that has grown too old; for quiet times, since [`apply`](Self::apply) does it too.
     pub fn trim(&self) {
-        lock(&self.history).trim(Instant::now());
+        let mut history = lock(&self.history);
+        let state = self.snapshot();
+        self.settle(&mut history, Instant::now(), &state);
     }
 
     /// Ends all watches and takes no new ones; reads go on.
@@ -166,8 +217,22 @@ impl Cacher {
         self.check_serving()?;
         match min {
             MinRevision::Latest | MinRevision::Any => Ok(()),
-            MinRevision::AtLeast(revision) => self.progress.wait_for(revision).await,
+            MinRevision::AtLeast(revision) => self.reach(revision).await,
         }
+    }
+
+    /// Waits until a revision is applied.
+    ///
+    /// # Errors
+    /// [`Error::TooNew`] after the patience.
+    pub async fn reach(&self, revision: Revision) -> Result<(), Error> {
+        if self.progress.applied() >= revision {
+            return Ok(());
+        }
+        let since = Instant::now();
+        let reached = self.progress.wait_for(revision).await;
+        self.counters.waits.observe(since.elapsed());
+        reached
     }
 
     /// As [`Storage::get`](super::Storage::get).
@@ -220,6 +285,9 @@ impl Cacher {
     /// As there.
     pub async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
         let (state, revision, is_current) = self.state(&options).await?;
+        if options.token.is_none() && options.version == VersionMatch::NotOlderThan(MinRevision::Latest) {
+            self.counters.consistent[0].add(1);
+        }
         let matches = |e: &Arc<Entry>| options.predicate.matches(e);
         if options.single {
             return Ok(Listing {
@@ -251,13 +319,19 @@ impl Cacher {
             entries.reserve_exact(state.len().min(limit));
         }
         let mut scan = state.candidates(&options.predicate, &options.prefix, from);
+        let mut fetched = 0;
         while entries.len() < limit
             && let Some(e) = scan.next()
         {
+            fetched += 1;
             if matches(e) {
                 entries.push(e.clone());
             }
         }
+        let way = usize::from(Snapshot::is_indexed(&options.predicate));
+        self.counters.lists[way].add(1);
+        self.counters.fetched[way].add(fetched);
+        self.counters.returned.add(entries.len() as u64);
         let more = if limit == usize::MAX {
             0
         } else {

@@ -29,7 +29,7 @@ use super::backend::{Backend, Figures, Wiring};
 use super::cacher::history::Bounds;
 use super::cacher::{Cacher, FRESHNESS_WAIT, Progress};
 use super::transform::Transform;
-use super::{Entry, Error, Revision, Storage};
+use super::{Budget, Entry, Error, Revision, Storage};
 use bytes::Bytes;
 use catalog::Catalog;
 use committer::{Action, Command, Committer, Found, Write};
@@ -63,6 +63,8 @@ pub struct Options {
     pub freshness_wait: Duration,
     /// Bounds of the event ring of each resource.
     pub ring: Bounds,
+    /// What the caches may take of memory, together with others that have the same.
+    pub budget: Arc<Budget>,
     /// The database file may not grow beyond this; a write that would need more finds the disk full.
     pub max_bytes: Option<u64>,
     /// Time between comparisons of a resource's cache with the disk.
@@ -82,6 +84,7 @@ impl Default for Options {
             max_replay: 10_000,
             freshness_wait: FRESHNESS_WAIT,
             ring: Bounds::default(),
+            budget: Budget::unlimited(),
             max_bytes: None,
             compare_every: Duration::from_secs(300),
             faults: None,
@@ -107,6 +110,7 @@ struct Shared {
     full: AtomicBool,
     counters: stats::Counters,
     ring: Bounds,
+    budget: Arc<Budget>,
     catalog: Mutex<Catalog>,
 }
 
@@ -119,7 +123,6 @@ pub(crate) struct ResourceStore {
     transform: Option<Arc<dyn Transform>>,
     /// Why its bytes could not be read, where that is so: nothing of it is served.
     broken: Option<String>,
-    comparisons: stats::Comparisons,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -152,6 +155,7 @@ impl Engine {
             full: AtomicBool::new(false),
             counters: stats::Counters::default(),
             ring: options.ring,
+            budget: options.budget.clone(),
             catalog: Mutex::new(catalog),
         });
         let found = Found {
@@ -252,8 +256,10 @@ impl Engine {
         for (prefix, resource) in &lock(&self.shared.catalog).resources {
             stats.objects.push((prefix.clone(), resource.cacher.count()));
             stats.watchers.push((prefix.clone(), resource.cacher.watchers()));
-            stats.comparisons.push((prefix.clone(), resource.comparisons.read()));
-            stats.terminated_watchers += resource.cacher.terminated();
+            let counters = resource.cacher.counters();
+            let comparisons = std::array::from_fn(|i| counters.comparisons[i].get());
+            stats.comparisons.push((prefix.clone(), comparisons));
+            stats.terminated_watchers += counters.terminated.get();
         }
         let wal = self.path.with_extension("db-wal");
         let size = |p: &Path| std::fs::metadata(p).map_or(0, |m| m.len());
@@ -308,8 +314,11 @@ impl Backend for Engine {
         let stats = self.stats();
         Figures {
             revision: stats.revision,
-            objects: stats.objects,
-            terminated_watchers: stats.terminated_watchers,
+            caches: lock(&self.shared.catalog)
+                .resources
+                .iter()
+                .map(|(prefix, resource)| (prefix.clone(), resource.cacher.figures()))
+                .collect(),
             bytes: vec![("embedded".to_owned(), stats.db_bytes)],
         }
     }

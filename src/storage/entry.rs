@@ -1,5 +1,6 @@
 //! An object at rest: its encoded bytes, shared, with the little that selection needs parsed beside them.
 
+use super::forms::Forms;
 use super::interface::Revision;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::codec::json::parts::{self, Mask, Odd};
@@ -26,6 +27,8 @@ pub struct Entry {
     pub fields: Box<[(Str, Str)]>,
     /// It would be stored in other bytes today (another encryption key): an update that changes nothing is written.
     pub stale: bool,
+    /// Its other encodings, and its other versions.
+    pub forms: Forms,
 }
 
 /// An object about to be stored: encoded without a resourceVersion, which the commit decides.
@@ -196,6 +199,7 @@ impl Draft {
             labels: self.labels,
             fields: self.fields,
             stale: false,
+            forms: Forms::default(),
         }
     }
 }

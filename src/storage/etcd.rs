@@ -23,7 +23,7 @@ use super::backend::{Backend, Figures, ResourceConfig, Wiring};
 use super::cacher::FRESHNESS_WAIT;
 use super::cacher::history::Bounds;
 use super::transform::Plain;
-use super::{Revision, Storage};
+use super::{Budget, Revision, Storage};
 use crate::tasks::{Signal, TaskGroup};
 use client::Members;
 use handle::Handle;
@@ -69,6 +69,8 @@ pub struct Options {
     pub freshness_wait: Duration,
     /// Bounds of the event ring of each resource.
     pub ring: Bounds,
+    /// What the caches may take of memory, together with others that have the same.
+    pub budget: Arc<Budget>,
     /// Whether requests for progress are relied on; `None`: by the members' versions, as upstream does.
     pub trust_progress: Option<bool>,
 }
@@ -87,6 +89,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(60),
             freshness_wait: FRESHNESS_WAIT,
             ring: Bounds::default(),
+            budget: Budget::unlimited(),
             trust_progress: None,
         }
     }
@@ -130,6 +133,7 @@ impl Cluster {
             media: options.media,
             patience: options.freshness_wait,
             ring: options.ring,
+            budget: options.budget,
             trusted: AtomicBool::new(options.trust_progress.unwrap_or(false)),
             by_version: options.trust_progress.is_none(),
             no_space: AtomicBool::new(false),
@@ -202,7 +206,6 @@ impl Cluster {
             metrics: wiring.metrics,
             revive: wiring.revive,
             wrote: AtomicU64::new(0),
-            comparisons: std::array::from_fn(|_| AtomicU64::new(0)),
             state: watch::Sender::new(State::Loading(Instant::now(), None)),
             stop: Signal::new("resource released"),
             waiting: AtomicUsize::new(0),
@@ -210,6 +213,7 @@ impl Cluster {
             suspect: Notify::new(),
             behind: Notify::new(),
             shared: self.shared.clone(),
+            counters: Arc::default(),
         });
         if self.closed.load(Ordering::Acquire) {
             resource.state.send_replace(State::Stopped);
@@ -275,8 +279,7 @@ impl Backend for Cluster {
         };
         for (prefix, resource) in &*lock(&self.resources) {
             let Some(serving) = resource.ready() else { continue };
-            figures.objects.push((prefix.clone(), serving.cacher.count()));
-            figures.terminated_watchers += serving.cacher.terminated();
+            figures.caches.push((prefix.clone(), serving.cacher.figures()));
         }
         figures
     }

@@ -1,11 +1,12 @@
 //! The `Storage` trait: what the generic registry needs of a store, per resource, as upstream's `storage.Interface`.
 
-use super::backend::CacheFigures;
+use super::budget::Budget;
 use super::entry::{Draft, Entry};
+use super::forms::Forms;
 use async_trait::async_trait;
-use bytes::Bytes;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// The number of a write: grows by one with every committed change of the whole store, survives restarts.
@@ -143,7 +144,7 @@ pub enum EventType {
     Deleted,
 }
 
-/// A committed change. Shared by all watchers; so are its frames.
+/// A committed change. Shared by all watchers; so are its frames, which are kept in its forms.
 pub struct Event {
     /// The state after the change; for a deletion the last state, with the deletion's revision.
     pub entry: Arc<Entry>,
@@ -151,10 +152,8 @@ pub struct Event {
     pub previous: Option<Arc<Entry>>,
     /// True for a deletion.
     pub deleted: bool,
-    /// The JSON watch frames, each made once, on first use: ADDED, MODIFIED, DELETED.
-    pub frames: [OnceLock<Bytes>; 3],
-    /// The same in protobuf and in CBOR; there where a watcher wants them.
-    pub binary_frames: OnceLock<Box<[[OnceLock<Bytes>; 3]; 2]>>,
+    /// What was made of it for watchers.
+    pub forms: Forms,
 }
 
 /// What a watcher receives.
@@ -176,11 +175,16 @@ pub enum WatchItem {
 /// A running watch; ends when dropped. `None` from [`next`](Watch::next): the store ended it (reader too slow, shutdown).
 #[async_trait]
 pub trait Watch: Send {
+    /// The next item; the task is woken where there is none yet.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>>;
+
     /// The next item.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
-    async fn next(&mut self) -> Option<WatchItem>;
+    async fn next(&mut self) -> Option<WatchItem> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
 
     /// An item that is there already, so that a writer can put several into one write.
     fn try_next(&mut self) -> Option<WatchItem>;
@@ -256,6 +260,16 @@ impl Predicate {
 }
 
 impl Event {
+    /// A change from `previous` to `entry`.
+    pub fn new(entry: Arc<Entry>, previous: Option<Arc<Entry>>, deleted: bool) -> Self {
+        Self {
+            entry,
+            previous,
+            deleted,
+            forms: Forms::default(),
+        }
+    }
+
     /// What the change is to a watcher with this predicate; `None`: nothing.
     pub fn seen_by(&self, p: &Predicate) -> Option<EventType> {
         let before = self.previous.as_ref().is_some_and(|e| p.matches(e));
@@ -338,13 +352,11 @@ pub trait Storage: Send + Sync + 'static {
     /// Number of objects.
     fn count(&self) -> usize;
 
-    /// Bytes of its objects' JSON. Looks at each object.
-    fn encoded_bytes(&self) -> u64 {
-        0
-    }
-
-    /// What its cache says about itself; `None`: it has none, or does not tell.
-    fn figures(&self) -> Option<CacheFigures> {
+    /// Bytes of its objects' JSON; `None`: it cannot tell now. Looks at each object.
+    fn encoded_bytes(&self) -> Option<u64> {
         None
     }
+
+    /// Where second encodings of its objects are counted; `None`: none are kept.
+    fn budget(&self) -> Option<&Arc<Budget>>;
 }

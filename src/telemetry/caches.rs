@@ -1,53 +1,207 @@
-//! The families of the watch caches: upstream's, and ours for bytes.
+//! The families of the watch caches: upstream's of v1.36, and ours for bytes and for the budget they share.
+
+mod waits;
 
 use super::{Telemetry, counters, int_gauges};
-use prometheus::{IntCounterVec, IntGaugeVec};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+pub use waits::Wait;
+use waits::Waits;
 
-/// What one watch cache is at a scrape.
-#[derive(Clone, Copy, Debug, Default)]
+/// What one watch cache is at a scrape. Counts are since the start.
+#[derive(Clone, Debug, Default)]
 pub struct Reading {
     /// Events there is room for.
     pub capacity: u64,
+    /// Times that became more, and less.
+    pub capacity_changes: [u64; 2],
     /// Events kept.
     pub events: u64,
+    /// Events that came in, and that went out.
+    pub received: u64,
+    /// As above.
+    pub dispatched: u64,
     /// Running watches.
     pub watchers: u64,
+    /// Watches ended because their reader was too slow.
+    pub terminated: u64,
+    /// Times it was filled.
+    pub initializations: u64,
     /// The newest change.
     pub revision: u64,
     /// Bytes of present objects.
     pub objects_bytes: u64,
     /// Bytes of history.
     pub history_bytes: u64,
-    /// Comparisons with the store so far: equal, different, not possible.
+    /// Lists without and with the index.
+    pub lists: [u64; 2],
+    /// Objects those looked at.
+    pub fetched: [u64; 2],
+    /// Objects they returned.
+    pub returned: u64,
+    /// Reads of the latest state: from the cache, from the store instead, and failed.
+    pub consistent: [u64; 3],
+    /// Comparisons with the store: equal, different, not possible.
     pub comparisons: [u64; 3],
+    /// Waits for a revision to come.
+    pub waits: Wait,
+}
+
+/// What all watch caches take together at a scrape, in bytes, and counts since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BudgetReading {
+    /// What they may take; 0: no limit.
+    pub total: u64,
+    /// Present objects.
+    pub objects: u64,
+    /// History.
+    pub history: u64,
+    /// Second encodings.
+    pub encodings: u64,
+    /// What those may take now.
+    pub encodings_limit: u64,
+    /// Second encodings made.
+    pub made: u64,
+    /// Uses of one that was there.
+    pub reused: u64,
+    /// Encodings given up for others.
+    pub evicted: u64,
+    /// Present objects alone are more than all may take.
+    pub over: bool,
 }
 
 /// The families.
 pub struct Caches {
-    capacity: IntGaugeVec,
-    version: IntGaugeVec,
+    gauges: [(IntGaugeVec, fn(&Reading) -> u64); 4],
+    sums: [(IntCounterVec, fn(&Reading) -> u64); 7],
+    lists: IntCounterVec,
+    fetched: IntCounterVec,
+    consistent: IntCounterVec,
     comparisons: IntCounterVec,
     bytes: IntGaugeVec,
-    events: IntGaugeVec,
-    watchers: IntGaugeVec,
+    waits: Waits,
+    /// Which were there at the last scrape.
+    known: Mutex<BTreeSet<[String; 2]>>,
+    used: IntGaugeVec,
+    limit: IntGaugeVec,
+    over: IntGauge,
+    encodings: IntCounterVec,
+    evictions: IntCounter,
+}
+
+/// What upstream's label says of a list by our only index.
+const INDEXES: [&str; 2] = ["", "f:spec.nodeName"];
+/// Digits of revisions that are shown: more would not fit a float.
+const SHOWN: u64 = 1_000_000_000_000_000;
+
+fn raise(counter: &IntCounter, to: u64) {
+    counter.inc_by(to.saturating_sub(counter.get()));
 }
 
 impl Caches {
     /// Registers them.
     pub fn register(telemetry: &Telemetry) -> Self {
-        let (r, resource) = (telemetry.registry(), ["group", "resource"]);
+        let (r, of) = (telemetry.registry(), ["group", "resource"]);
+        let gauge = |name, help| int_gauges(r, name, help, &of);
+        let sum = |name, help| counters(r, name, help, &of);
+        let waits = Waits::default();
+        // It is the only one of its name.
+        let _ = r.register(Box::new(waits.clone()));
         Self {
-            capacity: int_gauges(
+            waits,
+            gauges: [
+                (
+                    gauge(
+                        "watch_cache_capacity",
+                        "Events a watch cache has room for, by resource.",
+                    ),
+                    |r| r.capacity,
+                ),
+                (
+                    gauge(
+                        "apiserver_watch_cache_resource_version",
+                        "The newest change a watch cache has seen, its last 15 digits, by resource.",
+                    ),
+                    |r| r.revision % SHOWN,
+                ),
+                (
+                    gauge("torana_watch_cache_events", "Events a watch cache keeps, by resource."),
+                    |r| r.events,
+                ),
+                (
+                    gauge("torana_watch_cache_watchers", "Running watches, by resource."),
+                    |r| r.watchers,
+                ),
+            ],
+            sums: [
+                (
+                    sum(
+                        "watch_cache_capacity_increase_total",
+                        "Times a watch cache made room for more events.",
+                    ),
+                    |r| r.capacity_changes[0],
+                ),
+                (
+                    sum(
+                        "watch_cache_capacity_decrease_total",
+                        "Times a watch cache gave such room back.",
+                    ),
+                    |r| r.capacity_changes[1],
+                ),
+                (
+                    sum(
+                        "apiserver_watch_cache_events_received_total",
+                        "Changes that came into a watch cache.",
+                    ),
+                    |r| r.received,
+                ),
+                (
+                    sum(
+                        "apiserver_watch_cache_events_dispatched_total",
+                        "Changes that a watch cache handed to watches.",
+                    ),
+                    |r| r.dispatched,
+                ),
+                (
+                    sum(
+                        "apiserver_terminated_watchers_total",
+                        "Watches ended because their reader was too slow.",
+                    ),
+                    |r| r.terminated,
+                ),
+                (
+                    sum(
+                        "apiserver_watch_cache_initializations_total",
+                        "Times a watch cache was filled.",
+                    ),
+                    |r| r.initializations,
+                ),
+                (
+                    sum(
+                        "apiserver_cache_list_returned_objects_total",
+                        "Objects in lists served from memory.",
+                    ),
+                    |r| r.returned,
+                ),
+            ],
+            lists: counters(
                 r,
-                "apiserver_watch_cache_capacity",
-                "Events a watch cache has room for, by resource.",
-                &resource,
+                "apiserver_cache_list_total",
+                "Lists served from memory, by index.",
+                &["group", "index", "resource"],
             ),
-            version: int_gauges(
+            fetched: counters(
                 r,
-                "apiserver_watch_cache_resource_version",
-                "The newest change a watch cache has seen, by resource.",
-                &resource,
+                "apiserver_cache_list_fetched_objects_total",
+                "Objects that lists served from memory looked at, by index.",
+                &["group", "index", "resource"],
+            ),
+            consistent: counters(
+                r,
+                "apiserver_watch_cache_consistent_read_total",
+                "Reads of the latest state that a watch cache was asked for.",
+                &["fallback", "group", "resource", "success"],
             ),
             comparisons: counters(
                 r,
@@ -58,39 +212,127 @@ impl Caches {
             bytes: int_gauges(
                 r,
                 "torana_watch_cache_bytes",
-                "Memory a watch cache takes: present objects, and history within its bound.",
-                &["group", "resource", "part"],
+                "Memory a watch cache takes: present objects, and history.",
+                &["group", "part", "resource"],
             ),
-            events: int_gauges(
+            known: Mutex::default(),
+            used: int_gauges(
                 r,
-                "torana_watch_cache_events",
-                "Events a watch cache keeps, by resource.",
-                &resource,
+                "torana_watch_cache_used_bytes",
+                "Memory all watch caches take: present objects, history, second encodings.",
+                &["part"],
             ),
-            watchers: int_gauges(
+            limit: int_gauges(
                 r,
-                "torana_watch_cache_watchers",
-                "Running watches, by resource.",
-                &resource,
+                "torana_watch_cache_limit_bytes",
+                "Memory they may take: all of them, and second encodings of it.",
+                &["part"],
             ),
+            over: int_gauges(
+                r,
+                "torana_watch_cache_over_limit",
+                "1 where the present objects alone are more than all may take.",
+                &[],
+            )
+            .with_label_values::<&str>(&[]),
+            encodings: counters(
+                r,
+                "torana_watch_cache_encodings_total",
+                "Second encodings that were asked for: made, or there already.",
+                &["result"],
+            ),
+            evictions: counters(
+                r,
+                "torana_watch_cache_encoding_evictions_total",
+                "Second encodings given up for others.",
+                &[],
+            )
+            .with_label_values::<&str>(&[]),
         }
     }
 
-    /// Sets those of a resource, by its group and plural.
-    pub fn set(&self, of: [&str; 2], now: &Reading) {
+    /// Sets those of each resource in service, by its group and plural; resources that are gone have no series any more.
+    pub fn set(&self, caches: &[([String; 2], Reading)]) {
+        let now: BTreeSet<[String; 2]> = caches.iter().map(|(of, _)| of.clone()).collect();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.difference(&now).for_each(|gone| self.remove(gone));
+        *known = now;
+        for (of, reading) in caches {
+            self.set_one([&of[0], &of[1]], reading);
+        }
+        let waits = caches.iter().map(|(of, reading)| (of.clone(), reading.waits.clone()));
+        self.waits.set(waits.collect());
+    }
+
+    fn set_one(&self, of: [&str; 2], now: &Reading) {
         let [group, resource] = of;
-        self.capacity.with_label_values(&of).set(now.capacity as i64);
-        self.version.with_label_values(&of).set(now.revision as i64);
-        self.events.with_label_values(&of).set(now.events as i64);
-        self.watchers.with_label_values(&of).set(now.watchers as i64);
+        for (family, read) in &self.gauges {
+            family.with_label_values(&of).set(read(now) as i64);
+        }
+        for (family, read) in &self.sums {
+            raise(&family.with_label_values(&of), read(now));
+        }
         for (part, bytes) in [("objects", now.objects_bytes), ("history", now.history_bytes)] {
-            let gauge = self.bytes.with_label_values(&[group, resource, part]);
-            gauge.set(bytes as i64);
+            self.bytes.with_label_values(&[group, part, resource]).set(bytes as i64);
+        }
+        for (i, index) in INDEXES.into_iter().enumerate().filter(|(i, _)| now.lists[*i] > 0) {
+            raise(&self.lists.with_label_values(&[group, index, resource]), now.lists[i]);
+            raise(
+                &self.fetched.with_label_values(&[group, index, resource]),
+                now.fetched[i],
+            );
+        }
+        let reads = [("false", "true"), ("true", "true"), ("true", "false")];
+        for ((fallback, success), count) in reads.into_iter().zip(now.consistent).filter(|(_, n)| *n > 0) {
+            let labels = [fallback, group, resource, success];
+            raise(&self.consistent.with_label_values(&labels), count);
         }
         for (status, count) in ["success", "failure", "error"].into_iter().zip(now.comparisons) {
-            let counter = self.comparisons.with_label_values(&[group, resource, status]);
-            counter.inc_by(count.saturating_sub(counter.get()));
+            raise(&self.comparisons.with_label_values(&[group, resource, status]), count);
         }
+    }
+
+    fn remove(&self, [group, resource]: &[String; 2]) {
+        // What was never there is no loss.
+        for (family, _) in &self.gauges {
+            let _ = family.remove_label_values(&[group, resource]);
+        }
+        for (family, _) in &self.sums {
+            let _ = family.remove_label_values(&[group, resource]);
+        }
+        for part in ["objects", "history"] {
+            let _ = self.bytes.remove_label_values(&[group, part, resource]);
+        }
+        for index in INDEXES {
+            let _ = self.lists.remove_label_values(&[group.as_str(), index, resource]);
+            let _ = self.fetched.remove_label_values(&[group.as_str(), index, resource]);
+        }
+        for (fallback, success) in [("false", "true"), ("true", "true"), ("true", "false")] {
+            let labels = [fallback, group.as_str(), resource.as_str(), success];
+            let _ = self.consistent.remove_label_values(&labels);
+        }
+        for status in ["success", "failure", "error"] {
+            let _ = self.comparisons.remove_label_values(&[group, resource, status]);
+        }
+    }
+
+    /// Sets those of what they share.
+    pub fn set_budget(&self, now: &BudgetReading) {
+        let parts = [
+            ("objects", now.objects),
+            ("history", now.history),
+            ("encodings", now.encodings),
+        ];
+        for (part, bytes) in parts {
+            self.used.with_label_values(&[part]).set(bytes as i64);
+        }
+        for (part, bytes) in [("all", now.total), ("encodings", now.encodings_limit)] {
+            self.limit.with_label_values(&[part]).set(bytes as i64);
+        }
+        self.over.set(i64::from(now.over));
+        raise(&self.encodings.with_label_values(&["made"]), now.made);
+        raise(&self.encodings.with_label_values(&["reused"]), now.reused);
+        raise(&self.evictions, now.evicted);
     }
 }
 
@@ -98,22 +340,65 @@ impl Caches {
 mod tests {
     use super::*;
 
+    fn text(telemetry: &Telemetry) -> String {
+        String::from_utf8(telemetry.text()).expect("text")
+    }
+
     #[test]
-    fn a_cache_is_read_under_upstreams_names_and_ours() {
+    fn a_cache_is_read_under_upstreams_names_and_ours_until_it_is_gone() {
         let telemetry = Telemetry::new();
         let caches = Caches::register(&telemetry);
         let now = Reading {
             objects_bytes: 70,
             comparisons: [3, 1, 0],
+            lists: [0, 2],
+            terminated: 4,
+            revision: 1_000_000_000_000_007,
+            waits: Wait {
+                buckets: vec![(0.005, 1), (3.0, 2)],
+                count: 2,
+                seconds: 1.5,
+            },
             ..Reading::default()
         };
-        caches.set(["apps", "deployments"], &now);
-        caches.set(["apps", "deployments"], &now);
-        let text = String::from_utf8(telemetry.text()).expect("text");
+        let of = ["apps".to_owned(), "deployments".to_owned()];
+        caches.set(&[(of.clone(), now.clone())]);
+        caches.set(&[(of, now)]);
+        let there = text(&telemetry);
         for line in [
             "torana_watch_cache_bytes{group=\"apps\",part=\"objects\",resource=\"deployments\"} 70",
             "apiserver_storage_consistency_checks_total{group=\"apps\",resource=\"deployments\",status=\"success\"} 3",
-            "apiserver_watch_cache_capacity{group=\"apps\",resource=\"deployments\"} 0",
+            "apiserver_cache_list_total{group=\"apps\",index=\"f:spec.nodeName\",resource=\"deployments\"} 2",
+            "apiserver_terminated_watchers_total{group=\"apps\",resource=\"deployments\"} 4",
+            "apiserver_watch_cache_resource_version{group=\"apps\",resource=\"deployments\"} 7",
+            "watch_cache_capacity{group=\"apps\",resource=\"deployments\"} 0",
+            "apiserver_watch_cache_read_wait_seconds_bucket{group=\"apps\",resource=\"deployments\",le=\"3\"} 2",
+            "apiserver_watch_cache_read_wait_seconds_sum{group=\"apps\",resource=\"deployments\"} 1.5",
+        ] {
+            assert!(there.contains(line), "{line} in {there}");
+        }
+        caches.set(&[]);
+        let gone = text(&telemetry);
+        assert!(!gone.contains("deployments"), "{gone}");
+    }
+
+    #[test]
+    fn the_shared_budget_is_told() {
+        let telemetry = Telemetry::new();
+        let caches = Caches::register(&telemetry);
+        caches.set_budget(&BudgetReading {
+            total: 100,
+            objects: 120,
+            evicted: 5,
+            over: true,
+            ..BudgetReading::default()
+        });
+        let text = text(&telemetry);
+        for line in [
+            "torana_watch_cache_used_bytes{part=\"objects\"} 120",
+            "torana_watch_cache_limit_bytes{part=\"all\"} 100",
+            "torana_watch_cache_over_limit 1",
+            "torana_watch_cache_encoding_evictions_total 5",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

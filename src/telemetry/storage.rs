@@ -1,5 +1,5 @@
-//! What is asked of the store, by resource: `etcd_request*`, `apiserver_storage_list_*`, `apiserver_cache_list_*` and what
-//! a watch on etcd brings. The embedded store counts its writes as such requests, too.
+//! What is asked of the store, by resource: `etcd_request*`, `apiserver_storage_list_*` and what a watch
+//! on etcd brings. The embedded store counts its writes as such requests, too.
 //!
 //! A series appears with the first thing it counts.
 
@@ -11,8 +11,6 @@ use std::time::Duration;
 
 #[derive(Clone)]
 pub(super) struct StorageFamilies {
-    cache_lists: IntCounterVec,
-    cache_returned: IntCounterVec,
     took: HistogramVec,
     total: IntCounterVec,
     errors: IntCounterVec,
@@ -31,16 +29,6 @@ impl StorageFamilies {
     pub(super) fn new(r: &Registry) -> Self {
         let of_resource = |name, help| counters(r, name, help, &RESOURCE);
         Self {
-            cache_lists: counters(
-                r,
-                "apiserver_cache_list_total",
-                "Lists served from memory.",
-                &["group", "index", "resource"],
-            ),
-            cache_returned: of_resource(
-                "apiserver_cache_list_returned_objects_total",
-                "Objects in lists served from memory.",
-            ),
             took: histograms(
                 r,
                 "etcd_request_duration_seconds",
@@ -97,7 +85,6 @@ impl StorageFamilies {
             families: self.clone(),
             group: group.to_owned(),
             resource: resource.to_owned(),
-            cache_lists: OnceLock::new(),
             operations: [const { OnceLock::new() }; OPERATIONS.len()],
             lists: OnceLock::new(),
             events: OnceLock::new(),
@@ -136,7 +123,6 @@ pub struct StorageMetrics {
     families: StorageFamilies,
     group: String,
     resource: String,
-    cache_lists: OnceLock<(IntCounter, IntCounter)>,
     operations: [OnceLock<Requests>; OPERATIONS.len()],
     lists: OnceLock<[IntCounter; 4]>,
     events: OnceLock<IntCounter>,
@@ -151,19 +137,6 @@ impl StorageMetrics {
 
     fn labels(&self) -> [&str; 2] {
         [&self.group, &self.resource]
-    }
-
-    /// A list of so many objects was served from memory.
-    pub fn listed(&self, objects: usize) {
-        let (lists, returned) = self.cache_lists.get_or_init(|| {
-            let [group, resource] = self.labels();
-            (
-                self.families.cache_lists.with_label_values(&[group, "", resource]),
-                self.families.cache_returned.with_label_values(&[group, resource]),
-            )
-        });
-        lists.inc();
-        returned.inc_by(objects as u64);
     }
 
     /// A list was served from the store itself: so many objects were read, looked at, and returned.

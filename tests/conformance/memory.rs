@@ -7,8 +7,8 @@ use std::time::Duration;
 use torana::apimachinery::value::{Str, Value};
 use torana::json;
 use torana::storage::cacher::history::Bounds;
-use torana::storage::cacher::{Cacher, Initial, Progress, Snapshot};
-use torana::storage::{Draft, Entry, Revision};
+use torana::storage::cacher::{Cacher, Initial, Progress, Setting, Snapshot};
+use torana::storage::{Budget, Draft, Entry, Revision};
 
 thread_local! {
     static BYTES: Cell<isize> = const { Cell::new(0) };
@@ -111,7 +111,7 @@ fn measure(pods: usize) -> (usize, usize) {
         events: Vec::new(),
     };
     let progress = Arc::new(Progress::new(revision, Duration::ZERO));
-    let cacher = Cacher::new(progress, initial, Bounds::default());
+    let cacher = Cacher::new(progress, initial, Setting::new(Bounds::default(), Budget::unlimited()));
     let taken = (BYTES.get() - before).cast_unsigned();
     let said = cacher.figures().objects_bytes as usize;
     assert!(

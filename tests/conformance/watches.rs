@@ -214,7 +214,11 @@ pub async fn a_watch_that_is_dropped_is_forgotten(b: Backend) {
     for _ in 0..10 {
         watches.push(s.watch(from_now()).await.unwrap());
     }
-    let watchers = || s.figures().unwrap().watchers;
+    let watchers = || {
+        let figures = b.engine.figures();
+        let (_, cache) = figures.caches.iter().find(|(p, _)| p.contains("configmaps")).unwrap();
+        cache.watchers
+    };
     assert_eq!(watchers(), 10);
     // One of them is waited for, and left in the middle of that.
     let mut waiting = watches.pop().unwrap();

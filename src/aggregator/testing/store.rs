@@ -3,12 +3,13 @@
 use crate::apimachinery::value::Value;
 use crate::storage::interface::WatchItem;
 use crate::storage::{
-    Draft, Entry, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
-    WatchOptions,
+    Budget, Draft, Entry, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Revision, Storage,
+    Watch, WatchOptions,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
 #[derive(Default)]
@@ -70,13 +71,7 @@ impl Inner {
             (Some(_), false) => EventType::Modified,
             (None, false) => EventType::Added,
         };
-        let event = Arc::new(Event {
-            entry: entry.clone(),
-            previous,
-            deleted,
-            frames: Default::default(),
-            binary_frames: Default::default(),
-        });
+        let event = Arc::new(Event::new(entry.clone(), previous, deleted));
         self.watchers
             .retain(|w| w.send(WatchItem::Change(kind, event.clone())).is_ok());
         Some(entry)
@@ -85,10 +80,10 @@ impl Inner {
 
 #[async_trait]
 impl Watch for MemoryWatch {
-    async fn next(&mut self) -> Option<WatchItem> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
         match self.initial.pop_front() {
-            Some(item) => Some(item),
-            None => self.changes.recv().await,
+            Some(item) => Poll::Ready(Some(item)),
+            None => self.changes.poll_recv(cx),
         }
     }
     fn try_next(&mut self) -> Option<WatchItem> {
@@ -152,6 +147,10 @@ impl Storage for MemoryStorage {
 
     fn count(&self) -> usize {
         self.0.lock().unwrap().entries.len()
+    }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        None
     }
 }
 

@@ -31,6 +31,16 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
     out
 }
 
+/// Appends what stands for a value inside of a document.
+pub fn append(value: &Value, out: &mut Vec<u8>) {
+    write(out, value);
+}
+
+/// Appends the beginning of a list of so many items, which the caller appends.
+pub fn append_array_head(items: usize, out: &mut Vec<u8>) {
+    head(out, ARRAY, items as u64);
+}
+
 /// Encodes a watch event; `object` is its object's tree.
 pub fn event(kind: &str, object: &Value) -> Vec<u8> {
     let mut out = SELF_DESCRIBED.to_vec();

@@ -270,7 +270,8 @@ pub fn to_vec_pretty(v: &Value) -> Vec<u8> {
     out
 }
 
-fn pretty(v: &Value, depth: usize, out: &mut Vec<u8>) {
+/// Appends the indented encoding of a value that stands so deep in a document.
+pub fn pretty(v: &Value, depth: usize, out: &mut Vec<u8>) {
     fn line(depth: usize, out: &mut Vec<u8>) {
         out.push(b'\n');
         out.extend(std::iter::repeat_n(b' ', depth * 2));

@@ -36,6 +36,8 @@ flags! {
         "data-dir" Text "./torana-data" honoured "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig";
         "backend-socket-dirs" List "/run/torana" honoured "Directories whose Unix sockets APIServices may name as backends (docs/targets.md); empty: none";
         "etcd-user-file" Text "" honoured "File whose first line is name:password, for etcd with authentication by name; tokens are renewed";
+        "watch-cache-max-bytes" Int "0" honoured "Memory the watch caches may take together; history and second encodings give way to objects; 0: half of the machine's or control group's";
+        "watch-cache-max-encoding-bytes" Int "67108864" honoured "Part of it that second encodings of objects and events (protobuf, CBOR, other versions, watch frames) may take; at least 4 MiB is kept";
     }
     Generic {
         "advertise-address" Text "" honoured "IP address under which others reach this server; empty: --bind-address, or that of the default interface";

@@ -23,6 +23,10 @@ pub struct StorageOptions {
     pub encryption: Option<PathBuf>,
     /// `--encryption-provider-config-automatic-reload`.
     pub encryption_reload: bool,
+    /// `--watch-cache-max-bytes`; 0: half of the memory there is.
+    pub cache_bytes: usize,
+    /// `--watch-cache-max-encoding-bytes`.
+    pub encodings_bytes: usize,
 }
 
 /// `--etcd-*`.
@@ -74,8 +78,36 @@ impl StorageOptions {
             event_ttl: values.duration("event-ttl")?,
             count_every: values.duration("etcd-count-metric-poll-period")?,
             etcd: EtcdOptions::read(values)?,
+            cache_bytes: bytes(values, "watch-cache-max-bytes")?,
+            encodings_bytes: bytes(values, "watch-cache-max-encoding-bytes")?,
         })
     }
+
+    /// Bytes that the watch caches may take together.
+    pub fn cache_bytes(&self) -> usize {
+        match self.cache_bytes {
+            0 => available_memory().map_or(usize::MAX, |all| all / 2),
+            said => said,
+        }
+    }
+}
+
+fn bytes(values: &Values, flag: &'static str) -> Result<usize, UsageError> {
+    let said = values.int(flag)?;
+    usize::try_from(said).map_err(|_| UsageError::invalid(flag, &said.to_string(), "must not be negative"))
+}
+
+/// Bytes of memory this process may take: of the machine, or of its control group where that is less.
+fn available_memory() -> Option<usize> {
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let group = group.and_then(|text| text.trim().parse::<usize>().ok());
+    let machine = std::fs::read_to_string("/proc/meminfo").ok();
+    let machine = machine.and_then(|text| {
+        let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
+        let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
+    });
+    group.into_iter().chain(machine).min()
 }
 
 impl EtcdOptions {

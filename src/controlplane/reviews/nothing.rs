@@ -1,7 +1,8 @@
 //! The storage of what is not stored.
 
 use crate::storage::{
-    Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
+    Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
+    WatchOptions,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -47,5 +48,9 @@ impl Storage for Nothing {
 
     fn count(&self) -> usize {
         0
+    }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        None
     }
 }

@@ -4,18 +4,19 @@
 //! mostly first and last of what does, so that leaving them out is two comparisons and not a scan.
 
 mod protobuf;
+mod streamed;
 
 use super::stored::{self, Rows};
-use super::{gzip, internal_package, not_acceptable, table};
+use super::{gzip, internal_package, kept, not_acceptable, partial, table};
 use crate::apimachinery::codec::json;
-use crate::apimachinery::status::Result;
+use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::{Map, Value};
-use crate::endpoints::negotiate::{Media, Negotiated, Transform};
+use crate::endpoints::negotiate::{Media, Negotiated, OBJECT_TYPES, Transform};
 use crate::endpoints::options::Query;
 use crate::registry::Resource;
 use crate::request::body::BoxError;
 use crate::request::{Body, Response};
-use crate::storage::{Entry, Listing};
+use crate::storage::{Budget, Entry, Listing};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
@@ -71,90 +72,82 @@ pub fn list(
     negotiated: Negotiated,
     headers: &HeaderMap,
     query: &Query,
+    budget: Option<&Arc<Budget>>,
 ) -> Result<Response> {
-    let media = negotiated.media.content_type();
+    let Listing { entries, .. } = listing;
     let plain = negotiated.media == Media::Json && !negotiated.pretty;
-    let value = match negotiated.transform {
-        Transform::None if plain => {
-            return Ok(spliced(listing.entries, meta, resource, headers));
+    let around = |kind: String, api_version: String| {
+        let mut m = Map::new();
+        m.insert("kind", kind);
+        m.insert("apiVersion", api_version);
+        m.insert("metadata", meta.to_map());
+        m.insert("items", streamed::mark());
+        Value::Object(m)
+    };
+    let kind = format!("{}List", resource.kind);
+    let (row, budget) = (resource.clone(), budget.cloned());
+    match (negotiated.transform, negotiated.media) {
+        (Transform::None, _) if plain => Ok(spliced(entries, meta, resource, headers)),
+        (Transform::None, Media::Protobuf) => {
+            let Some(def) = resource.schema.definition() else {
+                return Err(Status::not_acceptable(&OBJECT_TYPES));
+            };
+            let item = Box::new(move |e: &Entry| kept::message(e, def, budget.as_ref()));
+            let of = (&*resource.gvk().api_version(), &*kind);
+            Ok(protobuf::list(entries, meta, of, item, headers))
         }
-        Transform::None if negotiated.media == Media::Protobuf => {
-            return protobuf::list(listing.entries, meta, resource, headers);
+        (Transform::None, _) => {
+            let document = around(kind, resource.gvk().api_version());
+            let item = streamed::item(negotiated, |e| {
+                let mut v = e.decode();
+                v.unset(&["kind"]);
+                v.unset(&["apiVersion"]);
+                v
+            });
+            streamed::respond(entries, document, "items", negotiated, item, headers)
         }
-        Transform::None => whole(&listing.entries, meta, resource),
-        Transform::Table(version) => {
+        (Transform::Table(version), _) => {
             let include = table::Include::parse(query)?;
             let columns = table::columns(resource);
             if plain {
                 let head = table::head(version, meta.to_map(), columns);
-                let resource = resource.clone();
-                let row = move |entry: &Entry, out: &mut Vec<u8>| {
-                    let rows = Rows {
-                        resource: &resource,
-                        version,
-                        include,
-                    };
-                    rows.write(entry, out);
+                let write = move |entry: &Entry, out: &mut Vec<u8>| {
+                    Rows { resource: &row, version, include }.write(entry, out);
                     None
                 };
-                return Ok(written(ListBody::new(head, listing.entries, row, table::END), headers));
+                return Ok(written(ListBody::new(head, entries, write, table::END), headers));
             }
-            let rows = Rows {
-                resource,
-                version,
-                include,
+            let document = table::around(version, meta.to_map(), columns, streamed::mark());
+            let item = streamed::item(negotiated, move |e| Rows { resource: &row, version, include }.tree(e));
+            streamed::respond(entries, document, "rows", negotiated, item, headers)
+        }
+        (Transform::PartialList(version), _) if plain => {
+            let head = format!("{{\"apiVersion\":\"meta.k8s.io/{version}\",\"items\":[");
+            let mut tail = b"],\"kind\":\"PartialObjectMetadataList\",\"metadata\":".to_vec();
+            json::encode(&Value::Object(meta.to_map()), &mut tail);
+            tail.push(b'}');
+            let item = move |entry: &Entry, out: &mut Vec<u8>| {
+                stored::write_partial(&row, entry, version, out);
+                None
             };
-            let rows = listing.entries.iter().map(|e| rows.tree(e)).collect();
-            table::around(version, meta.to_map(), columns, rows)
+            Ok(written(ListBody::new(head, entries, item, &tail), headers))
         }
-        Transform::PartialList(version) => {
-            if plain {
-                let head = format!("{{\"apiVersion\":\"meta.k8s.io/{version}\",\"items\":[");
-                let mut tail = b"],\"kind\":\"PartialObjectMetadataList\",\"metadata\":".to_vec();
-                json::encode(&Value::Object(meta.to_map()), &mut tail);
-                tail.push(b'}');
-                let resource = resource.clone();
-                let item = move |entry: &Entry, out: &mut Vec<u8>| {
-                    stored::write_partial(&resource, entry, version, out);
-                    None
-                };
-                return Ok(written(ListBody::new(head, listing.entries, item, &tail), headers));
-            }
-            let entries = listing.entries.iter();
-            let items: Vec<Value> = entries.map(|e| stored::partial(resource, e, version)).collect();
-            let mut m = Map::new();
-            m.insert("kind", "PartialObjectMetadataList");
-            m.insert("apiVersion", format!("meta.k8s.io/{version}"));
-            m.insert("metadata", meta.to_map());
-            m.insert("items", items);
-            Value::Object(m)
+        (Transform::PartialList(version), Media::Protobuf) => {
+            let item = Box::new(move |e: &Entry| partial::message(&row, e, version, budget.as_ref()));
+            let of = (&*format!("meta.k8s.io/{version}"), "PartialObjectMetadataList");
+            Ok(protobuf::list(entries, meta, of, item, headers))
         }
-        Transform::Partial(_) => {
-            return Err(not_acceptable(format!(
-                "you requested PartialObjectMetadata, but the requested object is a list (*{}.{}List)",
-                internal_package(resource),
-                resource.kind
-            )));
+        (Transform::PartialList(version), _) => {
+            let document = around("PartialObjectMetadataList".to_owned(), format!("meta.k8s.io/{version}"));
+            let item = streamed::item(negotiated, move |e| stored::partial(&row, e, version));
+            streamed::respond(entries, document, "items", negotiated, item, headers)
         }
-    };
-    let body = super::encode(&value, negotiated.media, negotiated.pretty)?;
-    Ok(gzip::maybe(super::bytes(200, media, Body::full(body)), headers))
-}
-
-/// The list as a tree.
-pub fn whole(entries: &[Arc<Entry>], meta: &ListMeta, resource: &Resource) -> Value {
-    let item = |e: &Arc<Entry>| {
-        let mut v = e.decode();
-        v.unset(&["kind"]);
-        v.unset(&["apiVersion"]);
-        v
-    };
-    let mut m = Map::new();
-    m.insert("kind", format!("{}List", resource.kind));
-    m.insert("apiVersion", resource.gvk().api_version());
-    m.insert("metadata", meta.to_map());
-    m.insert("items", entries.iter().map(item).collect::<Vec<_>>());
-    Value::Object(m)
+        (Transform::Partial(_), _) => Err(not_acceptable(format!(
+            "you requested PartialObjectMetadata, but the requested object is a list (*{}.{}List)",
+            internal_package(resource),
+            resource.kind
+        ))),
+    }
 }
 
 fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, headers: &HeaderMap) -> Response {

@@ -1,7 +1,23 @@
 //! PartialObjectMetadata: an object's metadata and nothing else.
 
+use super::{kept, stored};
+use crate::api::protobuf::{definition, encode_message};
 use crate::apimachinery::value::{Map, Value};
 use crate::registry::Resource;
+use crate::storage::{Budget, Entry};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// The protobuf message of an entry's metadata, without its envelope.
+pub fn message(resource: &Resource, entry: &Entry, version: &str, budget: Option<&Arc<Budget>>) -> Bytes {
+    kept::metadata(entry, budget, || {
+        let mut out = Vec::with_capacity(512);
+        if let Some(def) = definition("meta.k8s.io/v1", "PartialObjectMetadata") {
+            encode_message(def, &stored::partial(resource, entry, version), &mut out);
+        }
+        out.into()
+    })
+}
 
 /// The metadata of an object, as kind PartialObjectMetadata of this version of `meta.k8s.io`. Upstream makes it from its
 /// internal object, where annotations that stand for fields are fields (`recordings/verbs-read/daemonsets`).

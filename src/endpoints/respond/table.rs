@@ -118,7 +118,7 @@ pub fn row(resource: &Resource, object: &Value, version: &str, include: Include)
 }
 
 /// A table around rows.
-pub fn around(version: &str, metadata: Map, columns: Value, rows: Vec<Value>) -> Value {
+pub fn around(version: &str, metadata: Map, columns: Value, rows: impl Into<Value>) -> Value {
     let mut m = Map::new();
     m.insert("kind", "Table");
     m.insert("apiVersion", format!("meta.k8s.io/{version}"));
@@ -130,7 +130,7 @@ pub fn around(version: &str, metadata: Map, columns: Value, rows: Vec<Value>) ->
 
 /// What a table begins with, encoded, up to its first row.
 pub fn head(version: &str, metadata: Map, columns: Value) -> Vec<u8> {
-    let mut out = json::to_vec(&around(version, metadata, columns, Vec::new()));
+    let mut out = json::to_vec(&around(version, metadata, columns, Vec::<Value>::new()));
     out.truncate(out.len() - END.len());
     out
 }

@@ -152,6 +152,12 @@ pub async fn serve() -> Served {
 }
 
 impl Served {
+    /// What the caches take.
+    pub fn budget(&self) -> Arc<crate::storage::Budget> {
+        let (_, store) = &self.service.resources[0];
+        store.budget().expect("the engine has one").clone()
+    }
+
     /// With the gate open.
     pub fn with_cbor(mut self) -> Self {
         self.service.codecs.cbor = true;

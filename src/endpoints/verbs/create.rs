@@ -33,9 +33,10 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
 
     let raw = Arc::new(options.to_value("CreateOptions", call.query.text("fieldValidation")));
     let manager = options.manager(&call.parts.headers);
+    let budget = call.store().budget().cloned();
     let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
     let (code, written) = finish::finish(run(call, object, raw, manager)).await?;
-    respond::object(code, &written, &resource, negotiated, &headers, &query)
+    respond::object(code, &written, &resource, negotiated, &headers, &query, budget.as_ref())
 }
 
 async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Result<(u16, Written)> {

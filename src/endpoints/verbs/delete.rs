@@ -54,6 +54,7 @@ fn answer(call: &Call, code: u16, deleted: &Deleted, negotiated: Negotiated) -> 
             negotiated,
             &call.parts.headers,
             &call.query,
+            call.store().budget(),
         );
     }
     let uid = match &deleted.object {
@@ -83,5 +84,6 @@ pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> Answer 
         negotiated,
         &call.parts.headers,
         &call.query,
+        call.store().budget(),
     )
 }

@@ -29,5 +29,6 @@ pub(crate) async fn get(call: Call) -> Answer {
         negotiated,
         &call.parts.headers,
         &call.query,
+        call.store().budget(),
     )
 }

@@ -25,6 +25,7 @@ pub(crate) async fn list(call: Call) -> Answer {
         negotiated,
         &call.parts.headers,
         &call.query,
+        call.store().budget(),
     )
 }
 

@@ -83,6 +83,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         kind: None,
         may_create: call.may_create.clone(),
     };
+    let budget = call.store().budget().cloned();
     let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.shown());
     let patcher = Patcher {
         call,
@@ -93,7 +94,15 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
     };
     let updated = finish::finish(async move { patcher.run(&write).await }).await?;
     let code = if updated.created { 201 } else { 200 };
-    respond::object(code, &updated.object, &resource, negotiated, &headers, &query)
+    respond::object(
+        code,
+        &updated.object,
+        &resource,
+        negotiated,
+        &headers,
+        &query,
+        budget.as_ref(),
+    )
 }
 
 struct Patcher {

@@ -36,10 +36,19 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
         kind: None,
         may_create: call.may_create.clone(),
     };
+    let budget = call.store().budget().cloned();
     let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.shown());
     let updated = finish::finish(async move { replace(&call, object, &write).await }).await?;
     let code = if updated.created { 201 } else { 200 };
-    respond::object(code, &updated.object, &resource, negotiated, &headers, &query)
+    respond::object(
+        code,
+        &updated.object,
+        &resource,
+        negotiated,
+        &headers,
+        &query,
+        budget.as_ref(),
+    )
 }
 
 async fn replace(call: &Call, object: Value, write: &WriteOptions) -> Result<Updated> {

@@ -19,8 +19,9 @@ use crate::telemetry::WatchMetrics;
 use bytes::Bytes;
 use frames::{Form, Frames};
 use http_body::Frame;
-use http_body_util::StreamBody;
+use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
@@ -52,7 +53,8 @@ pub(crate) async fn watch(call: Call) -> Answer {
         form,
         query.bookmarks,
         query.initial_events == Some(true),
-    );
+    )
+    .shared(call.store().budget());
     let watch = match call.store().watch(options).await {
         Ok(w) => w,
         // What is no longer kept is said in the stream: clients list anew on this event, not on a 410.
@@ -64,13 +66,9 @@ pub(crate) async fn watch(call: Call) -> Answer {
         frames,
         timeout: Box::pin(tokio::time::sleep(timeout)),
         metrics: call.watch_metrics.clone(),
-        ending: call.parts.extensions.get::<Ending>().map(|e| e.0.clone()),
+        ending: call.parts.extensions.get::<Ending>().map(|e| Ends::new(e.0.clone())),
     };
-    let chunks = futures_util::stream::unfold(stream, |mut s| async move {
-        let chunk = s.chunk().await?;
-        Some((Ok::<_, std::convert::Infallible>(Frame::data(chunk)), s))
-    });
-    Ok(respond::bytes(200, content_type, Body::stream(StreamBody::new(chunks))))
+    Ok(respond::bytes(200, content_type, Body::stream(stream)))
 }
 
 /// A random time between one and two of these, so that watches do not all end together.
@@ -114,49 +112,72 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
     })
 }
 
+/// The answer's body. It is polled by hand: a future per event and a select over its ends would cost more than the event.
 struct Stream {
     watch: Box<dyn Watch>,
     frames: Frames,
     metrics: Option<WatchMetrics>,
     timeout: Pin<Box<Sleep>>,
-    ending: Option<Signal>,
+    /// Fires when the server goes down.
+    ending: Option<Ends>,
+}
+
+/// A signal, and waiting for it.
+struct Ends {
+    signal: Signal,
+    fired: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Ends {
+    fn new(signal: Signal) -> Self {
+        let waited = signal.clone();
+        let fired = Box::pin(async move { waited.wait().await });
+        Self { signal, fired }
+    }
 }
 
 impl Stream {
-    /// The next bytes; `None`: the stream ends.
-    async fn chunk(&mut self) -> Option<Bytes> {
-        loop {
-            let ending = self.ending.as_ref();
-            let ended = async {
-                match ending {
-                    Some(signal) => signal.wait().await,
-                    None => std::future::pending().await,
-                }
+    /// True where the stream ends now; the task is woken when it does later. `busy`: there is something to send, so that
+    /// it comes here again anyway.
+    fn is_over(&mut self, cx: &mut Context<'_>, busy: bool) -> bool {
+        let ended = match &mut self.ending {
+            None => false,
+            Some(ends) if busy => ends.signal.fired(),
+            Some(ends) => ends.fired.as_mut().poll(cx).is_ready(),
+        };
+        ended || self.timeout.as_mut().poll(cx).is_ready()
+    }
+
+    /// The next frame and those that are there already, up to a chunk.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let first = loop {
+            let item = match self.watch.poll_next(cx) {
+                Poll::Ready(Some(item)) => item,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending if self.is_over(cx, false) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
             };
             // The ends come first, so that a busy watch ends, too.
-            let item = tokio::select! {
-                biased;
-                () = ended => None,
-                () = self.timeout.as_mut() => None,
-                item = self.watch.next() => item,
-            }?;
-            let Some(first) = self.frame(item) else {
-                continue;
-            };
-            let Some(second) = self.ready() else {
-                return Some(first);
-            };
-            let mut joined = Vec::with_capacity((first.len() + second.len()) * 2);
-            joined.extend_from_slice(&first);
-            joined.extend_from_slice(&second);
-            while joined.len() < CHUNK {
-                match self.ready() {
-                    Some(frame) => joined.extend_from_slice(&frame),
-                    None => break,
-                }
+            if self.is_over(cx, true) {
+                return Poll::Ready(None);
             }
-            return Some(joined.into());
+            if let Some(frame) = self.frame(item) {
+                break frame;
+            }
+        };
+        let Some(second) = self.ready() else {
+            return Poll::Ready(Some(first));
+        };
+        let mut joined = Vec::with_capacity((first.len() + second.len()) * 2);
+        joined.extend_from_slice(&first);
+        joined.extend_from_slice(&second);
+        while joined.len() < CHUNK {
+            match self.ready() {
+                Some(frame) => joined.extend_from_slice(&frame),
+                None => break,
+            }
         }
+        Poll::Ready(Some(joined.into()))
     }
 
     fn frame(&mut self, item: WatchItem) -> Option<Bytes> {
@@ -181,5 +202,18 @@ impl Stream {
                 return Some(frame);
             }
         }
+    }
+}
+
+impl http_body::Body for Stream {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Self::Error>>> {
+        self.poll_chunk(cx)
+            .map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
     }
 }

@@ -17,6 +17,9 @@ const MAX_PINS: usize = 32;
 /// How long a paged list can go on after its first page, whatever the ring holds.
 const PIN_LIFE: Duration = Duration::from_secs(300);
 
+/// Bytes that such snapshots may keep whatever the bounds.
+const PINNED_ANYWAY: usize = 1 << 20;
+
 /// How much is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -48,9 +51,16 @@ pub struct Rewind {
     to: Revision,
 }
 
-/// What an event is counted as: the state it made, and a frame of it.
+/// What an event is counted as: one state, and itself. Frames of it are counted where they are kept.
 fn weight(event: &Event) -> usize {
-    event.entry.footprint() + event.entry.json.len() + 256
+    event.entry.footprint() + size_of::<Event>() + size_of::<(Instant, Arc<Event>)>() + 16
+}
+
+/// What a kept snapshot is counted as: the nodes that the changes up to the next one make it keep for itself.
+fn checkpoint_weight(of: &Snapshot) -> usize {
+    /// A leaf of the tree, and its share of the nodes above.
+    const NODE: usize = 640;
+    CHECKPOINT_EVERY.min(of.len() / 32 + 1) * NODE
 }
 
 pub(super) struct History {
@@ -61,8 +71,19 @@ pub(super) struct History {
     /// Events after this revision are all in the ring.
     base: Revision,
     checkpoints: VecDeque<Snapshot>,
+    checkpoint_bytes: usize,
     since_checkpoint: usize,
-    pins: VecDeque<(Instant, Snapshot)>,
+    pins: VecDeque<Pin>,
+    /// Bytes of all events that the ring has let go of, ever.
+    forgotten: u64,
+}
+
+/// The state of a list that is being paged through.
+struct Pin {
+    since: Instant,
+    /// [`History::forgotten`] then: states that the ring has let go of since may be kept by this alone.
+    forgotten: u64,
+    state: Snapshot,
 }
 
 impl Rewind {
@@ -86,8 +107,10 @@ impl History {
             events: events.into_iter().map(|e| (now, e)).collect(),
             base,
             checkpoints: VecDeque::new(),
+            checkpoint_bytes: 0,
             since_checkpoint: 0,
             pins: VecDeque::new(),
+            forgotten: 0,
         }
     }
 
@@ -98,50 +121,73 @@ impl History {
         self.since_checkpoint += 1;
         if self.since_checkpoint >= CHECKPOINT_EVERY {
             self.since_checkpoint = 0;
+            self.checkpoint_bytes += checkpoint_weight(after);
             self.checkpoints.push_back(after.clone());
         }
     }
 
-    /// Lets go of what is out of bounds.
-    pub fn trim(&mut self, now: Instant) {
+    /// Lets go of what is out of bounds, and of what is too much for `limit` bytes in all.
+    pub fn trim(&mut self, now: Instant, limit: usize) {
         let b = self.bounds;
+        let max_bytes = b.max_bytes.min(limit);
         while let Some((at, event)) = self.events.front() {
             let many = self.events.len() > b.max_events;
             let old = self.events.len() > b.min_events && now.saturating_duration_since(*at) > b.window;
-            let large = self.events.len() > b.min_events && self.bytes > b.max_bytes;
+            let large = self.events.len() > b.min_events && self.bytes + self.checkpoint_bytes > max_bytes;
             if !many && !old && !large {
                 break;
             }
             self.base = event.entry.revision;
             self.bytes = self.bytes.saturating_sub(weight(event));
+            self.forgotten += weight(event) as u64;
             self.events.pop_front();
+            while let Some(passed) = self.checkpoints.pop_front_if(|s| s.revision <= self.base) {
+                self.checkpoint_bytes = self.checkpoint_bytes.saturating_sub(checkpoint_weight(&passed));
+            }
         }
         if self.events.capacity() > 1024 && self.events.len() < self.events.capacity() / 4 {
             self.events.shrink_to_fit();
         }
-        while self.checkpoints.front().is_some_and(|s| s.revision <= self.base) {
-            self.checkpoints.pop_front();
-        }
-        while self
-            .pins
-            .front()
-            .is_some_and(|(at, _)| now.saturating_duration_since(*at) > PIN_LIFE)
+        let mut left = max_bytes.saturating_sub(self.bytes + self.checkpoint_bytes);
+        // A small resource's pages go on even where memory is short.
+        left = left.max(PINNED_ANYWAY);
+        while let Some(pin) = self.pins.front()
+            && (now.saturating_duration_since(pin.since) > PIN_LIFE || self.pinned() > left)
         {
             self.pins.pop_front();
         }
     }
 
-    /// Events, their bytes, and how many there is room for.
+    /// Bytes that pins alone may keep.
+    fn pinned(&self) -> usize {
+        self.pins.front().map_or(0, |p| (self.forgotten - p.forgotten) as usize)
+    }
+
+    /// Bytes it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.checkpoint_bytes + self.pinned()
+    }
+
+    /// Events there is room for.
+    pub fn capacity(&self) -> usize {
+        self.events.capacity()
+    }
+
+    /// Events, its bytes, and how many events there is room for.
     pub fn figures(&self) -> (usize, usize, usize) {
-        (self.events.len(), self.bytes, self.events.capacity())
+        (self.events.len(), self.bytes(), self.capacity())
     }
 
     /// Keeps the state of a list whose next page will be asked for.
     pub fn pin(&mut self, now: Instant, state: Snapshot) {
-        if self.pins.iter().any(|(_, s)| s.revision == state.revision) {
+        if self.pins.iter().any(|p| p.state.revision == state.revision) {
             return;
         }
-        self.pins.push_back((now, state));
+        self.pins.push_back(Pin {
+            since: now,
+            forgotten: self.forgotten,
+            state,
+        });
         if self.pins.len() > MAX_PINS {
             self.pins.pop_front();
         }
@@ -165,9 +211,9 @@ impl History {
     /// [`Error::Compacted`].
     pub fn rewind(&self, revision: Revision, current: Snapshot) -> Result<Rewind, Error> {
         let to = revision;
-        if let Some((_, pin)) = self.pins.iter().find(|(_, s)| s.revision == revision) {
+        if let Some(pin) = self.pins.iter().find(|p| p.state.revision == revision) {
             return Ok(Rewind {
-                from: pin.clone(),
+                from: pin.state.clone(),
                 undo: Vec::new(),
                 to,
             });

@@ -90,32 +90,33 @@ impl Subscriber {
         (self.prefix.is_empty() && !self.single && !value.is_empty()).then_some(value)
     }
 
-    /// Queues the event if it concerns this watcher.
-    fn offer(&self, event: &Arc<Event>, now: Instant) -> Offer {
-        if event.entry.revision <= self.after {
+    /// Queues those of the events that concern this watcher.
+    fn offer(&self, events: &[Arc<Event>], now: Instant) -> Offer {
+        let mut wanted = events
+            .iter()
+            .filter(|e| e.entry.revision > self.after)
+            .filter_map(|e| Some((e.seen_by(&self.predicate)?, e)))
+            .peekable();
+        if wanted.peek().is_none() {
             return Offer::Quiet;
         }
-        let Some(kind) = event.seen_by(&self.predicate) else {
-            return Offer::Quiet;
-        };
         let mut q = lock(&self.queue);
         if q.ended {
             return Offer::Quiet;
         }
-        if q.changes.len() >= self.full_at {
-            let since = *q.full_since.get_or_insert(now);
-            if now.saturating_duration_since(since) > PATIENCE || q.changes.len() >= HARD_LIMIT {
-                q.ended = true;
-                return Offer::Terminated;
-            }
-        }
-        q.changes.push_back((kind, event.clone()));
         // A queue that was not empty has its wake under way.
-        if q.changes.len() == 1 {
-            Offer::Wake
-        } else {
-            Offer::Quiet
+        let sleeps = q.changes.is_empty();
+        for (kind, event) in wanted {
+            if q.changes.len() >= self.full_at {
+                let since = *q.full_since.get_or_insert(now);
+                if now.saturating_duration_since(since) > PATIENCE || q.changes.len() >= HARD_LIMIT {
+                    q.ended = true;
+                    return Offer::Terminated;
+                }
+            }
+            q.changes.push_back((kind, event.clone()));
         }
+        if sleeps { Offer::Wake } else { Offer::Quiet }
     }
 
     /// Moves everything queued into `into`, which must be empty.
@@ -143,6 +144,12 @@ impl Subscriber {
         lock(&self.queue).ended = true;
         self.waker.wake();
     }
+}
+
+/// The key's namespace with its slash; empty where it has none.
+fn namespace(event: &Arc<Event>) -> &str {
+    let key = &*event.entry.key;
+    key.find('/').map_or("", |i| &key[..=i])
 }
 
 type Group = BTreeMap<u64, Arc<Subscriber>>;
@@ -212,29 +219,37 @@ impl Hub {
     pub fn dispatch(&mut self, events: &[Arc<Event>], now: Instant) -> Vec<Arc<Subscriber>> {
         let mut wake: Vec<Arc<Subscriber>> = Vec::new();
         let mut terminated = 0;
-        let mut offer = |s: &Arc<Subscriber>, e: &Arc<Event>| {
-            let outcome = s.offer(e, now);
+        let mut offer = |s: &Arc<Subscriber>, events: &[Arc<Event>]| {
+            let outcome = s.offer(events, now);
             if outcome != Offer::Quiet {
                 terminated += u64::from(outcome == Offer::Terminated);
                 wake.push(s.clone());
             }
         };
-        for event in events {
-            let key = &*event.entry.key;
-            for s in self.everything.values() {
-                offer(s, event);
-            }
-            if !self.scoped.is_empty() {
-                let namespace = key.find('/').map_or("", |i| &key[..=i]);
-                for scope in [namespace, key] {
-                    for s in self.scoped.get(scope).into_iter().flat_map(BTreeMap::values) {
-                        offer(s, event);
-                    }
+        for s in self.everything.values() {
+            offer(s, events);
+        }
+        if !self.scoped.is_empty() {
+            for run in events.chunk_by(|a, b| namespace(a) == namespace(b)) {
+                for s in self
+                    .scoped
+                    .get(namespace(&run[0]))
+                    .into_iter()
+                    .flat_map(BTreeMap::values)
+                {
+                    offer(s, run);
                 }
             }
+        }
+        for event in events {
+            let key = &*event.entry.key;
+            let event = std::slice::from_ref(event);
+            for s in self.scoped.get(key).into_iter().flat_map(BTreeMap::values) {
+                offer(s, event);
+            }
             if !self.placed.is_empty() {
-                let now = event.entry.field(INDEXED);
-                let before = event.previous.as_ref().and_then(|e| e.field(INDEXED));
+                let now = event[0].entry.field(INDEXED);
+                let before = event[0].previous.as_ref().and_then(|e| e.field(INDEXED));
                 for value in [now, before.filter(|b| now != Some(*b))].into_iter().flatten() {
                     for s in self.placed.get(value).into_iter().flat_map(BTreeMap::values) {
                         offer(s, event);

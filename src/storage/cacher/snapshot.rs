@@ -114,6 +114,11 @@ impl Snapshot {
         range(&self.entries, prefix, from)
     }
 
+    /// True where [`candidates`](Self::candidates) looks into the index.
+    pub fn is_indexed(predicate: &Predicate) -> bool {
+        predicate.requires(INDEXED).is_some_and(|value| !value.is_empty())
+    }
+
     /// The same, of those that may be selected: an index may have left others out.
     pub fn candidates<'a>(
         &'a self,

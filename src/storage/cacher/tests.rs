@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::storage::interface::WatchItem;
-use crate::storage::{Draft, EventType, Predicate};
+use crate::storage::{Budget, Draft, EventType, Predicate};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Feeds a cacher as a backend does.
@@ -17,13 +16,17 @@ struct Feed {
 
 impl Feed {
     fn new(bounds: Bounds) -> Self {
+        Self::within(bounds, Budget::unlimited())
+    }
+
+    fn within(bounds: Bounds, budget: Arc<Budget>) -> Self {
         let progress = Arc::new(Progress::new(Revision(1), Duration::from_millis(50)));
         let initial = Initial {
             state: Snapshot::new(vec![], Revision(1)),
             base: Revision(1),
             events: vec![],
         };
-        let cacher = Arc::new(Cacher::new(progress.clone(), initial, bounds));
+        let cacher = Arc::new(Cacher::new(progress.clone(), initial, Setting::new(bounds, budget)));
         Self {
             cacher,
             progress,
@@ -34,13 +37,11 @@ impl Feed {
     fn event(&mut self, previous: Option<Arc<Entry>>, key: &str, deleted: bool) -> Arc<Event> {
         self.revision += 1;
         let draft = Draft::new(&crate::json!({"metadata": {"name": "x"}}), vec![]);
-        Arc::new(Event {
-            entry: Arc::new(draft.into_entry(key, Revision(self.revision))),
+        Arc::new(Event::new(
+            Arc::new(draft.into_entry(key, Revision(self.revision))),
             previous,
             deleted,
-            frames: [const { OnceLock::new() }; 3],
-            binary_frames: OnceLock::new(),
-        })
+        ))
     }
 
     fn publish(&self, events: &[Arc<Event>]) {
@@ -136,11 +137,11 @@ fn a_ring_keeps_the_window_and_a_minimum() {
         let event = feed.put("ns/a");
         history.push(start + Duration::from_secs(10 * i), event, &state);
     }
-    history.trim(start + Duration::from_secs(200));
+    history.trim(start + Duration::from_secs(200), usize::MAX);
     let kept = |h: &History, since| h.after(Revision(since)).map(|e| e.len()).ok();
     // At 200 s those of 130 s and later are young enough: 13 to 19, revisions 15 to 21.
     assert_eq!((kept(&history, 13), kept(&history, 14)), (None, Some(7)));
-    history.trim(start + Duration::from_secs(9000));
+    history.trim(start + Duration::from_secs(9000), usize::MAX);
     assert_eq!((kept(&history, 15), kept(&history, 16)), (None, Some(5)));
 }
 
@@ -190,7 +191,7 @@ async fn a_stalled_watcher_is_ended_and_what_was_queued_has_no_gap() {
         expected += 1;
     }
     assert_eq!(expected as usize, 2 + hub::HARD_LIMIT);
-    assert_eq!(feed.cacher.terminated(), 1);
+    assert_eq!(feed.cacher.counters().terminated.get(), 1);
     assert!(w.next().await.is_none(), "an ended watch stays ended");
 }
 
@@ -394,7 +395,11 @@ async fn what_is_on_a_node_is_found_and_watched_without_looking_at_the_rest() {
         base: Revision(1),
         events: vec![],
     };
-    let cacher = Arc::new(Cacher::new(progress.clone(), initial, Bounds::default()));
+    let cacher = Arc::new(Cacher::new(
+        progress.clone(),
+        initial,
+        Setting::new(Bounds::default(), Budget::unlimited()),
+    ));
     let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let predicate = |node| Predicate(Some(Arc::new(OnNode(node, asked.clone()))));
     let list = async |node, prefix: &str| {
@@ -429,13 +434,7 @@ async fn what_is_on_a_node_is_found_and_watched_without_looking_at_the_rest() {
     ];
     assert_eq!(cacher.watchers(), 4);
     let change = |now: Arc<Entry>, previous: Option<Arc<Entry>>, deleted| {
-        let events = [Arc::new(Event {
-            entry: now,
-            previous,
-            deleted,
-            frames: Default::default(),
-            binary_frames: Default::default(),
-        })];
+        let events = [Arc::new(Event::new(now, previous, deleted))];
         cacher.apply(&events);
         progress.set_applied(events[0].entry.revision);
         cacher.dispatch(&events);
@@ -487,11 +486,132 @@ fn a_ring_forgets_when_its_bytes_are_too_many() {
     let state = Snapshot::new(vec![], Revision(1));
     for _ in 0..200 {
         history.push(now, feed.put("ns/a"), &state);
-        history.trim(now);
+        history.trim(now, usize::MAX);
     }
     let (events, bytes, _) = history.figures();
     assert!(
         events > 2 && events < 100 && bytes <= 20_000,
         "{events} events of {bytes} bytes"
     );
+}
+
+#[test]
+fn rings_give_way_when_all_caches_together_take_too_much() {
+    let budget = Budget::new(60_000, 0);
+    let mut a = Feed::within(Bounds::default(), budget.clone());
+    let mut b = Feed::within(Bounds::default(), budget.clone());
+    for _ in 0..1000 {
+        a.put("ns/a");
+        b.put("ns/b");
+    }
+    a.cacher.trim();
+    b.cacher.trim();
+    let (read, kept) = (budget.read(), a.cacher.figures());
+    assert!(read.objects + read.history <= 60_000 * 11 / 10, "{read:?}");
+    assert!((100..300).contains(&kept.events), "{} events", kept.events);
+    assert!(!budget.is_over());
+    // Objects alone are too much: history goes down to its minimum, and nothing of the state.
+    for i in 0..1000 {
+        b.put(&format!("ns/{i}"));
+    }
+    a.cacher.trim();
+    assert_eq!((a.cacher.figures().events, b.cacher.figures().events), (100, 100));
+    assert!(budget.is_over());
+    assert_eq!(b.cacher.count(), 1001);
+    drop(b);
+    assert!(!budget.is_over(), "a cache that goes gives its share back");
+    assert_eq!(budget.read().objects, a.cacher.snapshot().bytes());
+}
+
+#[tokio::test]
+async fn what_pages_hold_on_to_is_bounded_too() {
+    let bounds = Bounds {
+        min_events: 2,
+        max_events: 2,
+        max_bytes: 8 << 20,
+        window: Duration::ZERO,
+    };
+    let mut feed = Feed::new(bounds);
+    let big = "x".repeat(100_000);
+    let put = |feed: &mut Feed, i: usize| {
+        let draft = Draft::new(
+            &crate::json!({"metadata": {"name": "x"}, "data": {"k": big.as_str()}}),
+            vec![],
+        );
+        feed.revision += 1;
+        let key = format!("ns/{}", i % 4);
+        let entry = Arc::new(draft.into_entry(&key, Revision(feed.revision)));
+        feed.publish(&[Arc::new(Event::new(entry, feed.cacher.peek(&key), false))]);
+    };
+    (0..4).for_each(|i| put(&mut feed, i));
+    let page = ListOptions {
+        limit: 1,
+        ..ListOptions::latest("")
+    };
+    let first = feed.cacher.list(page.clone()).await.expect("a page");
+    (0..40).for_each(|i| put(&mut feed, i));
+    let token = first.next.clone();
+    let next = ListOptions { token, ..page.clone() };
+    assert!(
+        feed.cacher.list(next.clone()).await.is_ok(),
+        "4 MB are within the bound"
+    );
+    (0..100).for_each(|i| put(&mut feed, i));
+    assert!(matches!(feed.cacher.list(next).await, Err(Error::Compacted(_))));
+    assert!(feed.cacher.figures().history_bytes <= 8 << 20);
+}
+
+#[tokio::test]
+async fn lists_and_waits_are_counted() {
+    let mut feed = Feed::new(Bounds::default());
+    feed.put("ns/a");
+    feed.put("ns/b");
+    let list = ListOptions::latest("");
+    assert_eq!(feed.cacher.list(list.clone()).await.expect("served").entries.len(), 2);
+    let future = ListOptions {
+        version: VersionMatch::NotOlderThan(MinRevision::AtLeast(Revision(99))),
+        ..list
+    };
+    assert!(matches!(feed.cacher.list(future).await, Err(Error::TooNew { .. })));
+    let done = feed.cacher.counters();
+    assert_eq!(
+        (done.lists[0].get(), done.fetched[0].get(), done.returned.get()),
+        (1, 2, 2)
+    );
+    assert_eq!(
+        (done.received.get(), done.loads.get(), done.consistent[0].get()),
+        (2, 1, 1)
+    );
+    assert_eq!(done.waits.read().count, 1);
+}
+
+#[tokio::test]
+async fn the_initial_state_of_a_watch_is_taken_a_little_at_a_time() {
+    let entry = |i: u64| {
+        let draft = Draft::new(&crate::json!({"metadata": {}}), vec![]);
+        Arc::new(draft.into_entry(&format!("ns/{i:05}"), Revision(i)))
+    };
+    let initial = Initial {
+        state: Snapshot::new((1..=5000).map(entry).collect(), Revision(5000)),
+        base: Revision(5000),
+        events: vec![],
+    };
+    let progress = Arc::new(Progress::new(Revision(5000), Duration::ZERO));
+    let cacher = Arc::new(Cacher::new(
+        progress,
+        initial,
+        Setting::new(Bounds::default(), Budget::unlimited()),
+    ));
+    let options = WatchOptions {
+        initial: Some(MinRevision::Any),
+        ..watching()
+    };
+    let mut watch = cacher.subscribe(options, None).expect("serving").expect("watched");
+    let mut seen = 0;
+    while let Some(WatchItem::Initial(e)) = watch.try_next() {
+        seen += 1;
+        assert_eq!(e.revision, Revision(seen), "in order, none twice and none left out");
+        assert!(watch.held() <= 256, "{} are held at once", watch.held());
+    }
+    assert_eq!(seen, 5000);
 }

@@ -14,11 +14,11 @@ use crate::storage::interface::WatchItem;
 use crate::storage::{Event, EventType, Revision, Watch};
 use async_trait::async_trait;
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
@@ -179,6 +179,12 @@ impl CacheWatch {
         }
     }
 
+    /// Items of the initial state that are taken and not handed out.
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        self.initial.len()
+    }
+
     fn hand_out(&mut self, kind: EventType, event: Arc<Event>) -> WatchItem {
         self.handed_out = event.entry.revision;
         WatchItem::Change(kind, event)
@@ -204,28 +210,24 @@ impl CacheWatch {
 
 #[async_trait]
 impl Watch for CacheWatch {
-    async fn next(&mut self) -> Option<WatchItem> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
         loop {
             match self.pull() {
-                Err(()) => return None,
-                Ok(Some(item)) => return Some(item),
+                Err(()) => return Poll::Ready(None),
+                Ok(Some(item)) => return Poll::Ready(Some(item)),
                 Ok(None) => {}
             }
-            let (subscriber, bookmarks) = (&self.subscriber, &mut self.bookmarks);
-            poll_fn(|cx| {
-                subscriber.register(cx.waker());
-                if subscriber.is_ready() {
-                    return Poll::Ready(());
-                }
-                if let Some(b) = bookmarks
-                    && b.timer.as_mut().poll(cx).is_ready()
-                {
-                    b.due = true;
-                    return Poll::Ready(());
-                }
-                Poll::Pending
-            })
-            .await;
+            self.subscriber.register(cx.waker());
+            if self.subscriber.is_ready() {
+                continue;
+            }
+            let Some(b) = &mut self.bookmarks else {
+                return Poll::Pending;
+            };
+            if b.timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            b.due = true;
         }
     }
 

@@ -4,14 +4,14 @@
 use super::committer::Command;
 use super::disk::{Contents, Raw, RawEvent};
 use super::{ResourceConfig, ResourceStore, SelectableFields, Shared, load};
-use crate::storage::cacher::{Cacher, Initial, Snapshot};
+use crate::storage::cacher::{Cacher, Initial, Setting, Snapshot};
 use crate::storage::transform::{ENCRYPTED, Plain, Transform};
 use crate::storage::{Entry, Event, Revision};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 
 /// Which resources are served, and what is in the store beside them.
 pub(super) struct Catalog {
@@ -153,15 +153,8 @@ impl Catalog {
                     // A deletion always has a state before it.
                     (None, None) => continue,
                 };
-                let frames = [const { OnceLock::new() }; 3];
                 let deleted = write.value.is_none();
-                events.push(Arc::new(Event {
-                    entry: after,
-                    previous,
-                    deleted,
-                    frames,
-                    binary_frames: OnceLock::new(),
-                }));
+                events.push(Arc::new(Event::new(after, previous, deleted)));
             }
         }
         events.sort_by_key(|e| e.entry.revision);
@@ -178,10 +171,13 @@ impl Catalog {
         };
         let resource = Arc::new(ResourceStore {
             prefix: prefix.clone(),
-            cacher: Arc::new(Cacher::new(shared.progress.clone(), initial, shared.ring)),
+            cacher: Arc::new(Cacher::new(
+                shared.progress.clone(),
+                initial,
+                Setting::new(shared.ring, shared.budget.clone()),
+            )),
             released: AtomicBool::new(false),
             broken: reader.broken,
-            comparisons: super::stats::Comparisons::default(),
             transform,
         });
         if !expiring.is_empty() {

@@ -7,9 +7,9 @@ use super::{FULL, Options, ResourceStore, Shared, lock, space};
 use crate::storage::{Draft, Entry, Error, Event, Precondition, Revision};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
@@ -175,13 +175,7 @@ impl Batch {
             .extend(expires.map(|at| (at, resource.clone(), key.clone(), Revision(revision))));
         let id = Arc::as_ptr(&resource) as usize;
         self.overlay.insert((id, key), (!deleted).then(|| entry.clone()));
-        let event = Arc::new(Event {
-            entry: entry.clone(),
-            previous: current,
-            deleted,
-            frames: [const { OnceLock::new() }; 3],
-            binary_frames: OnceLock::new(),
-        });
+        let event = Arc::new(Event::new(entry.clone(), current, deleted));
         match self.events.iter_mut().find(|(r, _)| Arc::ptr_eq(r, &resource)) {
             Some((_, events)) => events.push(event),
             None => self.events.push((resource, vec![event])),

@@ -2,9 +2,9 @@
 
 use super::committer::Action;
 use super::{ResourceStore, Shared};
-use crate::storage::backend::CacheFigures;
 use crate::storage::{
-    Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch, WatchOptions,
+    Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
+    WatchOptions,
 };
 use crate::telemetry::{Operation, StorageMetrics};
 use async_trait::async_trait;
@@ -44,9 +44,7 @@ impl Storage for Handle {
 
     async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
         self.resource.check()?;
-        let listing = self.resource.cacher.list(options).await?;
-        self.metrics.listed(listing.entries.len());
-        Ok(listing)
+        self.resource.cacher.list(options).await
     }
 
     async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
@@ -94,15 +92,12 @@ impl Storage for Handle {
         self.resource.cacher.count()
     }
 
-    fn encoded_bytes(&self) -> u64 {
+    fn encoded_bytes(&self) -> Option<u64> {
         let state = self.resource.cacher.snapshot();
-        state.scan("", Bound::Unbounded).map(|e| e.json.len() as u64).sum()
+        Some(state.scan("", Bound::Unbounded).map(|e| e.json.len() as u64).sum())
     }
 
-    fn figures(&self) -> Option<CacheFigures> {
-        Some(CacheFigures {
-            comparisons: self.resource.comparisons.read(),
-            ..self.resource.cacher.figures()
-        })
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        Some(&self.shared.budget)
     }
 }

@@ -33,28 +33,6 @@ pub struct Stats {
     pub commit_buckets: [u64; COMMIT_BUCKETS.len() + 1],
 }
 
-/// How often a resource's cache was compared with the disk, by what came of it.
-#[derive(Debug, Default)]
-pub(super) struct Comparisons([AtomicU64; 3]);
-
-impl Comparisons {
-    pub fn success(&self) {
-        self.0[0].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn failure(&self) {
-        self.0[1].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn error(&self) {
-        self.0[2].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn read(&self) -> [u64; 3] {
-        std::array::from_fn(|i| self.0[i].load(Ordering::Relaxed))
-    }
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     commits: AtomicU64,

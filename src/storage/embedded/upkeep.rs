@@ -2,7 +2,7 @@
 
 use super::committer::{Committer, now};
 use super::{lock, space};
-use crate::storage::cacher::Digest;
+use crate::storage::cacher::{Comparison as Outcome, Digest};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -135,24 +135,24 @@ impl Committer {
         };
         let of_disk = self.disk.digest(&prefix);
         let of_cache = Digest::of(&resource.cacher.snapshot());
-        let counters = &resource.comparisons;
-        match of_disk {
+        let outcome = match of_disk {
             // What of it could not be decrypted is not in the cache.
-            Ok(digest) if digest == of_cache || resource.broken.is_some() => counters.success(),
+            Ok(digest) if digest == of_cache || resource.broken.is_some() => Outcome::Equal,
             Ok(digest) => {
-                counters.failure();
                 tracing::error!(
                     prefix,
                     cache = of_cache.objects,
                     disk = digest.objects,
                     "the watch cache is not what the disk has"
                 );
+                Outcome::Different
             }
             Err(error) => {
-                counters.error();
                 tracing::warn!(prefix, %error, "the watch cache could not be compared with the disk");
+                Outcome::Impossible
             }
-        }
+        };
+        resource.cacher.counters().compared(outcome);
         c.last = Some(prefix);
     }
 }

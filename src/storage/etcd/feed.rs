@@ -10,13 +10,13 @@
 
 use super::direct;
 use super::resource::{Resource, Serving, State, end_of};
-use crate::storage::cacher::{Cacher, Initial, Progress, Snapshot};
+use crate::storage::cacher::{Cacher, Comparison as Outcome, Initial, Progress, Snapshot};
 use crate::storage::{Entry, Error, Event, Revision};
 use crate::telemetry::Operation;
 use etcd_client::{GetOptions, WatchOptions, WatchResponse, WatchStream};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -63,22 +63,25 @@ async fn compare(resource: &Resource) {
     // Resources take turns by their names' lengths and letters rather than all at once.
     let spread = resource.prefix.bytes().map(u64::from).sum::<u64>() % COMPARE.as_secs();
     tokio::time::sleep(Duration::from_secs(COMPARE.as_secs() / 2 + spread)).await;
-    let compared = |outcome: usize| _ = resource.comparisons[outcome].fetch_add(1, Ordering::Relaxed);
     loop {
-        match direct::is_consistent(resource).await {
-            Ok(Some(false)) => {
-                compared(1);
-                tracing::error!(prefix = %resource.prefix, "the watch cache is not what etcd has; it is read again");
-                resource.suspect.notify_one();
-            }
-            Ok(Some(true)) => compared(0),
-            Ok(None) => {}
-            Err(error) => {
-                compared(2);
-                tracing::debug!(prefix = %resource.prefix, %error, "the watch cache could not be compared");
-            }
-        }
+        compare_once(resource).await;
         tokio::time::sleep(COMPARE).await;
+    }
+}
+
+async fn compare_once(resource: &Resource) {
+    match direct::is_consistent(resource).await {
+        Ok(None) => {}
+        Ok(Some(true)) => resource.counters.compared(Outcome::Equal),
+        Ok(Some(false)) => {
+            resource.counters.compared(Outcome::Different);
+            tracing::error!(prefix = %resource.prefix, "the watch cache is not what etcd has; it is read again");
+            resource.suspect.notify_one();
+        }
+        Err(error) => {
+            resource.counters.compared(Outcome::Impossible);
+            tracing::warn!(prefix = %resource.prefix, %error, "the watch cache could not be compared with etcd");
+        }
     }
 }
 
@@ -143,7 +146,7 @@ async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
         base: revision,
         events: Vec::new(),
     };
-    let cacher = Arc::new(Cacher::new(progress.clone(), initial, resource.shared.ring));
+    let cacher = Arc::new(Cacher::new(progress.clone(), initial, resource.setting()));
     Ok((Serving { cacher, progress }, revision))
 }
 
@@ -295,13 +298,80 @@ fn events(
             (true, None) => continue,
         };
         overlay.insert(own.to_owned(), (!deleted).then(|| entry.clone()));
-        out.push(Arc::new(Event {
-            entry,
-            previous,
-            deleted,
-            frames: [const { OnceLock::new() }; 3],
-            binary_frames: OnceLock::new(),
-        }));
+        out.push(Arc::new(Event::new(entry, previous, deleted)));
     }
     Ok(out)
+}
+
+#[cfg(test)]
+#[path = "../../../tests/support/etcd.rs"]
+mod etcd_process;
+
+#[cfg(test)]
+mod tests {
+    use super::etcd_process::{self, Etcd};
+    use super::*;
+    use crate::storage::backend::Backend;
+    use crate::storage::etcd::{Access, Cluster, Options};
+    use crate::storage::{Draft, ListOptions, MinRevision, Precondition, ResourceConfig};
+
+    #[tokio::test]
+    async fn a_cache_that_is_not_what_etcd_has_is_counted_and_read_again() {
+        if !etcd_process::is_there() {
+            return;
+        }
+        let etcd = Etcd::start(1);
+        let access = Access {
+            servers: etcd.servers(),
+            ca: None,
+            identity: None,
+            user: None,
+        };
+        let cluster = Cluster::connect(&access, Options::default()).await.expect("it answers");
+        let prefix = "/registry/secrets/".to_owned();
+        let config = ResourceConfig {
+            prefix: prefix.clone(),
+            fields: None,
+        };
+        let store = cluster.resource(config);
+        let draft = || {
+            Draft::new(
+                &crate::json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}),
+                vec![],
+            )
+        };
+        store
+            .put("ns/a", Precondition::Absent, draft(), None)
+            .await
+            .expect("written");
+        let resource = crate::storage::etcd::lock(&cluster.resources)[&prefix].clone();
+        let compared = |i: usize| resource.counters.comparisons[i].get();
+        compare_once(&resource).await;
+        assert_eq!([compared(0), compared(1), compared(2)], [1, 0, 0]);
+        // The cache comes to hold something etcd does not have.
+        let serving = resource.ready().expect("in service");
+        let ghost = Arc::new(draft().into_entry("ns/ghost", serving.progress.applied()));
+        serving.cacher.apply(&[Arc::new(Event::new(ghost, None, false))]);
+        compare_once(&resource).await;
+        assert_eq!([compared(0), compared(1), compared(2)], [1, 1, 0]);
+        let figures = cluster.figures();
+        let (_, told) = figures
+            .caches
+            .iter()
+            .find(|(p, _)| *p == prefix)
+            .expect("it has a cache");
+        assert_eq!(told.counters.comparisons[1].get(), 1, "metrics read the same counters");
+        // It is read again, and then is what etcd has.
+        let mut state = resource.state.subscribe();
+        let anew = |s: &State| matches!(s, State::Ready(now) if !Arc::ptr_eq(&now.cacher, &serving.cacher));
+        tokio::time::timeout(Duration::from_secs(20), state.wait_for(anew))
+            .await
+            .expect("soon")
+            .expect("served");
+        let list = store.list(ListOptions::latest("")).await.expect("served");
+        assert_eq!(list.entries.iter().map(|e| &*e.key).collect::<Vec<_>>(), ["ns/a"]);
+        assert!(store.get("ns/ghost", MinRevision::Any).await.expect("served").is_none());
+        assert_eq!(resource.counters.loads.get(), 2, "counters outlive the cache");
+        cluster.shutdown();
+    }
 }

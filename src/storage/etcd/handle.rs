@@ -12,9 +12,8 @@
 
 use super::direct;
 use super::resource::{Resource, Serving};
-use crate::storage::backend::CacheFigures;
 use crate::storage::{
-    ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage,
+    Budget, ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage,
     VersionMatch, Watch, WatchOptions,
 };
 use async_trait::async_trait;
@@ -56,7 +55,7 @@ impl Handle {
             return Ok(());
         }
         let _waiter = self.0.ask_for_progress();
-        let there = serving.progress.wait_for(revision).await;
+        let there = serving.cacher.reach(revision).await;
         if there.is_err() {
             self.0.behind.notify_one();
         }
@@ -96,7 +95,7 @@ impl Handle {
         if let Some(serving) = self.0.ready()
             && serving.progress.applied() >= revision
         {
-            match self.cached(&serving, options.clone()).await {
+            match serving.cacher.list(options.clone()).await {
                 Err(Error::Compacted(_)) => {}
                 answer => return answer,
             }
@@ -106,13 +105,6 @@ impl Handle {
         direct::list(&self.0, options, Some(revision)).await
     }
 
-    /// What the cache has.
-    async fn cached(&self, serving: &Serving, options: ListOptions) -> Result<Listing, Error> {
-        let listing = serving.cacher.list(options).await?;
-        self.0.metrics.listed(listing.entries.len());
-        Ok(listing)
-    }
-
     async fn latest(&self, mut options: ListOptions) -> Result<Listing, Error> {
         if self.is_trusted() {
             let serving = self.0.serving().await?;
@@ -120,8 +112,11 @@ impl Handle {
             if self.catch_up(&serving, current).await.is_ok() {
                 // A token that pins nothing goes on in this state.
                 options.version = VersionMatch::NotOlderThan(MinRevision::Latest);
-                return self.cached(&serving, options).await;
+                return serving.cacher.list(options).await;
             }
+            let answer = direct::list(&self.0, &options, None).await;
+            self.0.counters.consistent[if answer.is_ok() { 1 } else { 2 }].add(1);
+            return answer;
         }
         direct::list(&self.0, &options, None).await
     }
@@ -170,12 +165,12 @@ impl Storage for Handle {
         match options.version {
             VersionMatch::NotOlderThan(MinRevision::Any) => {
                 let serving = self.0.serving().await?;
-                self.cached(&serving, options).await
+                serving.cacher.list(options).await
             }
             VersionMatch::NotOlderThan(MinRevision::AtLeast(revision)) => {
                 let serving = self.0.serving().await?;
                 if serving.progress.applied() >= revision {
-                    return self.cached(&serving, options).await;
+                    return serving.cacher.list(options).await;
                 }
                 self.await_revision(revision).await?;
                 self.latest(options).await
@@ -246,17 +241,12 @@ impl Storage for Handle {
         self.0.ready().map_or(0, |s| s.cacher.count())
     }
 
-    fn encoded_bytes(&self) -> u64 {
-        let Some(serving) = self.0.ready() else { return 0 };
-        let state = serving.cacher.snapshot();
-        state.scan("", Bound::Unbounded).map(|e| e.json.len() as u64).sum()
+    fn encoded_bytes(&self) -> Option<u64> {
+        let state = self.0.ready()?.cacher.snapshot();
+        Some(state.scan("", Bound::Unbounded).map(|e| e.json.len() as u64).sum())
     }
 
-    fn figures(&self) -> Option<CacheFigures> {
-        let serving = self.0.ready()?;
-        Some(CacheFigures {
-            comparisons: std::array::from_fn(|i| self.0.comparisons[i].load(Ordering::Relaxed)),
-            ..serving.cacher.figures()
-        })
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        Some(&self.0.shared.budget)
     }
 }

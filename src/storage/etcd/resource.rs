@@ -5,9 +5,9 @@ use super::error::Failure;
 use super::lease::Leases;
 use super::values::{self, MediaType};
 use crate::storage::backend::{Revive, SelectableFields};
-use crate::storage::cacher::{Cacher, Progress};
+use crate::storage::cacher::{Cacher, Counters, Progress, Setting};
 use crate::storage::transform::Transform;
-use crate::storage::{Draft, Entry, Error, Precondition, Revision};
+use crate::storage::{Budget, Draft, Entry, Error, Precondition, Revision};
 use crate::tasks::Signal;
 use crate::telemetry::{Operation, StorageMetrics};
 use bytes::Bytes;
@@ -28,6 +28,7 @@ pub(super) struct Shared {
     pub media: MediaType,
     pub patience: Duration,
     pub ring: crate::storage::cacher::history::Bounds,
+    pub budget: Arc<Budget>,
     /// Every member answers requests for progress truly; upstream's rule by version.
     pub trusted: AtomicBool,
     /// That rule decides.
@@ -63,8 +64,6 @@ pub(super) struct Resource {
     pub revive: Option<Revive>,
     /// The newest revision written here: whoever is told of a write is told after this says so.
     pub wrote: AtomicU64,
-    /// Comparisons of the cache with etcd: equal, different, not possible.
-    pub comparisons: [AtomicU64; 3],
     pub state: watch::Sender<State>,
     pub stop: Signal,
     /// Reads that wait for the cache to catch up.
@@ -76,6 +75,8 @@ pub(super) struct Resource {
     /// Rung when the cache has not seen in time what etcd is known to have.
     pub behind: Notify,
     pub shared: Arc<Shared>,
+    /// What its caches have done; one follows the other where everything is read anew.
+    pub counters: Arc<Counters>,
 }
 
 /// Counted while somebody waits for progress.
@@ -100,6 +101,15 @@ pub(super) fn end_of(prefix: &str) -> Vec<u8> {
 }
 
 impl Resource {
+    /// What a cache of it is made with.
+    pub fn setting(&self) -> Setting {
+        Setting {
+            bounds: self.shared.ring,
+            budget: self.shared.budget.clone(),
+            counters: self.counters.clone(),
+        }
+    }
+
     /// The cache, if it is in service.
     pub fn ready(&self) -> Option<Serving> {
         match &*self.state.borrow() {

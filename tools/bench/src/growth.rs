@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const OBJECTS: [u64; 3] = [1_000, 10_000, 100_000];
 const WATCHERS: [u64; 3] = [1, 100, 10_000];
-/// Watches on one connection: what the gateway allows as streams.
+/// Watches on one connection; the gateway is told to allow as many streams and some more.
 const PER_CONNECTION: u64 = 200;
 /// Creates that every watcher is told of.
 const EVENTS: u64 = 20;

@@ -54,6 +54,7 @@ pub(crate) async fn start_with(torana: &Path, dir: &Path, port: u16, flags: &[&s
         .arg("--bind-address=127.0.0.1")
         .arg(format!("--data-dir={}", dir.join("data").display()))
         .arg(format!("--token-auth-file={}", dir.join("tokens.csv").display()))
+        .arg("--http2-max-streams-per-connection=250")
         .arg("--max-requests-inflight=2000")
         .arg("--max-mutating-requests-inflight=1000")
         .args(flags);

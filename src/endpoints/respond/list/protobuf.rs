@@ -1,16 +1,12 @@
-//! Lists in protobuf. The length of the whole stands at the beginning, so that nothing can go out before everything is
-//! encoded; it is encoded in pieces all the same, for others to run in between.
+//! Lists in protobuf. The length of the whole stands at the beginning: a large list is gone through twice, once for the
+//! length and once for the bytes, so that it takes the memory of a chunk. Messages that are kept beside the objects, and
+//! for most lists there is room for all, are made once all the same.
 
 use super::{CHUNK, ListMeta};
-use crate::api::TypeDef;
-use crate::api::protobuf::encode_message;
 use crate::apimachinery::codec::protobuf::{
     CONTENT_TYPE, envelope_head, envelope_tail, put_bytes, put_length, put_message, put_number, varint_len,
 };
-use crate::apimachinery::status::{Result, Status};
-use crate::endpoints::negotiate::OBJECT_TYPES;
 use crate::endpoints::respond::{bytes, gzip};
-use crate::registry::Resource;
 use crate::request::body::BoxError;
 use crate::request::{Body, Response};
 use crate::storage::Entry;
@@ -21,45 +17,47 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// From this many bytes of JSON on, encoding makes room for others.
+/// From this many bytes of JSON on, a list is sent in chunks.
 const BIG: usize = 4 * CHUNK;
+
+/// The message of an item.
+pub(super) type Item = Box<dyn Fn(&Entry) -> Bytes + Send>;
 
 pub(super) fn list(
     entries: Vec<Arc<Entry>>,
     meta: &ListMeta,
-    resource: &Resource,
+    (api_version, kind): (&str, &str),
+    item: Item,
     headers: &HeaderMap,
-) -> Result<Response> {
-    let Some(def) = resource.schema.definition() else {
-        return Err(Status::not_acceptable(&OBJECT_TYPES));
-    };
+) -> Response {
     let mut head = Vec::with_capacity(128);
-    envelope_head(
-        &mut head,
-        &resource.gvk().api_version(),
-        &format!("{}List", resource.kind),
-    );
+    envelope_head(&mut head, api_version, kind);
+    let mut first = Vec::with_capacity(64);
+    put_message(&mut first, 1, |out| list_meta(meta, out));
     let size: usize = entries.iter().map(|e| e.json.len()).sum();
-    let mut message = Vec::with_capacity(size + 64);
-    put_message(&mut message, 1, |out| list_meta(meta, out));
-    let mut list = Encoding {
-        head,
-        message,
-        entries: entries.into_iter(),
-        def,
-    };
     if size < BIG {
-        while list.step() {}
-        let mut whole = list.opening();
-        whole.append(&mut list.message);
-        return Ok(gzip::maybe(bytes(200, CONTENT_TYPE, Body::full(whole)), headers));
+        let mut message = first;
+        message.reserve(size);
+        entries.iter().for_each(|e| put_bytes(&mut message, 2, &item(e)));
+        put_bytes(&mut head, 2, &message);
+        envelope_tail(&mut head);
+        return gzip::maybe(bytes(200, CONTENT_TYPE, Body::full(head)), headers);
     }
-    let response = bytes(200, CONTENT_TYPE, Body::stream(ListBody::Encoding(list)));
-    Ok(if gzip::accepted(headers) {
+    let list = ListBody {
+        head,
+        length: first.len(),
+        first,
+        entries,
+        item,
+        next: 0,
+        stage: Stage::Measuring,
+    };
+    let response = bytes(200, CONTENT_TYPE, Body::stream(list));
+    if gzip::accepted(headers) {
         gzip::always(response)
     } else {
         response
-    })
+    }
 }
 
 fn list_meta(meta: &ListMeta, out: &mut Vec<u8>) {
@@ -71,42 +69,62 @@ fn list_meta(meta: &ListMeta, out: &mut Vec<u8>) {
     }
 }
 
-struct Encoding {
-    /// The envelope up to the message.
-    head: Vec<u8>,
-    message: Vec<u8>,
-    entries: std::vec::IntoIter<Arc<Entry>>,
-    def: &'static TypeDef,
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    Measuring,
+    Sending,
+    Sent,
 }
 
-impl Encoding {
-    /// Encodes about a chunk; false: that was all.
-    fn step(&mut self) -> bool {
-        let until = self.message.len() + CHUNK;
-        while self.message.len() < until {
-            let Some(entry) = self.entries.next() else {
+struct ListBody {
+    /// The envelope up to the message.
+    head: Vec<u8>,
+    /// The message up to its items.
+    first: Vec<u8>,
+    /// Of the message, as far as it was gone through.
+    length: usize,
+    entries: Vec<Arc<Entry>>,
+    item: Item,
+    /// The entry that comes next in this stage.
+    next: usize,
+    stage: Stage,
+}
+
+impl ListBody {
+    /// Measures about a chunk; false: that was all.
+    fn measure(&mut self) -> bool {
+        let until = self.length + CHUNK;
+        while self.length < until {
+            let Some(entry) = self.entries.get(self.next) else {
                 return false;
             };
-            let object = entry.decode();
-            put_message(&mut self.message, 2, |out| encode_message(self.def, &object, out));
+            let item = (self.item)(entry).len();
+            self.length += 1 + varint_len(item as u64) + item;
+            self.next += 1;
         }
         true
     }
 
-    /// What stands before the message, whose end is known; the envelope is closed behind it.
+    /// What stands before the items: the length of the whole is known.
     fn opening(&mut self) -> Vec<u8> {
-        let length = self.message.len();
-        let mut head = std::mem::take(&mut self.head);
-        head.reserve(varint_len(length as u64) + 1 + length);
-        put_length(&mut head, 2, length);
-        envelope_tail(&mut self.message);
-        head
+        let mut out = std::mem::take(&mut self.head);
+        put_length(&mut out, 2, self.length);
+        out.append(&mut self.first);
+        self.next = 0;
+        out
     }
-}
 
-enum ListBody {
-    Encoding(Encoding),
-    Sending(Bytes),
+    fn fill(&mut self, chunk: &mut Vec<u8>) {
+        while chunk.len() < CHUNK {
+            let Some(entry) = self.entries.get(self.next) else {
+                envelope_tail(chunk);
+                self.stage = Stage::Sent;
+                return;
+            };
+            put_bytes(chunk, 2, &(self.item)(entry));
+            self.next += 1;
+        }
+    }
 }
 
 impl http_body::Body for ListBody {
@@ -114,22 +132,22 @@ impl http_body::Body for ListBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut *self {
-            Self::Encoding(list) => {
-                if list.step() {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                let head = list.opening();
-                let message = std::mem::take(&mut list.message);
-                *self = Self::Sending(message.into());
-                Poll::Ready(Some(Ok(Frame::data(head.into()))))
+        let this = &mut *self;
+        let stage = this.stage;
+        let mut chunk = match stage {
+            Stage::Sent => return Poll::Ready(None),
+            Stage::Measuring if this.measure() => {
+                // Others run in between.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
-            Self::Sending(rest) if rest.is_empty() => Poll::Ready(None),
-            Self::Sending(rest) => {
-                let n = rest.len().min(CHUNK);
-                Poll::Ready(Some(Ok(Frame::data(rest.split_to(n)))))
+            Stage::Measuring => {
+                this.stage = Stage::Sending;
+                this.opening()
             }
-        }
+            Stage::Sending => Vec::with_capacity(CHUNK + 4096),
+        };
+        this.fill(&mut chunk);
+        Poll::Ready(Some(Ok(Frame::data(chunk.into()))))
     }
 }

@@ -6,11 +6,11 @@ use crate::apimachinery::codec::{cbor, json};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::endpoints::negotiate::Media;
-use crate::endpoints::respond::partial;
 use crate::endpoints::respond::stored::{self, Rows};
 use crate::endpoints::respond::table::{self, Include};
+use crate::endpoints::respond::{kept, partial};
 use crate::registry::Resource;
-use crate::storage::{Entry, Event, EventType, WatchItem};
+use crate::storage::{Budget, Entry, Event, EventType, WatchItem};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ pub struct Frames {
     /// The bookmark that closes the initial state says so.
     mark_initial_end: bool,
     columns_sent: bool,
+    budget: Option<Arc<Budget>>,
 }
 
 fn line(kind: &str, object: &[u8]) -> Vec<u8> {
@@ -80,17 +81,21 @@ impl Frames {
             bookmarks,
             mark_initial_end,
             columns_sent: false,
+            budget: None,
         }
+    }
+
+    /// Keeps frames and encodings for others, counted there.
+    pub fn shared(self, budget: Option<&Arc<Budget>>) -> Self {
+        let budget = budget.cloned();
+        Self { budget, ..self }
     }
 
     /// The frame of an item; `None`: this client does not want it.
     pub fn make(&mut self, item: WatchItem) -> Option<Bytes> {
         match item {
             WatchItem::Change(t, event) => Some(self.change(t, &event)),
-            WatchItem::Initial(entry) => Some(match self.form {
-                Form::Object if self.media == Media::Json => line("ADDED", &entry.json).into(),
-                _ => self.stored("ADDED", &entry),
-            }),
+            WatchItem::Initial(entry) => Some(self.entry("ADDED", &entry).into()),
             WatchItem::Bookmark { revision, initial_end } => {
                 if !self.bookmarks || (initial_end && !self.mark_initial_end) {
                     return None;
@@ -101,46 +106,58 @@ impl Frames {
     }
 
     fn change(&mut self, t: EventType, event: &Event) -> Bytes {
-        match (self.form, self.media) {
-            (Form::Object, media @ (Media::Protobuf | Media::Cbor)) => {
-                let frames = &event.binary_frames.get_or_init(Box::default)[usize::from(media == Media::Cbor)];
-                frames[t as usize]
-                    .get_or_init(|| encoded(media, text(t), &event.object(t).decode()).into())
-                    .clone()
-            }
-            (Form::Object, _) => event.frames[t as usize]
-                .get_or_init(|| line(text(t), &event.object(t).json).into())
-                .clone(),
-            _ => self.stored(text(t), &event.object(t)),
-        }
+        let metadata = match self.form {
+            // Ages in rows are those of the moment.
+            Form::Table(..) => return self.entry(text(t), &event.object(t)).into(),
+            Form::Object => None,
+            Form::Partial(version) => Some(version),
+        };
+        let budget = self.budget.clone();
+        let form = kept::frame(t, self.media, metadata);
+        event
+            .forms
+            .bytes(budget.as_ref(), form, || self.entry(text(t), &event.object(t)).into())
     }
 
-    /// The frame of a stored object, of which no more is decoded than it needs.
-    fn stored(&mut self, kind: &str, entry: &Entry) -> Bytes {
-        let binary = matches!(self.media, Media::Protobuf | Media::Cbor);
-        match self.form {
-            Form::Object => encoded(self.media, kind, &entry.decode()),
-            Form::Partial(version) if binary => {
+    /// The frame of an entry, of which no more is decoded than it needs.
+    fn entry(&mut self, kind: &str, entry: &Entry) -> Vec<u8> {
+        let budget = self.budget.as_ref();
+        match (self.form, self.media) {
+            (Form::Object, Media::Json) => line(kind, &entry.json),
+            (Form::Object, Media::Protobuf) => match self.resource.schema.definition() {
+                Some(def) => {
+                    let gvk = self.resource.gvk();
+                    let message = kept::message(entry, def, budget);
+                    frame(kind, &kept::enveloped(&gvk.api_version(), &gvk.kind, &message))
+                }
+                None => encoded(self.media, kind, &entry.decode()),
+            },
+            (Form::Object, _) => encoded(self.media, kind, &entry.decode()),
+            (Form::Partial(version), Media::Protobuf) => {
+                let message = partial::message(&self.resource, entry, version, budget);
+                let group = format!("meta.k8s.io/{version}");
+                frame(kind, &kept::enveloped(&group, "PartialObjectMetadata", &message))
+            }
+            (Form::Partial(version), Media::Cbor) => {
                 encoded(self.media, kind, &stored::partial(&self.resource, entry, version))
             }
-            Form::Partial(version) => line_of(kind, 1024, |out| {
+            (Form::Partial(version), _) => line_of(kind, 1024, |out| {
                 stored::write_partial(&self.resource, entry, version, out);
             }),
-            Form::Table(version, include) => {
+            (Form::Table(version, include), media) => {
                 let columns = self.columns();
                 let rows = Rows {
                     resource: &self.resource,
                     version,
                     include,
                 };
-                if binary {
-                    encoded(self.media, kind, &rows.table(entry, columns))
+                if matches!(media, Media::Protobuf | Media::Cbor) {
+                    encoded(media, kind, &rows.table(entry, columns))
                 } else {
                     line_of(kind, 1024, |out| rows.write_table(entry, columns, out))
                 }
             }
         }
-        .into()
     }
 
     /// The column definitions, the first time.
@@ -166,16 +183,17 @@ impl Frames {
             object.set(&["metadata", "annotations", "k8s.io/initial-events-end"], "true");
         }
         match (self.form, initial_end) {
-            (Form::Object, _) => encoded(self.media, "BOOKMARK", &object).into(),
+            (Form::Object, _) => encoded(self.media, "BOOKMARK", &object),
             // The mark must be readable even where rows carry no objects.
             (Form::Table(version, Include::None), true) => {
                 self.formed_as("BOOKMARK", object, Form::Table(version, Include::Metadata))
             }
             (form, _) => self.formed_as("BOOKMARK", object, form),
         }
+        .into()
     }
 
-    fn formed_as(&mut self, kind: &str, object: Value, form: Form) -> Bytes {
+    fn formed_as(&mut self, kind: &str, object: Value, form: Form) -> Vec<u8> {
         let value = match form {
             Form::Object => object,
             Form::Partial(version) => partial::of(&self.resource, &object, version),
@@ -184,6 +202,6 @@ impl Frames {
                 table::of_event(&self.resource, &object, version, include, columns)
             }
         };
-        encoded(self.media, kind, &value).into()
+        encoded(self.media, kind, &value)
     }
 }

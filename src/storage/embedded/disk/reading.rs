@@ -4,8 +4,9 @@ use super::Disk;
 use crate::storage::embedded::OpenError;
 use crate::storage::embedded::format::{checksum, expiry_sum};
 use bytes::Bytes;
-use rusqlite::OptionalExtension;
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use std::collections::HashMap;
+use std::path::Path;
 
 /// An object as it was found.
 #[derive(Clone)]
@@ -33,6 +34,18 @@ pub(in super::super) struct Contents {
     pub marks: Vec<(u64, i64)>,
 }
 
+/// Looks at the structure of the file.
+fn quick_check(path: &Path) -> Result<(), OpenError> {
+    let sql = |e| OpenError::sqlite(path, e);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags).map_err(sql)?;
+    let found: String = db.query_row("PRAGMA quick_check(1)", [], |r| r.get(0)).map_err(sql)?;
+    match found.as_str() {
+        "ok" => Ok(()),
+        _ => Err(OpenError::damaged(path, found)),
+    }
+}
+
 impl Disk {
     /// Checks the file and reads all of it; at most `max_events` of history.
     ///
@@ -47,13 +60,21 @@ impl Disk {
                 Some(rusqlite::ErrorCode::ReadOnly) => OpenError::damaged(&self.path, "it cannot be written"),
                 _ => sql(e),
             })?;
-        let found: String = self
-            .db
-            .query_row("PRAGMA quick_check(1)", [], |r| r.get(0))
-            .map_err(sql)?;
-        if found != "ok" {
-            return Err(OpenError::damaged(&self.path, found));
-        }
+        // The file's structure is looked at by a connection of its own while its contents are read and verified: either
+        // may find damage, and nothing is served before both have found none.
+        let path = self.path.clone();
+        std::thread::scope(|threads| {
+            let structure = threads.spawn(move || quick_check(&path));
+            let contents = self.read(max_events);
+            let structure = structure
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            structure.and(contents)
+        })
+    }
+
+    fn read(&mut self, max_events: u64) -> Result<Contents, OpenError> {
+        let sql = |e| OpenError::sqlite(&self.path, e);
         let meta = "SELECT revision, compacted, objects, sum FROM meta";
         let (revision, compacted, count, sum) = self
             .db

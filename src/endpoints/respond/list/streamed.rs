@@ -1,0 +1,174 @@
+//! Lists that are not spliced: each object is turned into its item, row or metadata when its turn comes, so that a list
+//! of any size takes the memory of a chunk.
+//!
+//! The document around the items is encoded with one mark for them and cut there. That works in every media type that
+//! says no length in advance; protobuf has a way of its own.
+
+use super::CHUNK;
+use crate::apimachinery::codec::{cbor, json, yaml};
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::endpoints::negotiate::Media;
+use crate::endpoints::negotiate::Negotiated;
+use crate::endpoints::respond::{self, gzip};
+use crate::request::body::BoxError;
+use crate::request::{Body, Response};
+use crate::storage::Entry;
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Stands where the items go. No character of it is escaped anywhere.
+const MARK: &str = "the-items-go-here-5f0c1e6b";
+
+/// Appends an item to what is sent.
+pub(super) type Item = Box<dyn Fn(&Entry, &mut Vec<u8>) + Send>;
+
+/// The member of the document that holds the items, with the mark as its only one.
+pub(super) fn mark() -> Value {
+    Value::Array(vec![Value::from(MARK)])
+}
+
+/// Appends a tree as an item of this media type.
+pub(super) fn item(negotiated: Negotiated, make: impl Fn(&Entry) -> Value + Send + 'static) -> Item {
+    match (negotiated.media, negotiated.pretty) {
+        (Media::Yaml, _) => Box::new(move |e, out| {
+            for (i, line) in yaml::to_vec(&make(e)).split_inclusive(|b| *b == b'\n').enumerate() {
+                if i > 0 && line != b"\n" {
+                    out.extend_from_slice(b"  ");
+                }
+                out.extend_from_slice(line);
+            }
+            // The end of the line is between items.
+            out.pop_if(|b| *b == b'\n');
+        }),
+        (Media::Cbor, _) => Box::new(move |e, out| cbor::append(&make(e), out)),
+        (_, true) => Box::new(move |e, out| json::pretty(&make(e), 2, out)),
+        (_, false) => Box::new(move |e, out| json::encode(&make(e), out)),
+    }
+}
+
+/// Answers with a document around the items of the entries. `document` has [`mark`] where they go.
+///
+/// # Errors
+/// 406 for a media type that kind has not.
+pub(super) fn respond(
+    entries: Vec<Arc<Entry>>,
+    mut document: Value,
+    member: &str,
+    negotiated: Negotiated,
+    item: Item,
+    headers: &HeaderMap,
+) -> Result<Response> {
+    let Negotiated { media, pretty, .. } = negotiated;
+    let content_type = media.content_type();
+    if entries.is_empty() || media == Media::Protobuf {
+        // A kind without messages is refused before anything is made.
+        document.set(&[member], Value::Array(vec![]));
+        let whole = respond::encode(&document, media, pretty)?;
+        return Ok(respond::bytes(200, content_type, Body::full(whole)));
+    }
+    let size: usize = entries.iter().map(|e| e.json.len()).sum();
+    let (head, between, tail) = cut(
+        &respond::encode(&document, media, pretty)?,
+        entries.len(),
+        media,
+        pretty,
+    );
+    let mut list = Streamed {
+        entries: entries.into_iter(),
+        item,
+        between,
+        chunk: head,
+        tail: Some(tail),
+        started: false,
+    };
+    if size <= CHUNK {
+        list.fill(usize::MAX);
+        let whole = std::mem::take(&mut list.chunk);
+        return Ok(gzip::maybe(
+            respond::bytes(200, content_type, Body::full(whole)),
+            headers,
+        ));
+    }
+    let response = respond::bytes(200, content_type, Body::stream(list));
+    Ok(if size as u64 > gzip::THRESHOLD && gzip::accepted(headers) {
+        gzip::always(response)
+    } else {
+        response
+    })
+}
+
+/// What stands before the items, between two of them, and behind them.
+fn cut(document: &[u8], items: usize, media: Media, pretty: bool) -> (Vec<u8>, &'static [u8], Vec<u8>) {
+    let marked = match media {
+        // The head of an array of one, and of a string of so many bytes.
+        Media::Cbor => {
+            let mut marked = Vec::new();
+            cbor::append(&mark(), &mut marked);
+            marked
+        }
+        Media::Yaml => MARK.into(),
+        _ => format!("\"{MARK}\"").into_bytes(),
+    };
+    let at = document.windows(marked.len()).position(|w| w == marked);
+    let at = at.expect("the document has the mark");
+    let (mut head, tail) = (document[..at].to_vec(), document[at + marked.len()..].to_vec());
+    let between: &[u8] = match (media, pretty) {
+        (Media::Cbor, _) => {
+            cbor::append_array_head(items, &mut head);
+            b""
+        }
+        (Media::Yaml, _) => b"\n- ",
+        (_, true) => b",\n    ",
+        (_, false) => b",",
+    };
+    (head, between, tail)
+}
+
+struct Streamed {
+    entries: std::vec::IntoIter<Arc<Entry>>,
+    item: Item,
+    between: &'static [u8],
+    chunk: Vec<u8>,
+    /// Taken when everything before it was appended.
+    tail: Option<Vec<u8>>,
+    started: bool,
+}
+
+impl Streamed {
+    /// Appends items until there is a chunk, or all of them and the end.
+    fn fill(&mut self, until: usize) {
+        while self.chunk.len() < until {
+            let Some(entry) = self.entries.next() else {
+                self.chunk.append(&mut self.tail.take().unwrap_or_default());
+                return;
+            };
+            if std::mem::replace(&mut self.started, true) {
+                self.chunk.extend_from_slice(self.between);
+            }
+            (self.item)(&entry, &mut self.chunk);
+        }
+    }
+}
+
+impl http_body::Body for Streamed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, BoxError>>> {
+        self.fill(CHUNK);
+        if self.chunk.is_empty() {
+            return Poll::Ready(None);
+        }
+        let next = Vec::with_capacity(if self.tail.is_some() { CHUNK + 4096 } else { 0 });
+        let chunk = std::mem::replace(&mut self.chunk, next);
+        Poll::Ready(Some(Ok(Frame::data(chunk.into()))))
+    }
+}

@@ -1,0 +1,296 @@
+//! Second encodings of what is at rest: made on first use, shared by everybody who wants them, kept within a budget.
+//!
+//! An [`Entry`] or [`Event`] has [`Forms`] beside it: nothing until something was made, then a slot of its own. The
+//! [`Shelf`] of the budget knows all slots that hold something and empties those that were not used since it last
+//! came by, oldest first (the clock algorithm). A slot that goes with its entry gives its bytes back by itself.
+
+use super::budget::Budget;
+use super::{Entry, Event, EventType};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+/// Which form. Numbers are those of whoever makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// An encoding of the object.
+    Object(u8),
+    /// A frame of watches.
+    Frame(EventType, u8),
+    /// The object, or its change, in another version.
+    Version(usize, Option<EventType>),
+}
+
+/// What is kept.
+#[derive(Clone)]
+enum Made {
+    Bytes(Bytes),
+    Entry(Arc<Entry>),
+    Event(Arc<Event>),
+}
+
+impl Made {
+    fn weight(&self) -> usize {
+        /// The slot's own share.
+        const BESIDE: usize = 64;
+        BESIDE
+            + match self {
+                Self::Bytes(b) => b.len(),
+                Self::Entry(e) => e.footprint(),
+                Self::Event(e) => e.entry.footprint() + size_of::<Event>(),
+            }
+    }
+}
+
+/// The second encodings of one entry or event.
+#[derive(Default)]
+pub struct Forms(OnceLock<Arc<Slot>>);
+
+struct Slot {
+    budget: Arc<Budget>,
+    kept: Mutex<Vec<(Form, Made)>>,
+    /// Used since the shelf last came by.
+    used: AtomicBool,
+}
+
+/// All slots that hold something.
+#[derive(Default)]
+pub struct Shelf {
+    bytes: AtomicUsize,
+    /// Slots that hold something and still have their entry.
+    live: AtomicUsize,
+    slots: Mutex<VecDeque<Weak<Slot>>>,
+    made: AtomicU64,
+    reused: AtomicU64,
+    evicted: AtomicU64,
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Anything else would be one number used for two.
+const ONE_TYPE: &str = "a form has one type";
+
+impl Forms {
+    /// These bytes, made where they are not there. Whoever comes meanwhile waits for them. Without a budget nothing is
+    /// kept.
+    pub fn bytes(&self, budget: Option<&Arc<Budget>>, form: Form, make: impl FnOnce() -> Bytes) -> Bytes {
+        match self.get_or_make(budget, form, || Made::Bytes(make())) {
+            Made::Bytes(bytes) => bytes,
+            _ => unreachable!("{ONE_TYPE}"),
+        }
+    }
+
+    /// This entry, as [`bytes`](Self::bytes).
+    pub fn entry(&self, budget: Option<&Arc<Budget>>, form: Form, make: impl FnOnce() -> Entry) -> Arc<Entry> {
+        match self.get_or_make(budget, form, || Made::Entry(Arc::new(make()))) {
+            Made::Entry(entry) => entry,
+            _ => unreachable!("{ONE_TYPE}"),
+        }
+    }
+
+    /// This event, as [`bytes`](Self::bytes).
+    pub fn event(&self, budget: Option<&Arc<Budget>>, form: Form, make: impl FnOnce() -> Event) -> Arc<Event> {
+        match self.get_or_make(budget, form, || Made::Event(Arc::new(make()))) {
+            Made::Event(event) => event,
+            _ => unreachable!("{ONE_TYPE}"),
+        }
+    }
+
+    fn get_or_make(&self, budget: Option<&Arc<Budget>>, form: Form, make: impl FnOnce() -> Made) -> Made {
+        let Some(budget) = budget else { return make() };
+        let slot = self.0.get_or_init(|| {
+            Arc::new(Slot {
+                budget: budget.clone(),
+                kept: Mutex::default(),
+                used: AtomicBool::new(false),
+            })
+        });
+        let shelf = &slot.budget.shelf;
+        let mut kept = lock(&slot.kept);
+        if let Some((_, made)) = kept.iter().find(|(f, _)| *f == form) {
+            slot.used.store(true, Ordering::Relaxed);
+            shelf.reused.fetch_add(1, Ordering::Relaxed);
+            return made.clone();
+        }
+        let made = make();
+        shelf.made.fetch_add(1, Ordering::Relaxed);
+        let (weight, limit) = (made.weight(), slot.budget.encodings_limit());
+        if weight > limit {
+            return made;
+        }
+        let first = kept.is_empty();
+        // Most have one or two: no room is made for more.
+        kept.reserve_exact(1);
+        kept.push((form, made.clone()));
+        if first {
+            shelf.live.fetch_add(1, Ordering::Relaxed);
+        }
+        shelf.bytes.fetch_add(weight, Ordering::Relaxed);
+        drop(kept);
+        shelf.hold(first.then_some(slot), limit);
+        made
+    }
+}
+
+impl Clone for Forms {
+    /// A copy is another object: it has none yet.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for Forms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Forms")
+    }
+}
+
+impl Slot {
+    /// Empties it; bytes and number of what was there.
+    fn clear(kept: &mut Vec<(Form, Made)>, shelf: &Shelf) -> usize {
+        let gone = std::mem::take(kept);
+        if gone.is_empty() {
+            return 0;
+        }
+        let weight: usize = gone.iter().map(|(_, made)| made.weight()).sum();
+        shelf.bytes.fetch_sub(weight, Ordering::Relaxed);
+        shelf.live.fetch_sub(1, Ordering::Relaxed);
+        gone.len()
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+        Self::clear(kept, &self.budget.shelf);
+    }
+}
+
+impl Shelf {
+    /// Bytes kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Made, used again, given up for others.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        (read(&self.made), read(&self.reused), read(&self.evicted))
+    }
+
+    /// Takes a slot that was empty before, and gives up others until all fit in `limit`.
+    fn hold(&self, slot: Option<&Arc<Slot>>, limit: usize) {
+        if slot.is_none() && self.bytes() <= limit {
+            return;
+        }
+        let mut slots = lock(&self.slots);
+        if let Some(slot) = slot {
+            // Those whose entries are gone are let go of before they are more than the others.
+            if slots.len() > 2 * self.live.load(Ordering::Relaxed) + 64 {
+                slots.retain(|s| s.strong_count() > 0);
+            }
+            slots.push_back(Arc::downgrade(slot));
+        }
+        // Twice around: the first may find all of them used.
+        let mut turns = 2 * slots.len();
+        while self.bytes() > limit && turns > 0 {
+            turns -= 1;
+            let Some(next) = slots.pop_front() else { break };
+            let Some(slot) = next.upgrade() else { continue };
+            if slot.used.swap(false, Ordering::Relaxed) {
+                slots.push_back(next);
+                continue;
+            }
+            match slot.kept.try_lock() {
+                Ok(mut kept) => {
+                    let gone = Slot::clear(&mut kept, self);
+                    self.evicted.fetch_add(gone as u64, Ordering::Relaxed);
+                }
+                // Somebody is at it.
+                Err(_) => slots.push_back(next),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    const A: Form = Form::Object(0);
+    const B: Form = Form::Object(1);
+
+    fn of(n: usize) -> impl FnOnce() -> Bytes {
+        move || Bytes::from(vec![0; n])
+    }
+
+    #[test]
+    fn an_encoding_is_made_once_and_shared() {
+        let (budget, forms, made) = (Budget::unlimited(), Forms::default(), Cell::new(0));
+        let make = || {
+            forms.bytes(Some(&budget), A, || {
+                made.set(made.get() + 1);
+                Bytes::from(vec![7; 100])
+            })
+        };
+        let (first, second) = (make(), make());
+        assert_eq!((first.as_ptr(), made.get()), (second.as_ptr(), 1));
+        assert_eq!(
+            forms.bytes(Some(&budget), B, of(3)).len(),
+            3,
+            "another form is another encoding"
+        );
+        let read = budget.read();
+        assert_eq!((read.made, read.reused, read.evicted), (2, 1, 0));
+    }
+
+    #[test]
+    fn bytes_go_with_the_entry() {
+        let budget = Budget::unlimited();
+        let forms = Forms::default();
+        forms.bytes(Some(&budget), A, of(1000));
+        assert!(budget.read().encodings >= 1000);
+        drop(forms);
+        assert_eq!(budget.read().encodings, 0);
+    }
+
+    #[test]
+    fn the_budget_holds_and_what_is_used_stays() {
+        let budget = Budget::new(usize::MAX, 100_000);
+        let hot = Forms::default();
+        hot.bytes(Some(&budget), A, of(900));
+        let cold: Vec<Forms> = (0..1000).map(|_| Forms::default()).collect();
+        for forms in &cold {
+            forms.bytes(Some(&budget), A, of(900));
+            hot.bytes(Some(&budget), A, || panic!("what is used again and again stays"));
+            assert!(budget.read().encodings <= 100_000);
+        }
+        let read = budget.read();
+        assert!(read.evicted >= 890, "{read:?}");
+        assert_eq!(read.made, 1001);
+        // What was given up is made again.
+        assert_eq!(cold[0].bytes(Some(&budget), A, of(5)).len(), 5);
+    }
+
+    #[test]
+    fn what_would_not_fit_is_not_kept() {
+        let budget = Budget::new(usize::MAX, 1000);
+        let forms = Forms::default();
+        assert_eq!(forms.bytes(Some(&budget), A, of(2000)).len(), 2000);
+        assert_eq!(budget.read().encodings, 0);
+    }
+
+    #[test]
+    fn slots_of_entries_that_went_do_not_pile_up() {
+        let budget = Budget::unlimited();
+        for _ in 0..10_000 {
+            Forms::default().bytes(Some(&budget), A, of(10));
+        }
+        assert!(lock(&budget.shelf.slots).len() <= 200);
+    }
+}

@@ -1,0 +1,89 @@
+//! A histogram that others count: caches keep their own buckets, which are read at a scrape.
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const NAME: &str = "apiserver_watch_cache_read_wait_seconds";
+const HELP: &str = "Seconds that reads waited for a watch cache to come to a revision, by resource.";
+
+/// The waits of one resource so far.
+#[derive(Clone, Debug, Default)]
+pub struct Wait {
+    /// Upper bounds in seconds, and how many waits were not longer.
+    pub buckets: Vec<(f64, u64)>,
+    /// All of them.
+    pub count: u64,
+    /// Their sum, in seconds.
+    pub seconds: f64,
+}
+
+/// The family. Clones are the same family.
+#[derive(Clone)]
+pub(super) struct Waits {
+    desc: Vec<Desc>,
+    now: Arc<Mutex<Vec<([String; 2], Wait)>>>,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        let labels = ["group", "resource"].map(str::to_owned).to_vec();
+        let desc = Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new());
+        Self {
+            desc: desc.into_iter().collect(),
+            now: Arc::default(),
+        }
+    }
+}
+
+impl Waits {
+    /// By group and plural. Resources for which nobody has waited have no series, as upstream's.
+    pub fn set(&self, mut now: Vec<([String; 2], Wait)>) {
+        now.retain(|(_, wait)| wait.count > 0);
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+}
+
+fn label(name: &str, value: &str) -> LabelPair {
+    let mut pair = LabelPair::default();
+    pair.set_name(name.to_owned());
+    pair.set_value(value.to_owned());
+    pair
+}
+
+fn metric([group, resource]: &[String; 2], wait: &Wait) -> Metric {
+    let bucket = |&(bound, count): &(f64, u64)| {
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(bound);
+        bucket.set_cumulative_count(count);
+        bucket
+    };
+    let mut histogram = Histogram::default();
+    histogram.set_sample_count(wait.count);
+    histogram.set_sample_sum(wait.seconds);
+    histogram.set_bucket(wait.buckets.iter().map(bucket).collect());
+    let mut metric = Metric::default();
+    metric.set_label(vec![label("group", group), label("resource", resource)]);
+    metric.set_histogram(histogram);
+    metric
+}
+
+impl Collector for Waits {
+    fn desc(&self) -> Vec<&Desc> {
+        self.desc.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.is_empty() {
+            return Vec::new();
+        }
+        let mut family = MetricFamily::default();
+        family.set_name(NAME.to_owned());
+        family.set_help(HELP.to_owned());
+        family.set_field_type(MetricType::HISTOGRAM);
+        family.set_metric(now.iter().map(|(of, wait)| metric(of, wait)).collect());
+        vec![family]
+    }
+}
