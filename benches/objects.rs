@@ -1,21 +1,25 @@
 //! What one object costs on its way through a write, without sockets or a store: decode, default, validate, encode; patch;
 //! apply; a table. `cargo bench --bench objects`; part of `make bench`. Times are the best of many batches: noise only adds.
 
+use http::HeaderMap;
+use http_body::Body as _;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torana::admission::{Admission, Always};
 use torana::apimachinery::codec::json;
-use torana::apimachinery::value::{Map, Value};
+use torana::apimachinery::value::Value;
 use torana::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
 use torana::authz::{AlwaysAllow, Rbac, rbac};
 use torana::controlplane::reviews::Judges;
 use torana::controlplane::{self, ControlPlane, KubeletConfig};
-use torana::endpoints::respond::table::{self, Include};
+use torana::endpoints::negotiate::{Media, Negotiated, Transform};
+use torana::endpoints::options::Query;
+use torana::endpoints::respond::{self, list::ListMeta};
 use torana::registry::resource::{Backing, Resource};
 use torana::registry::schema::ManagerInfo;
-use torana::storage::Storage;
 use torana::storage::embedded::{Engine, Options, ResourceConfig};
+use torana::storage::{Draft, Listing, Revision, Storage};
 use torana::tasks::TaskGroup;
 
 #[global_allocator]
@@ -166,14 +170,38 @@ fn main() {
         black_box(out.expect("no conflict"));
     });
 
-    let bytes: Vec<Vec<u8>> = (0..500).map(|_| json::to_vec(&owned)).collect();
-    measure("table of 500 pods", micros(3000), || {
-        let rows = bytes.iter().map(|b| {
-            let pod = json::decode(b).expect("JSON");
-            table::row(&resource, &pod, "v1", Include::Metadata)
-        });
-        let table = table::around("v1", Map::new(), table::columns(&resource), rows.collect());
-        black_box(json::to_vec(&table));
+    let entry = Arc::new(Draft::new(&owned, vec![]).into_entry("shop/web-5d9c7b8f6d-x2x4q", Revision(7)));
+    println!("a pod with managed fields has {} bytes", entry.json.len());
+    let answer = |transform| {
+        let listing = Listing {
+            entries: vec![entry.clone(); 500],
+            revision: Revision(7),
+            next: None,
+            remaining: None,
+        };
+        let negotiated = Negotiated {
+            media: Media::Json,
+            transform,
+            pretty: false,
+        };
+        let meta = ListMeta::default();
+        let response = respond::list::list(
+            listing,
+            &meta,
+            &resource,
+            negotiated,
+            &HeaderMap::new(),
+            &Query::default(),
+        );
+        let mut body = response.expect("an answer").into_body();
+        let mut waiting = std::task::Context::from_waker(std::task::Waker::noop());
+        while let std::task::Poll::Ready(Some(frame)) = std::pin::Pin::new(&mut body).poll_frame(&mut waiting) {
+            black_box(frame.expect("bytes"));
+        }
+    };
+    measure("table of 500 pods", micros(3000), || answer(Transform::Table("v1")));
+    measure("metadata of 500 pods", micros(3000), || {
+        answer(Transform::PartialList("v1"))
     });
     engine.shutdown();
 }

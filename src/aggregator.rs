@@ -8,10 +8,13 @@ pub mod apiservice;
 pub mod autoregister;
 pub mod availability;
 pub mod discovery;
+mod figures;
+pub mod freshness;
 pub mod internal;
 pub mod ledger;
 pub mod openapi;
 pub mod proxy;
+pub mod references;
 pub mod registration;
 pub mod resolver;
 pub mod shelf;
@@ -22,8 +25,12 @@ pub mod writer;
 mod build;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use apiservice::{ApiService, Condition, ServiceReference};
 pub use build::{Aggregator, Config};
+pub use ledger::Budget;
+pub use proxy::transport::Bounds;
 pub use resolver::{ClusterResolver, ResolveError, ServiceIndex, ServiceResolver};
 pub use writer::ApiServiceWriter;

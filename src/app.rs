@@ -31,6 +31,7 @@ use crate::controlplane::bootstrap::{self, Advertise};
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
 use crate::endpoints::negotiate::Codecs;
+use crate::extensions::api_server::ApiGroup;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
@@ -73,6 +74,15 @@ pub struct Gateway {
 /// # Errors
 /// One line that names what cannot be used: the data directory, the port, a file.
 pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
+    start_with(options, Vec::new()).await
+}
+
+/// As [`start`], with groups of one's own beside the built-in ones: stored, admitted, authorized, discovered and registered
+/// as those are.
+///
+/// # Errors
+/// As [`start`]; a group's name is taken or no name, a schema is wrong.
+pub async fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gateway, String> {
     let provider = rustls::crypto::CryptoProvider::get_default()
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
@@ -82,9 +92,10 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     let port = Port::prepare(&options, &provider)?;
     let address = port.local_addr();
     let url = options.local_url(address.port());
+    telemetry.client_requests.expect(url.trim_start_matches("https://"));
     let cluster = Cluster::default();
     let live = live::Live::new(cluster.clone());
-    let access = access::build(&options)?;
+    let access = access::build(&options, &telemetry)?;
     let authorizer = access.authorizer.clone();
     let tasks = TaskGroup::new("gateway");
     let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
@@ -100,7 +111,11 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     };
     let kubelets = kubelets::config(&options, &provider, &tasks)?;
     let issuing = authentication.service_accounts.requests.clone();
-    let made = servers::control_plane(&stores, &options, &cluster, judges, kubelets, issuing, &telemetry);
+    let priorities: Vec<_> = own
+        .iter()
+        .map(|g| (g.group_version().clone(), g.priorities()))
+        .collect();
+    let made = servers::control_plane(&stores, &options, &cluster, judges, kubelets, issuing, own, &telemetry);
     let plane = Arc::new(made.await?);
     live.fill(plane.clone());
     let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
@@ -119,6 +134,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
         },
         authorizer: authorizer.clone(),
         published: Published::new(external.to_string()),
+        priorities: priorities.clone(),
         telemetry: telemetry.clone(),
     };
     let mut extensions = servers::extensions(&plane, &serving);
@@ -132,7 +148,7 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
     }
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &serving);
-    let flows = flows::follow(&plane);
+    let flows = flows::follow(&plane, &telemetry);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
         &mut head,
@@ -141,18 +157,35 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
             writer: Arc::new(plane.store("apiregistration.k8s.io", "apiservices").clone()),
             services: plane.store("", "services").storage().clone(),
             endpoint_slices: plane.store("discovery.k8s.io", "endpointslices").storage().clone(),
+            secrets: plane.store("", "secrets").storage().clone(),
+            config_maps: plane.store("", "configmaps").storage().clone(),
+            definitions: plane
+                .store("apiextensions.k8s.io", "customresourcedefinitions")
+                .storage()
+                .clone(),
             discovery: serving.published.apis.clone(),
             openapi: vec![own.openapi],
             telemetry: telemetry.clone(),
             connections: tasks.clone(),
             provider,
-            outbound: Outbound::from_environment()?,
+            outbound: Outbound::from_environment()?.to_sockets_below(options.aggregator.socket_dirs.clone()),
             identity: Some(identity.current().certified_key.clone()),
             loopback: url.trim_start_matches("https://").to_owned(),
             to_endpoints: options.aggregator.route_by_endpoint,
             reject_redirects: options.aggregator.reject_redirects,
             keep_in: Some(data_dir.join("aggregator")),
-            requests_in_flight: options.generic.max_requests_in_flight.div_ceil(2),
+            priorities,
+            budget: aggregator::Budget {
+                requests: match options.aggregator.max_requests {
+                    0 => options.generic.max_requests_in_flight.div_ceil(2),
+                    n => n,
+                },
+                watches: options.aggregator.max_watches,
+            },
+            bounds: aggregator::Bounds {
+                connections: options.aggregator.max_connections,
+                waiting: options.aggregator.max_waiting,
+            },
             resolver: None,
         },
     );
@@ -304,7 +337,15 @@ impl Gateway {
 /// # Errors
 /// One line.
 pub async fn run(options: CompletedOptions) -> Result<(), String> {
-    let mut gateway = start(options).await?;
+    run_with(options, Vec::new()).await
+}
+
+/// As [`run`], with groups of one's own ([`start_with`]).
+///
+/// # Errors
+/// One line.
+pub async fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<(), String> {
+    let mut gateway = start_with(options, own).await?;
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
     // Whichever comes first; none is lost by losing here.

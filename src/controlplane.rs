@@ -377,6 +377,23 @@ impl ControlPlane {
             .unwrap_or_else(|| unreachable!("asked for a row that is not in the table: {plural}.{group}"))
     }
 
+    /// Adds a group version that is not built in, before anything is served.
+    ///
+    /// # Errors
+    /// [`BuildError`]: it is there, or one of its resources is in another version, between which nobody could convert.
+    pub fn add(&mut self, group: Group) -> std::result::Result<(), BuildError> {
+        for (row, _) in &group.resources {
+            if self.find(&row.group_resource()).is_some() {
+                return Err(BuildError::Twice(row.group_resource().to_string()));
+            }
+        }
+        self.groups.push(group);
+        match twice(self.groups.iter().chain([&self.apiregistration])) {
+            Some(what) => Err(BuildError::Twice(what)),
+            None => Ok(()),
+        }
+    }
+
     /// The row and store of a resource.
     pub fn find(&self, gr: &GroupResource) -> Option<&Served> {
         self.groups

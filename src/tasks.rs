@@ -1,5 +1,6 @@
 //! Everything asynchronous that outlives a call: owned task groups, one-shot signals, coalescing work queues.
 
+pub mod gather;
 mod group;
 mod queue;
 mod signal;

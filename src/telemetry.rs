@@ -6,7 +6,9 @@
 pub mod access;
 pub mod audit;
 pub mod authentication;
+pub mod backends;
 pub mod caches;
+pub mod clients;
 pub mod encryption;
 pub mod objects;
 pub mod process;
@@ -42,6 +44,12 @@ pub struct Families {
     pub unavailable_apiservice_total: IntCounterVec,
     /// Backends' certificates that a stricter client would refuse.
     pub x509_flaws: X509Flaws,
+    /// The aggregation layer's documents, backends and addresses.
+    pub backends: Arc<backends::BackendMetrics>,
+    /// This server's own requests to others.
+    pub client_requests: clients::ClientRequestMetrics,
+    /// `apiserver_flowcontrol_dispatched_requests_total{flow_schema,priority_level}`: requests that were let through.
+    pub dispatched: IntCounterVec,
     /// `apiserver_storage_objects{resource}`.
     pub storage_objects: IntGaugeVec,
     /// `apiserver_storage_size_bytes{storage_cluster_id}`.
@@ -133,6 +141,14 @@ impl Telemetry {
                 )
                 .with_label_values::<&str>(&[]),
             },
+            backends: Arc::new(backends::BackendMetrics::new(&r)),
+            client_requests: clients::ClientRequestMetrics::new(&r),
+            dispatched: counters(
+                &r,
+                "apiserver_flowcontrol_dispatched_requests_total",
+                "Requests that were let through to be served, by the flow schema they match and its priority level.",
+                &["flow_schema", "priority_level"],
+            ),
             storage_objects: int_gauges(
                 &r,
                 "apiserver_storage_objects",

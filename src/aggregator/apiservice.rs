@@ -1,7 +1,8 @@
 //! A snapshot of one APIService object: parsed once per change, shared by routes, controllers and documents.
 
+use crate::apimachinery::field::aggregate;
 use crate::apimachinery::value::{Str, Value};
-use crate::client::target::{self, Target};
+use crate::client::target::{self, Backend, Target};
 use crate::endpoints::discovery::compare_versions;
 use crate::storage::Entry;
 use base64::Engine as _;
@@ -52,6 +53,10 @@ pub struct ApiService {
     pub version: Str,
     /// Who serves it; `None`: this process.
     pub service: Option<ServiceReference>,
+    /// What annotations say about the backend.
+    pub backend: Backend,
+    /// What is wrong with them: nothing is sent then, for a backend that its object does not describe is not to be trusted.
+    pub fault: Option<Str>,
     /// Do not verify the backend's certificate.
     pub insecure: bool,
     /// PEM roots; empty: the system's.
@@ -97,7 +102,7 @@ impl ServiceReference {
 impl fmt::Debug for ServiceReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.target {
-            Some(target) => f.write_str(&target.authorities.join(",")),
+            Some(target) => f.write_str(&target.addresses.join(",")),
             None => write!(f, "{}:{}", self.key, self.port),
         }
     }
@@ -142,12 +147,16 @@ impl ApiService {
     /// Reads an object's tree.
     pub fn from_value(object: &Value) -> Self {
         let spec = object.get("spec");
+        // Validation lets no wrong one through; an older object, or one that another server wrote, may be wrong.
+        let (backend, fault) = match target::read(object) {
+            Ok(backend) => (backend, None),
+            Err(errors) => (Backend::default(), Some(aggregate(&errors).into())),
+        };
         let service = spec.get("service").as_object().map(|s| {
             let port = s.get("port").and_then(Value::as_i64).unwrap_or(443);
             let port = u16::try_from(port).unwrap_or(443);
             let mut service = ServiceReference::new(s.str("namespace"), s.str("name"), port);
-            // Validation lets no wrong one through; of an older object, the Service stands.
-            service.target = target::read(object).ok().flatten().map(Arc::new);
+            service.target = backend.target.clone();
             service
         });
         let ca = base64::engine::general_purpose::STANDARD
@@ -159,6 +168,8 @@ impl ApiService {
             group: spec.str_at(&["group"]).into(),
             version: spec.str_at(&["version"]).into(),
             service,
+            backend,
+            fault,
             insecure: spec.get("insecureSkipTLSVerify").as_bool().unwrap_or(false),
             ca_bundle: ca.into(),
             group_priority: spec.get("groupPriorityMinimum").as_i64().unwrap_or(0),
@@ -173,6 +184,14 @@ impl ApiService {
                 .as_str()
                 .map(Str::from),
         }
+    }
+
+    /// The spec of `object` is this one's.
+    pub fn is_as(&self, object: &Value) -> bool {
+        let other = Self::from_value(object);
+        let spec = |s: &Self| (s.service.clone(), s.insecure, s.ca_bundle.clone());
+        let place = |s: &Self| (s.group.clone(), s.version.clone(), s.group_priority, s.version_priority);
+        spec(self) == spec(&other) && place(self) == place(&other)
     }
 
     /// Routing is on. A condition that was never written counts as no.

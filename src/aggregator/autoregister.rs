@@ -1,39 +1,55 @@
-//! Keeps an APIService for each built-in group version, as `kube-aggregator/pkg/controllers/autoregister` and
+//! Keeps an APIService for each built-in group version and for those of custom resources, as `kube-aggregator/pkg/controllers/autoregister` and
 //! `kubernetes/pkg/controlplane/apiserver/aggregator.go` do it.
 //!
-//! What is done by name, from what is wanted (`onstart` or nothing) and what is there:
+//! What is done by name, from what is wanted and what is there:
 //!
-//! |                                   | nothing wanted | wanted        |
-//! |-----------------------------------|----------------|---------------|
-//! | absent                            | A: nothing     | B: create once |
-//! | without our label                 | C: untouched   | C: untouched  |
-//! | ours, but younger than us         | D: untouched   | D: untouched  |
-//! | ours, from before                 | E: delete once | F: update once |
+//! |                                   | nothing wanted | at start       | always       |
+//! |-----------------------------------|----------------|----------------|--------------|
+//! | absent                            | A: nothing     | B: create once | G: create    |
+//! | without our label                 | C: untouched   | C: untouched   | C: untouched |
+//! | `onstart`, but younger than us    | D: untouched   | D: untouched   | D: untouched |
+//! | `onstart`, from before            | E: delete once | F: update once | F: update once |
+//! | `true`                            | H: delete      | I: update      | I: update    |
 //!
-//! "Once" is once per process: a built-in APIService that was edited or deleted by hand stays so until the next start.
+//! "Once" is once per process: a built-in APIService that was edited or deleted by hand stays so until the next start. What
+//! is wanted always, for custom resources, is made again at once.
 
+mod definitions;
 mod priorities;
 #[cfg(test)]
 mod tests;
 
+pub use definitions::Definition;
 pub use priorities::{groups, priorities};
 
 use super::apiservice::{AUTOMANAGED, ApiService};
 use super::writer::ApiServiceWriter;
+use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
-use crate::client::Informer;
+use crate::client::{Change, Informer};
+use crate::endpoints::discovery::aggregated::Priorities;
+use crate::tasks::{Backoff, Signal, WorkQueue};
+use crate::telemetry::QueueMetrics;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 const RETRY: Duration = Duration::from_millis(200);
+const BACKOFF: Backoff = Backoff {
+    base: Duration::from_millis(5),
+    max: Duration::from_secs(1000),
+};
 
 /// The controller.
 pub struct AutoRegister {
     informer: Informer<ApiService>,
     writer: Arc<dyn ApiServiceWriter>,
+    /// At start.
     wanted: BTreeMap<Str, Value>,
+    /// Always.
+    always: Mutex<BTreeMap<Str, Value>>,
+    queue: WorkQueue<Str>,
     /// Names not yet seen available once.
     missing: Arc<Mutex<BTreeSet<Str>>>,
 }
@@ -47,21 +63,40 @@ enum Action {
     Delete,
 }
 
-fn decide(current: Option<&ApiService>, wanted: bool, from_before: bool) -> Action {
-    match (current, wanted) {
-        (None, false) => Action::Nothing,                                               // A
-        (None, true) => Action::Create,                                                 // B
-        (Some(c), _) if c.automanaged.as_deref() != Some("onstart") => Action::Nothing, // C
-        (Some(_), _) if !from_before => Action::Nothing,                                // D
-        (Some(_), false) => Action::Delete,                                             // E
-        (Some(_), true) => Action::Update,                                              // F
+/// Whether an APIService is wanted, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Never,
+    AtStart,
+    Always,
+}
+
+fn decide(current: Option<&ApiService>, wanted: Wanted, from_before: bool) -> Action {
+    use Wanted::{Always, AtStart, Never};
+    match (current.map(|c| c.automanaged.as_deref()), wanted) {
+        (None, Never) => Action::Nothing,                              // A
+        (None, AtStart | Always) => Action::Create,                    // B, G
+        (Some(Some("true")), Never) => Action::Delete,                 // H
+        (Some(Some("true")), AtStart | Always) => Action::Update,      // I
+        (Some(Some("onstart")), _) if !from_before => Action::Nothing, // D
+        (Some(Some("onstart")), Never) => Action::Delete,              // E
+        (Some(Some("onstart")), AtStart | Always) => Action::Update,   // F
+        (Some(_), _) => Action::Nothing,                               // C
     }
 }
 
 impl AutoRegister {
-    /// For the listed paths of the servers behind us. `informer` does not run yet.
-    pub fn new(informer: Informer<ApiService>, writer: Arc<dyn ApiServiceWriter>, paths: &[String]) -> Arc<Self> {
-        let wanted: BTreeMap<Str, Value> = paths.iter().filter_map(|p| desired(p)).collect();
+    /// For the listed paths of the servers behind us, those of groups that are not built in (`own`) too, and for what
+    /// `definitions` define. Neither informer runs yet.
+    pub fn new(
+        informer: Informer<ApiService>,
+        definitions: &Informer<Definition>,
+        writer: Arc<dyn ApiServiceWriter>,
+        paths: &[String],
+        own: &[(GroupVersion, Priorities)],
+        queue: QueueMetrics,
+    ) -> Arc<Self> {
+        let wanted: BTreeMap<Str, Value> = paths.iter().filter_map(|p| desired(p, own)).collect();
         let missing = Arc::new(Mutex::new(wanted.keys().cloned().collect::<BTreeSet<_>>()));
         let seen = missing.clone();
         informer.subscribe(move |change| {
@@ -71,12 +106,43 @@ impl AutoRegister {
                     .remove(change.key);
             }
         });
-        Arc::new(Self {
+        let queue = WorkQueue::new(BACKOFF, queue);
+        let me = Arc::new(Self {
             informer,
             writer,
             wanted,
+            always: Mutex::default(),
+            queue,
             missing,
-        })
+        });
+        let noting = me.clone();
+        me.informer.subscribe(move |change| noting.note(change));
+        let (following, all) = (me.clone(), definitions.clone());
+        definitions.subscribe(move |_| following.set_always(definitions::wanted(all.snapshot().values())));
+        me
+    }
+
+    fn note(&self, change: &Change<'_, ApiService>) {
+        let ours = change.new.is_some_and(|s| s.automanaged.as_deref() == Some("true"));
+        if ours || self.always().contains_key(change.key) {
+            self.queue.add(change.key.into());
+        }
+    }
+
+    fn always(&self) -> MutexGuard<'_, BTreeMap<Str, Value>> {
+        self.always.lock().expect("no code panics while holding this lock")
+    }
+
+    fn set_always(&self, now: BTreeMap<Str, Value>) {
+        let mut always = self.always();
+        for name in always
+            .keys()
+            .chain(now.keys())
+            .filter(|n| always.get(*n) != now.get(*n))
+        {
+            self.queue.add(name.clone());
+        }
+        *always = now;
     }
 
     /// The check `autoregister-completion`: fails until each built-in APIService was available once.
@@ -118,15 +184,54 @@ impl AutoRegister {
         }
     }
 
+    /// Keeps what is wanted always, until `stop`. To be called after [`AutoRegister::run`], when all stored definitions are
+    /// known: what nobody defines is deleted.
+    ///
+    /// # Cancel safety
+    /// When dropped, what was written stays.
+    pub async fn keep(&self, stop: &Signal) {
+        let ours = self.informer.snapshot();
+        for s in ours.values().filter(|s| s.automanaged.as_deref() == Some("true")) {
+            self.queue.add(s.name.clone());
+        }
+        loop {
+            // Stopping first: nothing more is written then.
+            let name = tokio::select! {
+                biased;
+                () = stop.wait() => return self.queue.shut_down(),
+                next = self.queue.next() => match next {
+                    Some(name) => name,
+                    None => return,
+                },
+            };
+            match self.sync(&name, false).await {
+                Ok(()) => self.queue.forget(&name),
+                Err(e) => {
+                    tracing::warn!(%name, "cannot register an API of custom resources: {}", e.message);
+                    self.queue.add_rate_limited(name.clone());
+                }
+            }
+            self.queue.done(&name);
+        }
+    }
+
+    /// What is wanted under this name.
+    fn wanted(&self, name: &Str) -> (Wanted, Option<Value>) {
+        if let Some(object) = self.wanted.get(name) {
+            return (Wanted::AtStart, Some(object.clone()));
+        }
+        match self.always().get(name) {
+            Some(object) => (Wanted::Always, Some(object.clone())),
+            None => (Wanted::Never, None),
+        }
+    }
+
     async fn sync(&self, name: &Str, from_before: bool) -> Result<(), Status> {
         let current = self.informer.get(name);
-        let wanted = self.wanted.get(name);
-        let done = match (
-            decide(current.as_deref(), wanted.is_some(), from_before),
-            wanted,
-            &current,
-        ) {
-            (Action::Create, Some(object), _) => self.writer.create(object.clone()).await,
+        let (kind, wanted) = self.wanted(name);
+        let done = match (decide(current.as_deref(), kind, from_before), wanted, &current) {
+            (Action::Update, Some(object), Some(c)) if c.is_as(&object) => Ok(()),
+            (Action::Create, Some(object), _) => self.writer.create(object).await,
             (Action::Update, Some(object), _) => self.writer.set_spec(name, object.get("spec")).await,
             (Action::Delete, _, Some(c)) => self.writer.delete(name, &c.uid).await,
             _ => Ok(()),
@@ -139,8 +244,8 @@ impl AutoRegister {
     }
 }
 
-/// The APIService of a listed path: `/api/v1`, or `/apis/<g>/<v>` with a place in the priority table.
-fn desired(path: &str) -> Option<(Str, Value)> {
+/// The APIService of a listed path: `/api/v1`, or `/apis/<g>/<v>` with a place in the priority table or in `own`.
+fn desired(path: &str, own: &[(GroupVersion, Priorities)]) -> Option<(Str, Value)> {
     let (group, version) = match path {
         "/api/v1" => ("", "v1"),
         _ => {
@@ -148,10 +253,20 @@ fn desired(path: &str) -> Option<(Str, Value)> {
             (!version.is_empty() && !version.contains('/')).then_some((group, version))?
         }
     };
-    let (group_priority, version_priority) = priorities(group, version)?;
+    let ours = own.iter().find(|(gv, _)| gv.group == group && gv.version == version);
+    let at = match ours {
+        Some((_, p)) => (p.group, p.version),
+        None => priorities(group, version)?,
+    };
+    Some(managed(group, version, at, "onstart"))
+}
+
+/// The name and the object of an APIService that is served here and carries our label.
+fn managed(group: &str, version: &str, priorities: (i64, i64), label: &'static str) -> (Str, Value) {
+    let (group_priority, version_priority) = priorities;
     let name = format!("{version}.{group}");
     let mut labels = Map::new();
-    labels.insert(AUTOMANAGED, "onstart");
+    labels.insert(AUTOMANAGED, label);
     let mut metadata = Map::new();
     metadata.insert("name", name.as_str());
     metadata.insert("labels", labels);
@@ -167,5 +282,5 @@ fn desired(path: &str) -> Option<(Str, Value)> {
     object.insert("kind", "APIService");
     object.insert("metadata", metadata);
     object.insert("spec", spec);
-    Some((name.into(), Value::Object(object)))
+    (name.into(), Value::Object(object))
 }

@@ -9,7 +9,7 @@ mod tests;
 
 use super::apiservice::{ApiService, Condition};
 use super::resolver::{EndpointSlice, Service, ServiceIndex, ServiceResolver};
-use super::transports::Transports;
+use super::transports::{Transports, Unusable};
 use super::writer::ApiServiceWriter;
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
@@ -118,6 +118,18 @@ impl Availability {
         self.remote.add(change.key.into());
     }
 
+    /// Looks at an APIService soon: what it refers to has changed.
+    pub fn look_at(&self, name: &Str) {
+        self.remote.add(name.clone());
+    }
+
+    /// Looks at all remote ones now: what probes depend on has changed.
+    pub fn look_again(&self) {
+        for s in self.informer.snapshot().values().filter(|s| s.service.is_some()) {
+            self.remote.add(s.name.clone());
+        }
+    }
+
     fn service_changed(&self, key: &str) {
         let by_service = self.by_service.lock().expect("no code panics while holding this lock");
         for name in by_service.get(key).into_iter().flatten() {
@@ -187,8 +199,12 @@ impl Availability {
         match (kind, &s.service) {
             (Kind::Local, None) => self.write(&s, &Condition::local()).await,
             (Kind::Remote, Some(service)) => {
-                let transport = self.transports.of(&s)?;
-                let condition = check::condition(&s, service, &self.index, &*self.resolver, &transport).await;
+                let condition = match self.transports.of(&s) {
+                    Ok(transport) => check::condition(&s, service, &self.index, &*self.resolver, &transport).await,
+                    // What mends it will bring us back.
+                    Err(Unusable::Annotations(unmet)) => Condition::new("False", unmet.reason, unmet.message),
+                    Err(Unusable::Bundle(why)) => return Err(why),
+                };
                 self.write(&s, &condition).await?;
                 match condition.reason.as_str() {
                     "FailedDiscoveryCheck" => Err(condition.message.to_string()),

@@ -1,22 +1,27 @@
 //! Puts the aggregator's parts together and into the head server.
 
 use super::apiservice::ApiService;
-use super::autoregister::AutoRegister;
+use super::autoregister::{AutoRegister, Definition};
 use super::availability::{Availability, Kind, Parts};
 use super::discovery::{Collector, GroupListHandler};
-use super::ledger::Ledger;
+use super::figures;
+use super::freshness::Freshness;
+use super::ledger::{Budget, Ledger};
 use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, RemoteIndices, V2_PATH, V2Handler};
+use super::proxy::transport::Bounds;
 use super::proxy::{ProxyHandler, ProxyShared, Terminations};
+use super::references::{self, References};
 use super::registration::Registration;
 use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
 use super::shelf::Shelf;
 use super::status::{self, StatusHandler};
 use super::transports::Transports;
 use super::writer::ApiServiceWriter;
+use crate::apimachinery::gvk::GroupVersion;
 use crate::client::outbound::Outbound;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::discovery::AggregatedDiscovery;
-use crate::endpoints::discovery::aggregated::Negotiating;
+use crate::endpoints::discovery::aggregated::{Negotiating, Priorities};
 use crate::request::{RemoteAddr, RequestInfo, UnprotectedHandler};
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
@@ -40,6 +45,12 @@ pub struct Config {
     pub services: Arc<dyn Storage>,
     /// EndpointSlices, to watch.
     pub endpoint_slices: Arc<dyn Storage>,
+    /// Secrets that APIServices refer to, to watch.
+    pub secrets: Arc<dyn Storage>,
+    /// ConfigMaps that APIServices refer to, to watch.
+    pub config_maps: Arc<dyn Storage>,
+    /// CustomResourceDefinitions, to watch: what they serve gets an APIService.
+    pub definitions: Arc<dyn Storage>,
     /// `/apis`' aggregated document, shared with the servers behind; their parts and our own group's are put in by
     /// who installs those groups.
     pub discovery: Arc<AggregatedDiscovery>,
@@ -61,8 +72,12 @@ pub struct Config {
     pub to_endpoints: bool,
     /// `--aggregator-reject-forwarding-redirect`.
     pub reject_redirects: bool,
-    /// Most requests to one backend at once; 0: any number.
-    pub requests_in_flight: usize,
+    /// Where groups stand that the servers behind us serve and that are not built in.
+    pub priorities: Vec<(GroupVersion, Priorities)>,
+    /// Most requests and watches of one backend at once.
+    pub budget: Budget,
+    /// Most connections and waiting requests of one address.
+    pub bounds: Bounds,
     /// Where last good documents of backends are kept over restarts.
     pub keep_in: Option<PathBuf>,
     /// Where services are, instead of Services and EndpointSlices; for tests and embeddings.
@@ -75,6 +90,7 @@ pub struct Aggregator {
     transports: Arc<Transports>,
     registration: Arc<Registration>,
     api_services: Informer<ApiService>,
+    availability: Arc<Availability>,
 }
 
 /// The informers' running ends.
@@ -82,6 +98,8 @@ struct Feeds {
     api_services: InformerHandle<ApiService>,
     services: InformerHandle<Service>,
     endpoint_slices: InformerHandle<EndpointSlice>,
+    references: references::Feeds,
+    definitions: InformerHandle<Definition>,
 }
 
 impl Aggregator {
@@ -94,10 +112,15 @@ impl Aggregator {
         let (api_services, feed_api_services) = Informer::new(config.api_services, ApiService::from_entry);
         let (services, feed_services) = Informer::new(config.services, Service::from_entry);
         let (endpoint_slices, feed_slices) = Informer::new(config.endpoint_slices, EndpointSlice::from_entry);
+        let (references, feed_references) =
+            References::new(config.secrets, config.config_maps, config.provider.clone());
+        let (definitions, feed_definitions) = Informer::new(config.definitions, Definition::from_entry);
         let feeds = Feeds {
+            definitions: feed_definitions,
             api_services: feed_api_services,
             services: feed_services,
             endpoint_slices: feed_slices,
+            references: feed_references,
         };
         let index = ServiceIndex::new(services.clone(), &endpoint_slices);
         let resolver = config.resolver.unwrap_or_else(|| {
@@ -107,12 +130,13 @@ impl Aggregator {
                 config.to_endpoints,
             ))
         });
-        let flaws = telemetry.x509_flaws.clone();
         let transports = Arc::new(Transports::new(
             config.provider,
+            references.clone(),
             config.outbound,
             config.connections.clone(),
-            flaws,
+            config.bounds,
+            telemetry,
         ));
         transports.set_identity(config.identity);
         let shared = Arc::new(ProxyShared {
@@ -123,7 +147,8 @@ impl Aggregator {
             reject_redirects: config.reject_redirects,
             terminations: Arc::new(telemetry.clone()),
         });
-        let ledger = Arc::new(Ledger::new(config.requests_in_flight));
+        let ledger = Arc::new(Ledger::new(config.budget));
+        figures::publish(telemetry, &ledger, &transports, &config.discovery);
         let registration = Registration::new(
             api_services.clone(),
             server.mux().clone(),
@@ -141,13 +166,23 @@ impl Aggregator {
             writer: config.writer.clone(),
             telemetry: telemetry.clone(),
         });
+        let (served, all) = (registration.clone(), api_services.clone());
+        let probed = availability.clone();
+        references.subscribe(move |source, key| {
+            for s in all.snapshot().values().filter(|s| s.refers_to(source, key)) {
+                served.renew(s);
+                probed.look_at(&s.name);
+            }
+        });
         let shelf = Shelf::at(config.keep_in);
+        let freshness = Freshness::new();
         let collector = Collector::new(
             api_services.clone(),
             resolver.clone(),
             transports.clone(),
             config.discovery.clone(),
             shelf.clone(),
+            freshness.clone(),
             telemetry,
         );
         let indices = Arc::new(RemoteIndices::new(shelf.clone()));
@@ -158,9 +193,18 @@ impl Aggregator {
         ];
         let downloaders = downloads.map(|(what, queue)| {
             let (resolver, transports) = (resolver.clone(), transports.clone());
-            Downloader::new(api_services.clone(), resolver, transports, what, telemetry.queue(queue))
+            let (freshness, queue) = (freshness.clone(), telemetry.queue(queue));
+            Downloader::new(api_services.clone(), resolver, transports, what, freshness, queue)
         });
-        let autoregister = AutoRegister::new(api_services.clone(), config.writer, &paths);
+        let autoregister = AutoRegister::new(
+            api_services.clone(),
+            &definitions,
+            config.writer,
+            &paths,
+            &config.priorities,
+            telemetry.queue("autoregister"),
+        );
+        let defined = definitions.synced().clone();
 
         server.mux().unlisted_handle(
             status::PATH,
@@ -169,6 +213,7 @@ impl Aggregator {
                 transports: transports.clone(),
                 ledger,
                 discovery: config.discovery.clone(),
+                freshness,
             }),
         );
         let groups: Arc<dyn UnprotectedHandler> = Arc::new(GroupListHandler::new(api_services.clone()));
@@ -182,7 +227,12 @@ impl Aggregator {
             }),
         );
         let converted = documents.converted();
-        let merged = V2Handler::new(delegate.clone(), documents, api_services.clone());
+        let merged = V2Handler::new(
+            delegate.clone(),
+            documents,
+            api_services.clone(),
+            telemetry.backends.clone(),
+        );
         mux.handle(V2_PATH, Arc::new(merged));
         let mut local = vec![delegate];
         local.extend(config.openapi);
@@ -200,15 +250,19 @@ impl Aggregator {
             services.synced().clone(),
             endpoint_slices.synced().clone(),
         ];
+        let referred = references.synced();
         let aggregator = Self {
             transports,
             registration,
             api_services,
+            availability: availability.clone(),
         };
         aggregator.add_hooks(
             server,
             feeds,
             synced,
+            referred,
+            defined,
             &availability,
             &collector,
             &downloaders,
@@ -223,6 +277,8 @@ impl Aggregator {
         server: &mut GenericServer,
         feeds: Feeds,
         synced: [Signal; 3],
+        referred: [Signal; 2],
+        defined: Signal,
         availability: &Arc<Availability>,
         collector: &Arc<Collector>,
         downloaders: &[Arc<Downloader>; 2],
@@ -231,10 +287,19 @@ impl Aggregator {
         let initiated = server.add_paths_complete_signal("APIServiceRegistrationControllerInitiated");
         server.add_post_start_hook("start-kube-aggregator-informers", move |cx| async move {
             cx.tasks
-                .spawn_until_stopped("apiservice informer", feeds.api_services.run());
+                .spawn_until_stopped("reference informers", feeds.references.run());
+            cx.tasks.spawn_until_stopped("apiservice informer", async move {
+                // So that none is taken for one whose certificates are missing.
+                for known in referred {
+                    known.wait().await;
+                }
+                feeds.api_services.run().await;
+            });
             cx.tasks.spawn_until_stopped("service informer", feeds.services.run());
             cx.tasks
                 .spawn_until_stopped("endpointslice informer", feeds.endpoint_slices.run());
+            cx.tasks
+                .spawn_until_stopped("definition informer", feeds.definitions.run());
             Ok(())
         });
         let first = synced[0].clone();
@@ -280,9 +345,13 @@ impl Aggregator {
         }
         let (r, ready) = (autoregister.clone(), initiated);
         server.add_post_start_hook("kube-apiserver-autoregistration", move |cx| async move {
+            let stop = cx.tasks.stop_signal().clone();
             cx.tasks.spawn_until_stopped("autoregistration", async move {
                 ready.wait().await;
                 r.run().await;
+                // What nobody defines is deleted, so all definitions must be known.
+                defined.wait().await;
+                r.keep(&stop).await;
             });
             Ok(())
         });
@@ -296,6 +365,7 @@ impl Aggregator {
     pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.transports.set_identity(identity);
         self.registration.refresh();
+        self.availability.look_again();
     }
 
     /// The proxy handler of an APIService.

@@ -2,7 +2,7 @@
 
 use super::apiservice::ServiceReference;
 use super::proxy::transport::{Outgoing, Transport};
-use super::resolver::ServiceResolver;
+use super::resolver::{Endpoints, ServiceResolver};
 use crate::request::Body;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -38,6 +38,21 @@ pub const OPENAPI: Caller = Caller {
     groups: &[],
 };
 
+/// Counts a request when it is over, also where nobody waited for its end.
+struct Counting<'a> {
+    transport: &'a Transport,
+    authority: &'a str,
+    code: Option<u16>,
+}
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        if let Some(counts) = self.transport.counts() {
+            counts.sent(Method::GET.as_str(), self.authority, self.code);
+        }
+    }
+}
+
 /// A whole answer.
 pub struct Answer {
     /// Status code.
@@ -64,14 +79,15 @@ pub async fn get(
     headers: &[(HeaderName, &str)],
     limit: Duration,
 ) -> Result<Answer, String> {
-    let authority = resolver.resolve(service).map_err(|e| e.0)?;
-    match tokio::time::timeout(limit, fetch(transport, &authority, path, caller, headers)).await {
+    let endpoints = resolver.endpoints(service).map_err(|e| e.0)?;
+    let first = transport.choose(endpoints.all());
+    match tokio::time::timeout(limit, fetch(transport, (&endpoints, first), path, caller, headers)).await {
         Ok(done) => done,
         Err(_) => Err("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".into()),
     }
 }
 
-/// As [`get`], of a resolved address and without a limit of its own.
+/// As [`get`], of resolved addresses and the one of them to ask first, without a limit of its own.
 ///
 /// # Errors
 /// A text, worded as upstream's.
@@ -80,7 +96,7 @@ pub async fn get(
 /// When dropped, the request is cancelled at the backend.
 pub async fn fetch(
     transport: &Transport,
-    authority: &str,
+    (endpoints, first): (&Endpoints, &str),
     path: &str,
     caller: Caller,
     headers: &[(HeaderName, &str)],
@@ -100,7 +116,14 @@ pub async fn fetch(
         headers: map,
         body: Body::empty(),
     };
-    let answer = transport.send(authority, out).await.map_err(|e| e.to_string())?;
+    let mut counting = Counting {
+        transport,
+        authority: transport.host_name(first),
+        code: None,
+    };
+    let answer = transport.send_among(endpoints.all(), first, out).await;
+    let answer = answer.map_err(|e| e.to_string())?;
+    counting.code = Some(answer.status().as_u16());
     let (head, body) = answer.into_parts();
     let body = http_body_util::Limited::new(body, LIMIT)
         .collect()

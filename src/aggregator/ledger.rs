@@ -15,13 +15,32 @@ const BUCKETS: usize = 27 * 4;
 
 /// The accounts of all APIServices. Looked at when an APIService changes or somebody asks, not when a request comes.
 pub struct Ledger {
-    limit: usize,
+    budget: Budget,
     all: Mutex<HashMap<Str, Arc<Account>>>,
+}
+
+/// Most of each at one backend at once; 0: any number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Requests with an end.
+    pub requests: usize,
+    /// Watches and other streams, which take nothing of the above.
+    pub watches: usize,
+}
+
+/// What there is no place for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// One more request.
+    Requests,
+    /// One more watch.
+    Watches,
 }
 
 /// One APIService's.
 pub struct Account {
-    limit: usize,
+    most_requests: AtomicUsize,
+    most_watches: usize,
     in_flight: AtomicUsize,
     watching: AtomicUsize,
     answered: AtomicU64,
@@ -50,6 +69,8 @@ struct Latencies {
 pub struct Figures {
     /// Most requests at once; 0: any number.
     pub limit: usize,
+    /// Most watches at once; 0: any number.
+    pub watch_limit: usize,
     /// Requests under way, but for those that have no end.
     pub in_flight: usize,
     /// Watches and other streams.
@@ -71,10 +92,10 @@ pub struct Figures {
 // === impl Ledger ===
 
 impl Ledger {
-    /// No accounts; each will take `limit` requests at once, or any number where that is 0.
-    pub fn new(limit: usize) -> Self {
+    /// No accounts; each will have this budget.
+    pub fn new(budget: Budget) -> Self {
         Self {
-            limit,
+            budget,
             all: Mutex::default(),
         }
     }
@@ -84,8 +105,18 @@ impl Ledger {
         let mut all = self.lock();
         let account = all
             .entry(name.clone())
-            .or_insert_with(|| Arc::new(Account::new(self.limit)));
+            .or_insert_with(|| Arc::new(Account::new(self.budget)));
         account.clone()
+    }
+
+    /// Of an APIService that says nothing of its own.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// All of them, by APIService.
+    pub fn all(&self) -> Vec<(Str, Arc<Account>)> {
+        self.lock().iter().map(|(n, a)| (n.clone(), a.clone())).collect()
     }
 
     /// The APIService is gone.
@@ -102,9 +133,10 @@ impl Ledger {
 
 impl Account {
     /// Nothing yet.
-    pub fn new(limit: usize) -> Self {
+    pub fn new(budget: Budget) -> Self {
         Self {
-            limit,
+            most_requests: AtomicUsize::new(budget.requests),
+            most_watches: budget.watches,
             in_flight: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
@@ -116,20 +148,39 @@ impl Account {
         }
     }
 
-    /// A place for a request, unless the backend has as many as it may have. What has no end (`long_running`) takes none,
-    /// and who is `exempt` gets one over the limit.
-    pub fn enter(self: &Arc<Self>, long_running: bool, exempt: impl FnOnce() -> bool) -> Option<Permit> {
-        let counter = if long_running { &self.watching } else { &self.in_flight };
+    /// How many requests with an end it gets at once from now on; 0: any number.
+    pub fn limit_requests(&self, most: usize) {
+        self.most_requests.store(most, Ordering::Relaxed);
+    }
+
+    /// A place for a request, unless the backend has as many as it may have. What has no end (`long_running`) has a budget
+    /// of its own, and who is `exempt` gets a place over the limit.
+    ///
+    /// # Errors
+    /// Which budget is used up.
+    pub fn enter(self: &Arc<Self>, long_running: bool, exempt: impl FnOnce() -> bool) -> Result<Permit, Full> {
+        let (counter, most, full) = match long_running {
+            true => (&self.watching, self.most_watches, Full::Watches),
+            false => {
+                let most = self.most_requests.load(Ordering::Relaxed);
+                (&self.in_flight, most, Full::Requests)
+            }
+        };
         let before = counter.fetch_add(1, Ordering::Relaxed);
         let permit = Permit {
             account: self.clone(),
             long_running,
         };
-        if !long_running && self.limit != 0 && before >= self.limit && !exempt() {
-            self.turned_away.fetch_add(1, Ordering::Relaxed);
-            return None;
+        if most != 0 && before >= most && !exempt() {
+            self.turned_away();
+            return Err(full);
         }
-        Some(permit)
+        Ok(permit)
+    }
+
+    /// A request was not sent, for want of a place.
+    pub fn turned_away(&self) {
+        self.turned_away.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The backend answered after this long.
@@ -151,7 +202,8 @@ impl Account {
     pub fn figures(&self) -> Figures {
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
         Figures {
-            limit: self.limit,
+            limit: self.most_requests.load(Ordering::Relaxed),
+            watch_limit: self.most_watches,
             in_flight: self.in_flight.load(Ordering::Relaxed),
             watching: self.watching.load(Ordering::Relaxed),
             answered: read(&self.answered),
@@ -251,18 +303,23 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_full_account_turns_away_all_but_the_exempt_and_the_endless() {
-        let account = Arc::new(Account::new(2));
+    fn a_full_account_turns_away_all_but_the_exempt_and_watches_have_their_own() {
+        let budget = Budget {
+            requests: 2,
+            watches: 1,
+        };
+        let account = Arc::new(Account::new(budget));
         let held: Vec<Permit> = (0..2).map(|_| account.enter(false, || false).unwrap()).collect();
-        assert!(account.enter(false, || false).is_none());
+        assert_eq!(account.enter(false, || false).err(), Some(Full::Requests));
         let more = (account.enter(false, || true), account.enter(true, || false));
-        assert!(more.0.is_some() && more.1.is_some());
+        assert!(more.0.is_ok() && more.1.is_ok());
+        assert_eq!(account.enter(true, || false).err(), Some(Full::Watches));
         let f = account.figures();
-        assert_eq!((f.in_flight, f.watching, f.turned_away), (3, 1, 1));
+        assert_eq!((f.in_flight, f.watching, f.turned_away), (3, 1, 2));
         drop((held, more));
         let f = account.figures();
         assert_eq!((f.in_flight, f.watching), (0, 0));
-        assert!(account.enter(false, || false).is_some());
+        assert!(account.enter(false, || false).is_ok());
     }
 
     #[test]

@@ -78,6 +78,10 @@ impl Download for RemoteIndices {
         ROOT
     }
 
+    fn document(&self) -> Document {
+        Document::OpenApiV3
+    }
+
     fn headers(&self, _: &Str) -> Vec<(HeaderName, String)> {
         Vec::new()
     }

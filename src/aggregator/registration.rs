@@ -2,11 +2,14 @@
 //!
 //! Runs where the informer tells of a change, so that a change of an object is in effect one watch hop later, whole.
 
+#[cfg(test)]
+mod tests;
+
 use super::apiservice::ApiService;
 use super::discovery::GroupHandler;
 use super::ledger::Ledger;
 use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings};
-use super::transports::Transports;
+use super::transports::{Transports, Unusable};
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
 use crate::server::mux::{DynHandler, PathRecorderMux, Registration as Route};
@@ -58,9 +61,14 @@ impl Registration {
     /// Builds all settings anew: the certificate we show to backends has changed.
     pub fn refresh(&self) {
         for s in self.informer.snapshot().values() {
-            if let Some(handler) = self.handler(&s.name) {
-                handler.set(self.settings(s));
-            }
+            self.renew(s);
+        }
+    }
+
+    /// Builds an APIService's settings anew: what it refers to has changed.
+    pub fn renew(&self, s: &ApiService) {
+        if let Some(handler) = self.handler(&s.name) {
+            handler.set(self.settings(s));
         }
     }
 
@@ -134,12 +142,19 @@ impl Registration {
     fn settings(&self, s: &ApiService) -> Settings {
         match &s.service {
             None => Settings::Local,
-            Some(service) => Settings::Remote(Remote {
-                service: service.clone(),
-                available: s.is_available(),
-                transport: self.transports.of(s),
-                account: self.ledger.of(&s.name),
-            }),
+            Some(service) => {
+                let transport = self.transports.of(s);
+                // What is missing is told in the condition, not to callers.
+                let is_described = !matches!(transport, Err(Unusable::Annotations(_)));
+                let account = self.ledger.of(&s.name);
+                account.limit_requests(s.backend.most_requests.unwrap_or(self.ledger.budget().requests));
+                Settings::Remote(Remote {
+                    service: service.clone(),
+                    available: s.is_available() && is_described,
+                    transport: transport.map_err(|why| why.to_string()),
+                    account,
+                })
+            }
         }
     }
 

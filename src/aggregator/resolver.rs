@@ -238,7 +238,7 @@ impl ServiceResolver for ClusterResolver {
     fn resolve(&self, service: &ServiceReference) -> Result<Arc<str>, ResolveError> {
         if let Some(target) = &service.target {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            return Ok(target.authorities[turn % target.authorities.len()].clone());
+            return Ok(target.addresses[turn % target.addresses.len()].clone());
         }
         if service.port == 443 && service.key() == "default/kubernetes" {
             return Ok(self.loopback.clone());
@@ -252,9 +252,9 @@ impl ServiceResolver for ClusterResolver {
 
     fn endpoints(&self, service: &ServiceReference) -> Result<Endpoints, ResolveError> {
         if let Some(target) = &service.target {
-            return Ok(match &*target.authorities {
+            return Ok(match &*target.addresses {
                 [one] => Endpoints::One(one.clone()),
-                _ => Endpoints::Any(target.authorities.clone()),
+                _ => Endpoints::Any(target.addresses.clone()),
             });
         }
         if !self.to_endpoints || (service.port == 443 && service.key() == "default/kubernetes") {

@@ -1,21 +1,26 @@
 //! `/debug/aggregator`: how each APIService does, for who is woken by it. JSON for programs (`torana status`), HTML for
 //! people, which needs nothing but this answer.
 
+mod page;
+
 use super::apiservice::{ApiService, Condition};
+use super::freshness::{Freshness, Seen};
 use super::ledger::{Figures, Ledger};
 use super::proxy::transport::EndpointState;
+use super::shelf::Document;
 use super::transports::Transports;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
 use crate::client::Informer;
+use crate::client::target::Place;
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::json;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
 use crate::server::respond;
+use ::time::OffsetDateTime;
 use async_trait::async_trait;
 use http::{HeaderValue, Method, StatusCode, header};
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +36,7 @@ pub struct StatusHandler {
     pub(super) transports: Arc<Transports>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) discovery: Arc<AggregatedDiscovery>,
+    pub(super) freshness: Freshness,
 }
 
 #[async_trait]
@@ -41,7 +47,11 @@ impl UnprotectedHandler for StatusHandler {
         }
         let document = self.document();
         if wants_html(&req) {
-            return respond::bytes(StatusCode::OK, HTML, page(&document).into_bytes());
+            let mut answer = respond::bytes(StatusCode::OK, HTML, page::render(&document).into_bytes());
+            let headers = answer.headers_mut();
+            headers.insert(header::CONTENT_SECURITY_POLICY, page::POLICY);
+            headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            return answer;
         }
         respond::bytes(StatusCode::OK, JSON, json::to_vec(&document))
     }
@@ -62,22 +72,23 @@ fn wants_html(req: &Request) -> bool {
 impl StatusHandler {
     /// All APIServices, those with a backend first, by name.
     fn document(&self) -> Value {
+        let now = OffsetDateTime::now_utc();
         let services = self.api_services.snapshot();
         let rendered = self.discovery.rendered();
         let document = json::decode(&rendered.json).unwrap_or_default();
         let mut items: Vec<(bool, Value)> = services
             .values()
-            .map(|s| (s.service.is_none(), self.one(s, &document)))
+            .map(|s| (s.service.is_none(), self.one(s, &document, now)))
             .collect();
         items.sort_by_key(|(local, _)| *local);
         let items: Vec<Value> = items.into_iter().map(|(_, v)| v).collect();
         let mut out = json!({"kind": "AggregatorStatus", "apiVersion": "torana.dev/v1alpha1"});
-        out.set(&["time"], time::now());
+        out.set(&["time"], time::format(now));
         out.set(&["items"], items);
         out
     }
 
-    fn one(&self, s: &ApiService, discovery: &Value) -> Value {
+    fn one(&self, s: &ApiService, discovery: &Value, now: OffsetDateTime) -> Value {
         let unknown = Condition::new("Unknown", "NotProbed", "nobody has looked at it yet");
         let verdict = s.available.as_ref().unwrap_or(&unknown);
         let mut v = json!({
@@ -94,17 +105,62 @@ impl StatusHandler {
             return v;
         };
         v.set(&["service"], format!("{service:?}"));
+        if verdict.status != "True" {
+            v.set(&["hint"], hint(&verdict.reason));
+        }
         v.set(&["discovery"], freshness(discovery, s));
+        for (key, what) in [
+            ("discovery", Document::Discovery),
+            ("openapiV2", Document::OpenApiV2),
+            ("openapiV3", Document::OpenApiV3),
+        ] {
+            v.set(&["documents", key], document(&self.freshness.of(&s.name, what), now));
+        }
         v.set(&["requests"], requests(&self.ledger.of(&s.name).figures()));
         match self.transports.of(s) {
             Ok(transport) => {
-                let all: Vec<Value> = transport.endpoints().iter().map(endpoint).collect();
-                v.set(&["endpoints"], all);
+                let states = endpoints(s, &transport.endpoints());
+                v.set(&["breaker"], breaker(&states));
+                v.set(&["endpoints"], states);
             }
-            Err(why) => v.set(&["configuration"], why),
+            Err(why) => v.set(&["configuration"], why.to_string()),
         }
         v
     }
+}
+
+/// What to look at first.
+fn hint(reason: &str) -> &'static str {
+    match reason {
+        "ServiceNotFound" => "create the Service, or delete the APIService if its server is gone for good",
+        "ServicePortError" => "compare spec.service.port with the ports of the Service",
+        "EndpointsNotFound" | "MissingEndpoints" => "no pod behind the Service is ready: look at its pods",
+        "FailedDiscoveryCheck" => "the server is not reached or refuses: look at the message, then at the server's log",
+        "ReferenceNotFound" | "ReferenceInvalid" => "create or correct the object that the annotation names",
+        "InvalidAnnotations" => "correct the annotations of the APIService",
+        "NotProbed" => "wait for the first probe, which takes a few seconds",
+        _ => "look at the message",
+    }
+}
+
+/// How current a document is.
+fn document(seen: &Seen, now: OffsetDateTime) -> Value {
+    let ago = |then: OffsetDateTime| shown(Duration::from_secs((now - then).whole_seconds().max(0).unsigned_abs()));
+    let state = match (&seen.had, &seen.failing) {
+        (Some(_), None) => "Current",
+        (Some(_), Some(_)) => "Stale",
+        (None, _) => "Missing",
+    };
+    let mut v = json!({"state": state});
+    if let Some(had) = seen.had {
+        v.set(&["lastSuccess"], time::format(had));
+        v.set(&["age"], ago(had));
+    }
+    if let Some((since, why)) = &seen.failing {
+        v.set(&["failingFor"], ago(*since));
+        v.set(&["error"], why.as_str());
+    }
+    v
 }
 
 /// What the aggregated document says of a version.
@@ -147,10 +203,40 @@ fn requests(f: &Figures) -> Value {
     v
 }
 
+/// Every address that was used, and of a target those too that were not yet; those that are used first stand first.
+fn endpoints(s: &ApiService, used: &[EndpointState]) -> Vec<Value> {
+    let Some(target) = &s.backend.target else {
+        return used.iter().map(endpoint).collect();
+    };
+    let of = |place: &Place| {
+        let used = used.iter().find(|e| *e.address == *place.address);
+        let mut v = match used {
+            Some(state) => endpoint(state),
+            None => json!({"address": (&*place.address), "state": "Unused"}),
+        };
+        v.set(&["weight"], i64::from(place.weight));
+        v.set(&["failover"], i64::from(place.failover));
+        v
+    };
+    target.places.iter().map(of).collect()
+}
+
+/// Whether requests are let through to the endpoints, taken together.
+fn breaker(endpoints: &[Value]) -> &'static str {
+    let count = |state: &str| endpoints.iter().filter(|e| e.str_at(&["state"]) == state).count();
+    match (count("Ejected"), count("Probation")) {
+        (0, 0) => "Closed",
+        (out, _) if out > 0 && out == endpoints.len() => "Open",
+        (0, on_trial) if on_trial == endpoints.len() => "HalfOpen",
+        _ => "Partial",
+    }
+}
+
 fn endpoint(e: &EndpointState) -> Value {
     let state = match (e.ejected_for, e.failures_in_a_row) {
         (Some(_), _) => "Ejected",
         (None, 0) => "Good",
+        (None, _) if e.was_ejected => "Probation",
         (None, _) => "Failing",
     };
     let mut v = json!({
@@ -174,108 +260,17 @@ fn endpoint(e: &EndpointState) -> Value {
     v
 }
 
-/// `1.3ms`, `250µs`, `2.1s`.
+/// `1.3ms`, `250µs`, `2.1s`, `5m`, `3h`.
 fn shown(d: Duration) -> String {
     let us = d.as_micros();
     match us {
-        0..1_000 => format!("{us}µs"),
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{us}µs"),
         1_000..1_000_000 => format!("{:.1}ms", us as f64 / 1e3),
-        _ => format!("{:.1}s", us as f64 / 1e6),
-    }
-}
-
-const STYLE: &str = "body{font:15px/1.4 system-ui,sans-serif;margin:1.5em;max-width:75em}table{border-collapse:collapse;\
-                     width:100%}th,td{text-align:left;padding:.3em .8em .3em 0;border-bottom:1px solid #ddd;\
-                     vertical-align:top}.True,.Good,.Current{color:#060}.False,.Ejected{color:#b00;font-weight:bold}\
-                     .Unknown,.Failing,.Stale{color:#a60}small{color:#555}";
-
-fn page(document: &Value) -> String {
-    let esc = respond::html_escape;
-    let items = document.get("items").items();
-    let (remote, local): (Vec<&Value>, Vec<&Value>) = items.iter().partition(|v| v.str_at(&["service"]) != "Local");
-    let down = remote.iter().filter(|v| v.str_at(&["available"]) != "True").count();
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = write!(
-        out,
-        "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=5><title>Aggregator</title>\
-         <style>{STYLE}</style><h1>Aggregator</h1><p>{} backends, {down} of them unavailable; {} groups served here. \
-         <small>{}</small></p><table><tr><th>APIService<th>Verdict<th>Requests<th>Latency<th>Endpoints</tr>",
-        remote.len(),
-        local.len(),
-        esc(document.str_at(&["time"]))
-    );
-    for v in remote {
-        let _ = write!(
-            out,
-            "<tr><td>{}<br><small>{}</small><td>{} {} <small>since {}</small><br>{}<br><small>{}</small> documents: {}\
-             <td>{}<td>{}<td>",
-            esc(v.str_at(&["name"])),
-            esc(v.str_at(&["service"])),
-            coloured(v.str_at(&["available"])),
-            esc(v.str_at(&["reason"])),
-            esc(v.str_at(&["since"])),
-            esc(v.str_at(&["message"])),
-            esc(v.str_at(&["configuration"])),
-            coloured(v.str_at(&["discovery"])),
-            counts(v.get("requests")),
-            latency(v.get("requests")),
-        );
-        for e in v.get("endpoints").items() {
-            let _ = write!(
-                out,
-                "{} {} <small>{} under way, {} connections {} {}</small><br>",
-                coloured(e.str_at(&["state"])),
-                esc(e.str_at(&["address"])),
-                e.get("underWay").as_i64().unwrap_or(0),
-                e.get("http2Connections").as_i64().unwrap_or(0) + e.get("idleHTTP1Connections").as_i64().unwrap_or(0),
-                esc(e.str_at(&["ejectedFor"])),
-                esc(e.str_at(&["lastFailure"])),
-            );
-        }
-        out.push_str("</tr>");
-    }
-    out.push_str("</table><p><small>Served here: ");
-    let names: Vec<String> = local.iter().map(|v| esc(v.str_at(&["name"]))).collect();
-    out.push_str(&names.join(", "));
-    out.push_str("</small></p>");
-    out
-}
-
-/// One of the words that the style sheet knows, in its colour.
-fn coloured(word: &str) -> String {
-    let known = ["True", "False", "Good", "Ejected", "Failing", "Current", "Stale"];
-    let class = known.into_iter().find(|k| *k == word).unwrap_or("Unknown");
-    format!("<span class={class}>{}</span>", respond::html_escape(word))
-}
-
-fn counts(r: &Value) -> String {
-    let n = |key: &str| r.get(key).as_i64().unwrap_or(0);
-    let limit = r.get("limit").as_i64().map_or(String::new(), |l| format!(" of {l}"));
-    let last = match r.at(&["lastFailure", "error"]).as_str() {
-        Some(why) => format!(
-            "<br><small>last failure {}: {}</small>",
-            respond::html_escape(r.str_at(&["lastFailure", "time"])),
-            respond::html_escape(why)
-        ),
-        None => String::new(),
-    };
-    format!(
-        "{}{limit} under way, {} watches<br>{} answered, {} with 5xx, {} unreachable, {} turned away{last}",
-        n("inFlight"),
-        n("watching"),
-        n("answered"),
-        n("serverErrors"),
-        n("unreachable"),
-        n("turnedAway")
-    )
-}
-
-fn latency(r: &Value) -> String {
-    let l = r.get("latency");
-    match l.str_at(&["p50"]) {
-        "" => "–".to_owned(),
-        p50 => format!("{p50} / {} / {}", l.str_at(&["p90"]), l.str_at(&["p99"])),
+        1_000_000..120_000_000 if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
+        1_000_000..120_000_000 => format!("{:.1}s", us as f64 / 1e6),
+        120_000_000..7_200_000_000 => format!("{}m", us / 60_000_000),
+        _ => format!("{}h", us / 3_600_000_000),
     }
 }
 
@@ -283,31 +278,6 @@ fn latency(r: &Value) -> String {
 mod tests {
     use super::*;
     use crate::aggregator::testing::*;
-
-    #[tokio::test]
-    async fn an_annotation_names_backends_outside_the_cluster() {
-        let pki = Pki::new(&["api.example.com"], &[b"h2"]);
-        let (a, b) = (
-            Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await,
-            Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await,
-        );
-        let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
-        let mut object = apiservice("g", &pki.ca_pem, 443);
-        let urls = format!("https://{}, https://{}", a.authority, b.authority);
-        object.set(&["metadata", "annotations", "torana.dev/backend-urls"], urls);
-        object.set(
-            &["metadata", "annotations", "torana.dev/backend-server-name"],
-            "api.example.com",
-        );
-        w.api_services.set("v1.g", &object);
-        w.until_condition("v1.g", "True/Passed/all checks passed").await;
-        let served = || async { (w.get("/apis/g/v1/things").await.0 == 200).then_some(()) };
-        w.until("the route", served).await;
-        drop(a);
-        for _ in 0..20 {
-            assert_eq!(w.get("/apis/g/v1/things").await.0, 200, "the other one answers");
-        }
-    }
 
     #[tokio::test]
     async fn the_page_tells_who_is_down_since_when_and_why() {
@@ -325,9 +295,11 @@ mod tests {
         };
         let item = w.until("the verdict", item).await;
         assert_eq!((item.str_at(&["name"]), item.str_at(&["discovery"])), ("v1.g", "Stale"));
+        assert_eq!(item.str_at(&["documents", "openapiV3", "state"]), "Missing");
+        assert!(item.str_at(&["hint"]).starts_with("create the Service"));
         assert!(!item.str_at(&["since"]).is_empty());
         let html = w.get("/debug/aggregator?format=html").await.1;
-        assert!(html.contains("1 backends, 1 of them unavailable"), "{html}");
+        assert!(html.contains("1 of 1 backends is unavailable"), "{html}");
         assert!(html.contains("service/ext in \"ns\" is not present"), "{html}");
 
         let service =
@@ -340,10 +312,63 @@ mod tests {
         let item = document.get("items").items()[0].clone();
         assert_eq!(item.at(&["requests", "answered"]).as_i64(), Some(1));
         assert!(!item.at(&["requests", "latency", "p99"]).is_null());
+        assert_eq!((item.str_at(&["breaker"]), item.str_at(&["hint"])), ("Closed", ""));
+        let current = || async {
+            let document = json::decode(w.get("/debug/aggregator").await.1.as_bytes()).unwrap();
+            let item = document.get("items").items()[0].clone();
+            let all = ["discovery", "openapiV2", "openapiV3"];
+            let ages = all.iter().filter(|d| {
+                let d = item.at(&["documents", d]);
+                d.str_at(&["state"]) == "Current" && !d.str_at(&["age"]).is_empty()
+            });
+            (ages.count() == 3).then_some(())
+        };
+        w.until("every document's age", current).await;
         let endpoint = &item.get("endpoints").items()[0];
         assert_eq!(
             (endpoint.str_at(&["state"]), endpoint.get("http2Connections").as_i64()),
             ("Good", Some(1))
         );
+    }
+
+    #[test]
+    fn a_breaker_is_what_all_endpoints_make_of_it() {
+        let of = |states: &[&str]| breaker(&states.iter().map(|s| json!({"state": (*s)})).collect::<Vec<_>>());
+        for (states, breaker) in [
+            (&["Good", "Unused"][..], "Closed"),
+            (&["Good", "Failing"], "Closed"),
+            (&["Good", "Ejected"], "Partial"),
+            (&["Good", "Probation"], "Partial"),
+            (&["Ejected", "Ejected"], "Open"),
+            (&["Probation"], "HalfOpen"),
+            (&[], "Closed"),
+        ] {
+            assert_eq!(of(states), breaker, "{states:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_page_needs_no_network_and_runs_nothing() {
+        let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+        let evil = json!({"metadata": {"name": "v1.g", "uid": "u"},
+            "spec": {"group": "g", "version": "v1", "service": {"namespace": "<script>alert(1)</script>", "name": "s", "port": 1}}});
+        w.api_services.set("v1.g", &evil);
+        let page = || async {
+            let html = w.get("/debug/aggregator?format=html").await.1;
+            html.contains("ServiceNotFound").then_some(html)
+        };
+        let html = w.until("the verdict", page).await;
+        for outside in ["<script", "http:", "https:", "src=", "@import", "url("] {
+            assert!(!html.contains(outside), "{outside} in {html}");
+        }
+        let mut request = get("/debug/aggregator");
+        request
+            .headers_mut()
+            .insert("accept", HeaderValue::from_static("text/html"));
+        let headers = w.headers(request).await;
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+        assert_eq!(policy, page::policy_of(page::STYLE), "the style's own digest");
+        assert_eq!(headers["x-content-type-options"], "nosniff");
     }
 }

@@ -4,12 +4,12 @@ mod backend;
 mod store;
 mod world;
 
-pub use backend::{Backend, Pki, answer, raw_backend};
+pub use backend::{Backend, Pki, answer, client_pair, raw_backend};
 pub use store::{MemoryStorage, Writer, running};
 pub use world::{World, apiservice};
 
 use super::apiservice::ServiceReference;
-use super::proxy::tls::{TlsBuilder, TlsInputs};
+use super::proxy::tls::{ClientTls, TlsBuilder, TlsInputs};
 use super::proxy::transport::Transport;
 use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings, Terminations};
 use super::resolver::{ResolveError, ServiceResolver};
@@ -66,13 +66,21 @@ pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
 
 /// A transport that trusts `ca_pem` for `ext.ns.svc`; empty: trusts anything.
 pub fn transport(ca_pem: &str) -> Result<Arc<Transport>, String> {
-    let tls = TlsBuilder::new(provider()).build(&TlsInputs {
+    Ok(Arc::new(Transport::new(tls(ca_pem)?, Arc::default(), tasks())))
+}
+
+fn tls(ca_pem: &str) -> Result<ClientTls, String> {
+    TlsBuilder::new(provider()).build(&TlsInputs {
         insecure: ca_pem.is_empty(),
         ca_bundle: ca_pem.as_bytes().to_vec().into(),
         server_name: "ext.ns.svc".into(),
         identity: None,
-    })?;
-    Ok(Arc::new(Transport::new(tls, Arc::default(), tasks())))
+    })
+}
+
+/// The trust of such a transport.
+pub fn transport_tls(ca_pem: &str) -> ClientTls {
+    tls(ca_pem).unwrap()
 }
 
 pub fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
@@ -80,7 +88,7 @@ pub fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
         service: ServiceReference::new("ns", "ext", 443),
         available: true,
         transport: transport(ca_pem),
-        account: Arc::new(crate::aggregator::ledger::Account::new(0)),
+        account: Arc::new(crate::aggregator::ledger::Account::new(Default::default())),
     });
     Arc::new(ProxyHandler::new(
         shared(Arc::new(Always(authority.to_owned()))),

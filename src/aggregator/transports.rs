@@ -1,32 +1,58 @@
-//! Transports by TLS inputs: APIServices on the same service with the same bundle share connections, also with probes.
+//! Transports by what connections depend on: APIServices on the same service with the same settings share connections,
+//! also with probes.
 
 use super::apiservice::ApiService;
 use super::proxy::tls::{TlsBuilder, TlsInputs};
-use super::proxy::transport::Transport;
+use super::proxy::transport::{Bounds, Transport, Way};
+use super::references::{self, References, Unmet};
 use crate::client::outbound::Outbound;
 use crate::tasks::TaskGroup;
-use crate::telemetry::X509Flaws;
+use crate::telemetry::Telemetry;
+use crate::telemetry::clients::ClientRequestMetrics;
 use arc_swap::ArcSwapOption;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
+use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 /// The transports in use. Looked at when an APIService changes, not when a request comes.
 pub struct Transports {
     tls: TlsBuilder,
     identity: ArcSwapOption<CertifiedKey>,
+    references: Arc<References>,
     outbound: Arc<Outbound>,
     tasks: TaskGroup,
-    known: Mutex<Vec<(TlsInputs, Weak<Transport>)>>,
+    counts: ClientRequestMetrics,
+    bounds: Bounds,
+    known: Mutex<Vec<(TlsInputs, Way, Weak<Transport>)>>,
+}
+
+/// Why there can be no connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// `spec.caBundle` cannot be read: upstream's text.
+    Bundle(String),
+    /// What the annotations ask for cannot be had.
+    Annotations(Unmet),
 }
 
 impl Transports {
     /// None yet. Connections' tasks belong to `tasks`.
-    pub fn new(provider: Arc<CryptoProvider>, outbound: Outbound, tasks: TaskGroup, flaws: X509Flaws) -> Self {
+    pub fn new(
+        provider: Arc<CryptoProvider>,
+        references: Arc<References>,
+        outbound: Outbound,
+        tasks: TaskGroup,
+        bounds: Bounds,
+        telemetry: &Telemetry,
+    ) -> Self {
         Self {
             outbound: Arc::new(outbound),
-            tls: TlsBuilder::new(provider).counting(flaws),
+            tls: TlsBuilder::new(provider).counting(telemetry.x509_flaws.clone()),
+            counts: telemetry.client_requests.clone(),
+            bounds,
             identity: ArcSwapOption::empty(),
+            references,
             tasks,
             known: Mutex::default(),
         }
@@ -38,32 +64,121 @@ impl Transports {
         self.identity.store(identity);
     }
 
+    /// Those in use.
+    pub fn all(&self) -> Vec<Arc<Transport>> {
+        let known = self.known.lock().expect("no code panics while holding this lock");
+        known.iter().filter_map(|(_, _, t)| t.upgrade()).collect()
+    }
+
     /// The transport for an APIService's backend.
     ///
     /// # Errors
-    /// Upstream's text about a bundle that cannot be used.
-    pub fn of(&self, s: &ApiService) -> Result<Arc<Transport>, String> {
-        let Some(service) = &s.service else {
-            return Err("a local APIService has no transport".into());
-        };
-        let wanted = TlsInputs {
-            insecure: s.insecure,
-            ca_bundle: s.ca_bundle.clone(),
-            server_name: service.server_name(),
-            identity: self.identity.load_full(),
+    /// [`Unusable`].
+    pub fn of(&self, s: &ApiService) -> Result<Arc<Transport>, Unusable> {
+        let wanted = self.inputs(s)?;
+        let way = Way {
+            target: s.backend.target.clone(),
+            timeouts: s.backend.timeouts,
         };
         let mut known = self.known.lock().expect("no code panics while holding this lock");
-        known.retain(|(_, t)| t.strong_count() > 0);
-        let found = known.iter().find(|(inputs, _)| inputs.same(&wanted));
-        if let Some(transport) = found.and_then(|(_, t)| t.upgrade()) {
+        known.retain(|(_, _, t)| t.strong_count() > 0);
+        let found = known.iter().find(|(inputs, by, _)| inputs.same(&wanted) && *by == way);
+        if let Some(transport) = found.and_then(|(_, _, t)| t.upgrade()) {
             return Ok(transport);
         }
-        let transport = Arc::new(Transport::new(
-            self.tls.build(&wanted)?,
-            self.outbound.clone(),
-            self.tasks.clone(),
-        ));
-        known.push((wanted, Arc::downgrade(&transport)));
+        let tls = self.tls.build(&wanted).map_err(|why| match &s.backend.ca_from {
+            Some(reference) => Unusable::Annotations(references::invalid(reference, why)),
+            None => Unusable::Bundle(why),
+        })?;
+        let transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone()).by(way.clone());
+        let transport = Arc::new(transport.counting(self.counts.clone()).bounded(self.bounds));
+        known.push((wanted, way, Arc::downgrade(&transport)));
         Ok(transport)
+    }
+
+    fn inputs(&self, s: &ApiService) -> Result<TlsInputs, Unusable> {
+        let Some(service) = &s.service else {
+            return Err(Unusable::Bundle("a local APIService has no transport".into()));
+        };
+        if let Some(fault) = &s.fault {
+            return Err(Unusable::Annotations(Unmet {
+                reason: "InvalidAnnotations",
+                message: fault.to_string(),
+            }));
+        }
+        let (ca, own) = (&s.backend.ca_from, &s.backend.certificate_from);
+        let roots = ca.as_ref().map(|r| self.references.roots(r)).transpose();
+        let pair = own.as_ref().map(|r| self.references.pair(r)).transpose();
+        Ok(TlsInputs {
+            // A reference to roots is a wish to verify, whatever else is said.
+            insecure: s.insecure && ca.is_none(),
+            ca_bundle: roots.map_err(Unusable::Annotations)?.unwrap_or(s.ca_bundle.clone()),
+            server_name: service.server_name(),
+            identity: match pair.map_err(Unusable::Annotations)? {
+                None => self.identity.load_full(),
+                pair => pair,
+            },
+        })
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bundle(why) => f.write_str(why),
+            Self::Annotations(unmet) => f.write_str(&unmet.message),
+        }
+    }
+}
+
+impl From<Unusable> for String {
+    fn from(why: Unusable) -> Self {
+        why.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregator::internal::{self, AGGREGATOR};
+    use crate::aggregator::resolver::Endpoints;
+    use crate::aggregator::testing::*;
+
+    #[tokio::test]
+    async fn a_certificate_without_names_is_counted_with_each_full_handshake_and_requests_with_each_answer() {
+        let pki = Pki::new(&[], &[b"h2"]);
+        let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
+        let telemetry = Telemetry::new();
+        let (secrets, config_maps) = (MemoryStorage::new(), MemoryStorage::new());
+        let (references, _feeds) = References::new(secrets, config_maps, provider());
+        let transports = Transports::new(
+            provider(),
+            references,
+            Outbound::direct(),
+            tasks(),
+            Bounds::default(),
+            &telemetry,
+        );
+        let endpoints = Endpoints::One(backend.authority.as_str().into());
+        let mut object = apiservice("g", "", 443);
+        object.set(&["spec", "insecureSkipTLSVerify"], true);
+        let transport = transports.of(&ApiService::from_value(&object)).unwrap();
+        for _ in 0..2 {
+            let got = internal::fetch(&transport, &endpoints, "/apis", AGGREGATOR, &[]).await;
+            assert_eq!(got.unwrap().status, 200);
+        }
+        assert_eq!(telemetry.x509_flaws.missing_san.get(), 1, "one connection");
+        // Another service, so another transport: on the same one the session would be resumed, without a certificate.
+        object.set(&["spec", "service", "name"], "other");
+        let other = transports.of(&ApiService::from_value(&object)).unwrap();
+        let got = internal::fetch(&other, &endpoints, "/apis", AGGREGATOR, &[]).await;
+        assert_eq!(got.unwrap().status, 200);
+        assert_eq!(telemetry.x509_flaws.missing_san.get(), 2);
+        let text = String::from_utf8(telemetry.text()).unwrap();
+        let line = format!(
+            "rest_client_requests_total{{code=\"200\",host=\"{}\",method=\"GET\"}} 3",
+            backend.authority
+        );
+        assert!(text.contains(&line), "{line} in {text}");
     }
 }

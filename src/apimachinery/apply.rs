@@ -7,6 +7,7 @@
 //!
 //! The schema is seen through [`ApplySchema`], which the built-in table and the schemas of custom resources implement.
 
+mod changes;
 mod check;
 pub mod fieldset;
 pub mod managed;
@@ -91,6 +92,9 @@ pub enum AtVersion<S> {
 pub trait Versions<S> {
     /// `object` (at whatever version it says it has) at `api_version`.
     fn at(&self, object: &Value, api_version: &str) -> AtVersion<S>;
+    /// Which of the kind's shapes that is: objects at versions of one number are the same. `None`: the version is not known
+    /// any more.
+    fn shape(&self, api_version: &str) -> Option<usize>;
 }
 
 /// For kinds whose versions all have one shape.
@@ -101,4 +105,11 @@ impl<S> Versions<S> for OneShape {
     fn at(&self, _: &Value, _: &str) -> AtVersion<S> {
         AtVersion::Same
     }
+
+    fn shape(&self, _: &str) -> Option<usize> {
+        Some(0)
+    }
 }
+
+#[cfg(test)]
+mod tests;

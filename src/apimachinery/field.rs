@@ -19,16 +19,23 @@ impl FieldPath {
         if self.0.is_empty() {
             Self(name.to_owned())
         } else {
-            Self(format!("{}.{name}", self.0))
+            self.with([".", name, ""])
         }
+    }
+    /// Paths are made for every field that is looked at, and read only where something is wrong: no formatting.
+    fn with(&self, parts: [&str; 3]) -> Self {
+        let mut path = String::with_capacity(self.0.len() + parts.iter().map(|p| p.len()).sum::<usize>());
+        path.push_str(&self.0);
+        parts.iter().for_each(|p| path.push_str(p));
+        Self(path)
     }
     /// The path of an element.
     pub fn index(&self, i: usize) -> Self {
-        Self(format!("{}[{i}]", self.0))
+        self.with(["[", &i.to_string(), "]"])
     }
     /// The path of a map entry.
     pub fn key(&self, k: &str) -> Self {
-        Self(format!("{}[{k}]", self.0))
+        self.with(["[", k, "]"])
     }
     /// The text of the path.
     pub fn as_str(&self) -> &str {

@@ -11,6 +11,8 @@ use crate::controlplane::ControlPlane;
 use crate::controlplane::bootstrap;
 use crate::request::UserInfo;
 use crate::tasks::{Signal, TaskGroup};
+use crate::telemetry::Telemetry;
+use crate::telemetry::clients::ClientRequestMetrics;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -37,6 +39,7 @@ struct Parts {
     roles: Arc<Rbac>,
     graph: Option<Arc<Graph>>,
     policies: Option<Arc<Abac>>,
+    counts: ClientRequestMetrics,
 }
 
 /// The authorizers of the configuration that was read last.
@@ -59,7 +62,7 @@ impl Authorizer for Current {
 ///
 /// # Errors
 /// One line: a file cannot be used.
-pub fn build(options: &CompletedOptions) -> Result<Access, String> {
+pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Access, String> {
     let o = &options.authorization;
     let roles = Rbac::new();
     let uses_graph = o.authorizers.iter().any(|a| a.mode == Mode::Node);
@@ -75,6 +78,7 @@ pub fn build(options: &CompletedOptions) -> Result<Access, String> {
         roles: roles.clone(),
         graph: uses_graph.then(Graph::new),
         policies,
+        counts: telemetry.client_requests.clone(),
     };
     let union = parts.union(&o.authorizers)?;
     let (authorizer, reload): (Arc<dyn Authorizer>, _) = match &o.config {
@@ -109,7 +113,10 @@ impl Parts {
                 }
                 Mode::Webhook => {
                     let config = a.webhook.clone().ok_or_else(missing)?;
-                    Arc::new(Webhook::try_new(config).map_err(|e| format!("authorizer {}: {e}", a.name))?)
+                    Arc::new(
+                        Webhook::try_new(config, self.counts.clone())
+                            .map_err(|e| format!("authorizer {}: {e}", a.name))?,
+                    )
                 }
             });
         }

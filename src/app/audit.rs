@@ -31,7 +31,8 @@ pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Option
     if let Some(webhook) = &options.webhook {
         let about = |e: String| format!("--audit-webhook-config-file: {e}");
         let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about(e.to_string()))?;
-        let sink = Webhook::try_new(&config, webhook.initial_backoff, metrics.clone()).map_err(about)?;
+        let counts = telemetry.client_requests.clone();
+        let sink = Webhook::try_new(&config, webhook.initial_backoff, metrics.clone(), counts).map_err(about)?;
         let (sink, mode) = (Arc::new(sink), webhook.mode.clone());
         backends.push(Backend::start(sink, mode, webhook.truncation, metrics.clone(), &tasks));
     }

@@ -92,6 +92,7 @@ pub fn build(
         let about = |e: String| format!("--authentication-token-webhook-config-file: {e}");
         let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about(e.to_string()))?;
         let asked = WebhookTokens::try_new(&config, &webhook.version, webhook.ttl).map_err(about)?;
+        let asked = asked.counting(telemetry.client_requests.clone());
         kinds.push(Arc::new(asked));
     }
     let counts = Arc::new(TokenCacheMetrics::new(telemetry.registry()));

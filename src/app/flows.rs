@@ -7,6 +7,7 @@ use crate::client::{Informer, InformerHandle};
 use crate::controlplane::ControlPlane;
 use crate::flowcontrol::FlowSchemas;
 use crate::tasks::{Signal, TaskGroup};
+use crate::telemetry::Telemetry;
 use dangling::Dangling;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -30,8 +31,8 @@ pub struct Consumer {
 }
 
 /// Follows them; nothing happens before the consumer runs.
-pub fn follow(plane: &ControlPlane) -> Flows {
-    let flows = Arc::new(FlowSchemas::new());
+pub fn follow(plane: &ControlPlane, telemetry: &Telemetry) -> Flows {
+    let flows = Arc::new(FlowSchemas::new().counting(telemetry.dispatched.clone()));
     let informer = |plural| {
         let storage = plane.store(GROUP, plural).storage().clone();
         Informer::new(storage, crate::storage::Entry::decode)

@@ -18,6 +18,7 @@ use crate::endpoints::install::{Published, install};
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
+use crate::extensions::api_server::ApiGroup;
 use crate::registry::resource::{Backing, Resource};
 use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
@@ -31,7 +32,8 @@ use std::time::Duration;
 /// The core server's stores.
 ///
 /// # Errors
-/// One line: options or the store refuse.
+/// One line: options or the store refuse, or one of our own groups (`own`) cannot be served.
+#[allow(clippy::too_many_arguments, reason = "what it is made from, once")]
 pub async fn control_plane(
     stores: &Arc<Stores>,
     options: &CompletedOptions,
@@ -39,6 +41,7 @@ pub async fn control_plane(
     judges: Judges,
     kubelets: KubeletConfig,
     tokens: controlplane::TokenRequests,
+    own: Vec<ApiGroup>,
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
     let needs = super::admission::Needs {
@@ -73,7 +76,13 @@ pub async fn control_plane(
         kubelets,
         tokens: Some(tokens),
     };
-    let plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
+    let mut plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
+    for group in own {
+        let (gv, resources) = group.serve(&storage, &admission)?;
+        plane
+            .add(controlplane::Group { gv, resources })
+            .map_err(|e| e.to_string())?;
+    }
     stores.loaded(options.generic.storage_initialization_timeout).await;
     plane
         .adopt()
@@ -96,6 +105,8 @@ pub struct Serving {
     pub authorizer: Arc<dyn Authorizer>,
     /// Where discovery and OpenAPI of it all are.
     pub published: Published,
+    /// Where our own groups stand among others.
+    pub priorities: Vec<(GroupVersion, Priorities)>,
     /// Counts what is served.
     pub telemetry: Telemetry,
 }
@@ -109,6 +120,11 @@ impl Serving {
             ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
         }
         .with_authorizer(self.authorizer.clone())
+    }
+
+    fn priorities(&self, gv: &GroupVersion) -> Priorities {
+        let own = self.priorities.iter().find(|(of, _)| of == gv);
+        own.map_or_else(|| priorities(gv), |(_, p)| *p)
     }
 }
 
@@ -160,7 +176,13 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
         root: "/apis".to_owned(),
         handler,
     });
-    install(&server, groups, Source::BUILT_IN, &priorities, published);
+    install(
+        &server,
+        groups,
+        Source::BUILT_IN,
+        &|gv| serving.priorities(gv),
+        published,
+    );
     let registration = serving.enabled.of(&plane.apiregistration);
     let served = enabled.iter().chain(&registration);
     let served = served.map(|g| (g.gv.clone(), g.resources.iter().map(|(r, _)| r.clone()).collect()));

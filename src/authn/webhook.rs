@@ -8,6 +8,7 @@ use crate::apimachinery::value::Value;
 use crate::authn::jwt::texts;
 use crate::client::{ClientConfig, FetchError, Fetcher};
 use crate::request::UserInfo;
+use crate::telemetry::clients::ClientRequestMetrics;
 use async_trait::async_trait;
 use aws_lc_rs::{digest, rand};
 use std::collections::HashMap;
@@ -48,6 +49,13 @@ impl WebhookTokens {
             ttl,
             known: Mutex::default(),
         })
+    }
+
+    /// Counts what is asked.
+    #[must_use]
+    pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
+        self.fetcher = self.fetcher.counting(counts);
+        self
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, (Option<TokenUser>, Instant)>> {

@@ -9,6 +9,7 @@ use crate::apimachinery::codec::json;
 use crate::client::ClientConfig;
 use crate::client::fetch::{FetchError, Fetcher};
 use crate::request::UserInfo;
+use crate::telemetry::clients::ClientRequestMetrics;
 use async_trait::async_trait;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,10 +80,11 @@ impl Webhook {
     ///
     /// # Errors
     /// One line: the file cannot be used.
-    pub fn try_new(config: WebhookConfig) -> Result<Self, String> {
+    pub fn try_new(config: WebhookConfig, counts: ClientRequestMetrics) -> Result<Self, String> {
         let client = ClientConfig::from_kubeconfig(&config.kubeconfig).map_err(|e| e.to_string())?;
         let fetcher = Fetcher::with(&client, config.timeout)
-            .map_err(|e| format!("kubeconfig {}: {e}", config.kubeconfig.display()))?;
+            .map_err(|e| format!("kubeconfig {}: {e}", config.kubeconfig.display()))?
+            .counting(counts);
         let url = client.server;
         Ok(Self::asking(Arc::new(Url { fetcher, url }), config))
     }

@@ -5,9 +5,10 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::client::{Client, ClientConfig};
 use clap::{Arg, ArgAction, ArgMatches};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 
 const PATH: &str = "/debug/aggregator?format=json";
 /// Between two looks of `--watch`.
@@ -35,7 +36,11 @@ pub(super) fn command() -> clap::Command {
                 .default_value("table")
                 .help("Format"),
         )
-        .arg(flag("watch").short('w').help("Look again every two seconds"))
+        .arg(
+            flag("watch")
+                .short('w')
+                .help("Look again every two seconds, until Ctrl-C; while the server is away, say so and go on"),
+        )
         .arg(flag("all").short('a').help("Groups that the server itself serves too"))
         .arg(Arg::new("kubeconfig").long("kubeconfig").help(
             "Server to ask, and as whom: getting /debug/aggregator must be allowed. Not given: $KUBECONFIG, then \
@@ -53,30 +58,65 @@ impl StatusCommand {
         }
     }
 
-    /// Asks, and puts the answer in words. With `--watch` it prints each answer itself and ends when nobody reads, or at
-    /// the first error.
+    /// Asks, and puts the answer in words. With `--watch` it prints each answer itself and ends well at Ctrl-C, at
+    /// SIGTERM, and when nobody reads.
     ///
     /// # Errors
-    /// One line: the server cannot be asked, or refuses.
+    /// One line: the server cannot be asked, or refuses. With `--watch`, the first answer decides; later ones that fail
+    /// are told, and asked for again.
     pub async fn run(&self) -> Result<String, String> {
         let config = ClientConfig::from_kubeconfig(&self.kubeconfig).map_err(|e| e.to_string())?;
         let client = Client::try_new(&config).map_err(|e| e.to_string())?;
+        if !self.watch {
+            return Ok(self.tell(&client.get(PATH).await.map_err(|e| e.to_string())?));
+        }
+        let listen = |kind| signal(kind).map_err(|e| format!("cannot listen for signals: {e}"));
+        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        // A signal wins, also over an answer that does not come.
+        tokio::select! {
+            biased;
+            _ = interrupt.recv() => Ok(String::new()),
+            _ = terminate.recv() => Ok(String::new()),
+            ended = self.look_on(&client) => ended,
+        }
+    }
+
+    async fn look_on(&self, client: &Client) -> Result<String, String> {
+        let clear = self.is_table() && std::io::stdout().is_terminal();
+        let mut looked = false;
         loop {
-            let text = self.tell(&client.get(PATH).await.map_err(|e| e.to_string())?);
-            if !self.watch {
-                return Ok(text);
-            }
-            let mut out = std::io::stdout().lock();
-            if out
-                .write_all(text.as_bytes())
-                .and_then(|()| out.write_all(b"\n"))
-                .is_err()
-            {
+            let text = match client.get(PATH).await {
+                Ok(document) => self.tell(&document),
+                Err(e) if looked => {
+                    let _ = writeln!(std::io::stderr(), "torana: {e}; looking again");
+                    tokio::time::sleep(PERIOD).await;
+                    continue;
+                }
+                Err(e) => return Err(e.to_string()),
+            };
+            looked = true;
+            if self.print(&text, clear).is_err() {
                 return Ok(String::new());
             }
-            drop(out);
             tokio::time::sleep(PERIOD).await;
         }
+    }
+
+    /// One answer: in place of the last on a terminal, below it elsewhere.
+    fn print(&self, text: &str, clear: bool) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(if clear { b"\x1b[H\x1b[2J" } else { b"" })?;
+        out.write_all(match self.output.as_str() {
+            "yaml" => b"---\n",
+            _ => b"",
+        })?;
+        out.write_all(text.as_bytes())?;
+        out.write_all(if self.is_table() && !clear { b"\n" } else { b"" })?;
+        out.flush()
+    }
+
+    fn is_table(&self) -> bool {
+        matches!(self.output.as_str(), "table" | "wide")
     }
 
     fn tell(&self, document: &Value) -> String {
@@ -97,10 +137,20 @@ impl StatusCommand {
             "REQUESTS",
             "P99",
             "FAILED",
+            "BREAKER",
             "DOCUMENTS",
         ];
         if wide {
-            head.extend(["WATCHES", "P50", "P90", "TURNED-AWAY", "ENDPOINTS", "WHY"]);
+            head.extend([
+                "WATCHES",
+                "P50",
+                "P90",
+                "TURNED-AWAY",
+                "OPENAPI-V2",
+                "OPENAPI-V3",
+                "ENDPOINTS",
+                "WHY",
+            ]);
         }
         let mut rows: Vec<Vec<String>> = vec![head.into_iter().map(str::to_owned).collect()];
         let mut reasons = Vec::new();
@@ -112,6 +162,9 @@ impl StatusCommand {
             rows.push(row(v, now, wide));
             if v.str_at(&["available"]) != "True" {
                 reasons.push(format!("{}: {}\n", v.str_at(&["name"]), v.str_at(&["message"])));
+                if let Some(hint) = v.get("hint").as_str() {
+                    reasons.push(format!("    {hint}\n"));
+                }
             }
         }
         if rows.len() == 1 {
@@ -148,15 +201,18 @@ fn row(v: &Value, now: &str, wide: bool) -> Vec<String> {
         load,
         text(&["requests", "latency", "p99"]),
         (number("unreachable") + number("serverErrors")).to_string(),
-        text(&["discovery"]),
+        text(&["breaker"]),
+        document(v, "discovery"),
     ];
     if wide {
         let endpoints = v.get("endpoints").items().iter().map(|e| {
-            let state = e.str_at(&["state"]);
+            let n = |key: &str| e.get(key).as_i64().unwrap_or(0);
             format!(
-                "{} ({state}, {})",
+                "{} ({}, {} under way, {} connections)",
                 e.str_at(&["address"]),
-                e.get("underWay").as_i64().unwrap_or(0)
+                e.str_at(&["state"]),
+                n("underWay"),
+                n("http2Connections") + n("idleHTTP1Connections"),
             )
         });
         let endpoints: Vec<String> = endpoints.collect();
@@ -165,6 +221,8 @@ fn row(v: &Value, now: &str, wide: bool) -> Vec<String> {
             text(&["requests", "latency", "p50"]),
             text(&["requests", "latency", "p90"]),
             number("turnedAway").to_string(),
+            document(v, "openapiV2"),
+            document(v, "openapiV3"),
             if endpoints.is_empty() {
                 "-".to_owned()
             } else {
@@ -174,6 +232,16 @@ fn row(v: &Value, now: &str, wide: bool) -> Vec<String> {
         ]);
     }
     row
+}
+
+/// `Current 12s`: what is known of a document, and how old that is.
+fn document(v: &Value, key: &str) -> String {
+    let d = v.at(&["documents", key]);
+    match (d.str_at(&["state"]), d.str_at(&["age"])) {
+        ("", _) => "-".to_owned(),
+        (state, "") => state.to_owned(),
+        (state, age) => format!("{state} {age}"),
+    }
 }
 
 /// As kubectl writes ages.
@@ -223,6 +291,7 @@ mod tests {
         let document = json!({"time": "2026-01-02T10:00:00Z", "items": [
             {"name": "v1.g", "service": "ns/ext:443", "available": "False", "reason": "FailedDiscoveryCheck",
              "message": "nobody answers", "since": "2026-01-02T09:55:00Z", "discovery": "Stale",
+             "hint": "look at its log", "breaker": "Open", "documents": {"discovery": {"state": "Stale", "age": "6m"}},
              "requests": {"inFlight": 3, "limit": 200, "unreachable": 2, "serverErrors": 1, "latency": {"p99": "1.2ms"}}},
             {"name": "v1.apps", "service": "Local", "available": "True"}]});
         let read = |args: &[&str]| StatusCommand::read(&command().get_matches_from(args));
@@ -241,11 +310,13 @@ mod tests {
                 "3/200",
                 "1.2ms",
                 "3",
-                "Stale"
+                "Open",
+                "Stale 6m"
             ]
         );
         assert_eq!(lines[3], ["v1.g: nobody answers"]);
-        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[4], ["look at its log"]);
+        assert_eq!(lines.len(), 5);
         assert!(
             read(&["status", "-a", "-o", "wide"])
                 .tell(&document)

@@ -92,11 +92,7 @@ pub async fn upgrade(
             }
             Upgrade::Answered(answer.map(|_| Body::empty()))
         }
-        status if status.as_u16() >= 400 => {
-            let close = HeaderValue::from_static("close");
-            answer.headers_mut().insert(header::CONNECTION, close);
-            Upgrade::Answered(answer.map(Body::stream))
-        }
+        status if status.as_u16() >= 400 => Upgrade::Answered(super::tunnel::refusal(answer)),
         status => Upgrade::Unexpected(status),
     })
 }

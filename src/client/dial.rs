@@ -1,8 +1,9 @@
 //! A connection to a backend: name lookup, TCP, TLS, with the errors in Go's words, because they reach clients and
 //! APIService conditions.
 
-use super::io::Io;
+use super::io::{Io, Wire};
 use super::outbound::Outbound;
+use super::target::{Protocol, Socket};
 use super::tls::{ClientTls, X509Error};
 use rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
 use std::fmt;
@@ -12,18 +13,18 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 /// Name lookup and TCP together.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The TLS handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Patience with an address where the name has others.
+const IMPATIENCE: Duration = Duration::from_secs(3);
+
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_PROBES: u32 = 3;
-#[cfg(target_os = "linux")]
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// Why a connection did not come about: a text for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +42,21 @@ pub enum Offer {
 /// An established connection, and whether the backend chose HTTP/2.
 pub struct Dialed {
     /// The stream.
-    pub io: TlsStream<Io>,
+    pub io: Wire,
     /// HTTP/2 was agreed on.
     pub http2: bool,
+    /// The address that answered.
+    pub peer: Option<SocketAddr>,
+    /// How many addresses the name has.
+    pub addresses: usize,
+}
+
+/// A TCP connection to one of a name's addresses.
+pub struct Reached {
+    /// The connection.
+    pub tcp: TcpStream,
+    /// How many addresses there were to choose from.
+    pub addresses: usize,
 }
 
 /// Connects to `authority` (`host:port`).
@@ -54,12 +67,11 @@ pub struct Dialed {
 /// # Cancel safety
 /// When dropped, the attempt ends and the socket closes.
 pub async fn dial(authority: &str, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
-    secure(connect(authority).await?, tls, offer).await
+    over_tcp(reach(authority, 0).await?, tls, offer, Io::new).await
 }
 
 /// As [`dial`], by way of the proxy of the environment where there is one, to a peer whose silence is noticed in seconds:
-/// the kernel asks an idle connection after five, and gives up one whose bytes nobody takes after thirty (a
-/// backend may pause in the middle of an upload).
+/// the kernel asks an idle connection after five and gives it up after seven, whatever it carries ([`Io::watched`]). Of a name's addresses the `turn`th is tried first.
 ///
 /// # Errors
 /// [`DialError`].
@@ -71,9 +83,10 @@ pub async fn dial_watched(
     tls: &ClientTls,
     offer: Offer,
     outbound: &Outbound,
+    turn: usize,
 ) -> Result<Dialed, DialError> {
-    let tcp = outbound.connect(authority).await?;
-    let socket = socket2::SockRef::from(&tcp);
+    let reached = outbound.connect(authority, turn).await?;
+    let socket = socket2::SockRef::from(&reached.tcp);
     let alive = socket2::TcpKeepalive::new()
         .with_time(KEEPALIVE_IDLE)
         .with_interval(KEEPALIVE_INTERVAL)
@@ -82,15 +95,60 @@ pub async fn dial_watched(
     if let Err(e) = socket.set_tcp_keepalive(&alive) {
         tracing::debug!(%authority, "keep-alive cannot be set: {e}");
     }
-    #[cfg(target_os = "linux")]
-    if let Err(e) = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED)) {
-        tracing::debug!(%authority, "the limit for unacknowledged bytes cannot be set: {e}");
-    }
-    secure(tcp, tls, offer).await
+    over_tcp(reached, tls, offer, Io::watched).await
 }
 
-async fn secure(tcp: TcpStream, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
-    let (local, peer) = (tcp.local_addr().ok(), tcp.peer_addr().ok());
+/// Connects to a socket of this machine, where `outbound` lets us.
+///
+/// # Errors
+/// [`DialError`].
+///
+/// # Cancel safety
+/// When dropped, the attempt ends and the socket closes.
+pub async fn dial_socket(
+    socket: &Socket,
+    tls: &ClientTls,
+    offer: Offer,
+    outbound: &Outbound,
+) -> Result<Dialed, DialError> {
+    let io = Io::unix(outbound.connect_socket(socket).await?);
+    let plain = |io, http2| Dialed {
+        io: Wire::Plain(io),
+        http2,
+        peer: None,
+        addresses: 1,
+    };
+    match socket.protocol {
+        Protocol::Tls => secure(io, None, tls, offer).await,
+        Protocol::Http1 => Ok(plain(io, false)),
+        // A peer that speaks HTTP/2 from the first byte has no other protocol for an upgrade.
+        Protocol::Http2 if offer == Offer::Http1 => Err(DialError(format!(
+            "dial unix {}: h2c+unix sockets take no upgrades",
+            socket.path.display()
+        ))),
+        Protocol::Http2 => Ok(plain(io, true)),
+    }
+}
+
+async fn over_tcp(
+    reached: Reached,
+    tls: &ClientTls,
+    offer: Offer,
+    io: fn(TcpStream) -> Io,
+) -> Result<Dialed, DialError> {
+    let Reached { tcp, addresses } = reached;
+    let ends = tcp.local_addr().ok().zip(tcp.peer_addr().ok());
+    let dialed = secure(io(tcp), ends, tls, offer).await?;
+    Ok(Dialed { addresses, ..dialed })
+}
+
+/// `ends` are the addresses of ours and the peer's, where they have any.
+async fn secure(
+    io: Io,
+    ends: Option<(SocketAddr, SocketAddr)>,
+    tls: &ClientTls,
+    offer: Offer,
+) -> Result<Dialed, DialError> {
     let Some(name) = tls.server_name.clone() else {
         return Err(DialError(
             "tls: either ServerName or InsecureSkipVerify must be specified".into(),
@@ -100,14 +158,19 @@ async fn secure(tcp: TcpStream, tls: &ClientTls, offer: Offer) -> Result<Dialed,
         Offer::Any => tls.any.clone(),
         Offer::Http1 => tls.http1.clone(),
     };
-    let handshake = TlsConnector::from(config).connect(name, Io::new(tcp));
+    let handshake = TlsConnector::from(config).connect(name, io);
     let io = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Err(_) => return Err(DialError("net/http: TLS handshake timeout".into())),
-        Ok(Err(e)) => return Err(DialError(handshake_error(&e, local, peer))),
+        Ok(Err(e)) => return Err(DialError(handshake_error(&e, ends))),
         Ok(Ok(io)) => io,
     };
     let http2 = io.get_ref().1.alpn_protocol() == Some(b"h2");
-    Ok(Dialed { io, http2 })
+    Ok(Dialed {
+        io: Wire::Tls(io),
+        http2,
+        peer: ends.map(|(_, peer)| peer),
+        addresses: 1,
+    })
 }
 
 /// Name lookup and TCP alone.
@@ -118,6 +181,17 @@ async fn secure(tcp: TcpStream, tls: &ClientTls, offer: Offer) -> Result<Dialed,
 /// # Cancel safety
 /// When dropped, the attempt ends.
 pub async fn connect(authority: &str) -> Result<TcpStream, DialError> {
+    reach(authority, 0).await.map(|reached| reached.tcp)
+}
+
+/// As [`connect`]; of several addresses the `turn`th is tried first, then those behind it.
+///
+/// # Errors
+/// [`DialError`].
+///
+/// # Cancel safety
+/// When dropped, the attempt ends.
+pub async fn reach(authority: &str, turn: usize) -> Result<Reached, DialError> {
     let deadline = Instant::now() + DIAL_TIMEOUT;
     let (host, _) = authority.rsplit_once(':').unwrap_or((authority, ""));
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -126,17 +200,32 @@ pub async fn connect(authority: &str) -> Result<TcpStream, DialError> {
         Ok(Err(_)) => return Err(DialError(format!("dial tcp: lookup {host}: no such host"))),
         Ok(Ok(found)) => found.collect(),
     };
+    reach_any(host, addresses, turn, deadline).await
+}
+
+/// The first of these that answers.
+pub(super) async fn reach_any(
+    host: &str,
+    mut addresses: Vec<SocketAddr>,
+    turn: usize,
+    deadline: Instant,
+) -> Result<Reached, DialError> {
+    let count = addresses.len();
+    addresses.rotate_left(turn % count.max(1));
     let mut first_error = None;
     let mut left = addresses.len() as u32;
     for address in addresses {
         // Later addresses keep their share of the time.
-        let share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
+        let mut share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
         left -= 1;
+        if left > 0 {
+            share = share.min(IMPATIENCE);
+        }
         let why = match tokio::time::timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(tcp)) => {
                 tcp.set_nodelay(true)
                     .map_err(|e| DialError(format!("dial tcp {address}: {}", system_error("setsockopt", &e))))?;
-                return Ok(tcp);
+                return Ok(Reached { tcp, addresses: count });
             }
             Ok(Err(e)) => system_error("connect", &e),
             Err(_) => "i/o timeout".into(),
@@ -158,16 +247,17 @@ pub fn system_error(call: &str, e: &io::Error) -> String {
         K::AddrNotAvailable => "cannot assign requested address",
         K::TimedOut => "connection timed out",
         K::PermissionDenied => "permission denied",
+        K::NotFound => "no such file or directory",
         K::UnexpectedEof => return "EOF".into(),
         _ => return format!("{call}: {e}"),
     };
     format!("{call}: {text}")
 }
 
-fn handshake_error(e: &io::Error, local: Option<SocketAddr>, peer: Option<SocketAddr>) -> String {
+fn handshake_error(e: &io::Error, ends: Option<(SocketAddr, SocketAddr)>) -> String {
     let Some(tls) = e.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) else {
-        return match (e.kind(), local, peer) {
-            (io::ErrorKind::ConnectionReset, Some(l), Some(p)) => {
+        return match (e.kind(), ends) {
+            (io::ErrorKind::ConnectionReset, Some((l, p))) => {
                 format!("read tcp {l}->{p}: {}", system_error("read", e))
             }
             _ => system_error("read", e),

@@ -2,6 +2,7 @@
 //! answers are kept by who asked. Redirects are not followed.
 
 use super::kubeconfig::ClientConfig;
+use crate::telemetry::clients::ClientRequestMetrics;
 use bytes::Bytes;
 use http::{Method, Request, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -41,6 +42,7 @@ pub struct Fetcher {
     server_name: Option<ServerName<'static>>,
     authorization: Option<header::HeaderValue>,
     patience: Duration,
+    counts: Option<ClientRequestMetrics>,
 }
 
 fn lasting(what: impl fmt::Display) -> FetchError {
@@ -91,7 +93,15 @@ impl Fetcher {
             server_name: name.transpose().map_err(lasting)?,
             authorization,
             patience,
+            counts: None,
         })
+    }
+
+    /// Counts its requests.
+    #[must_use]
+    pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
+        self.counts = Some(counts);
+        self
     }
 
     /// GET.
@@ -118,12 +128,23 @@ impl Fetcher {
 
     async fn request(&self, method: Method, url: &str, body: Bytes) -> Result<Bytes, FetchError> {
         let late = |_| passing(format!("{url}: no answer within {:?}", self.patience));
-        tokio::time::timeout(self.patience, self.exchange(method, url, body))
-            .await
-            .map_err(late)?
+        let mut status = None;
+        let exchange = self.exchange(method.clone(), url, body, &mut status);
+        let outcome = tokio::time::timeout(self.patience, exchange).await;
+        if let Some(counts) = &self.counts {
+            let host = url.split("://").nth(1).and_then(|rest| rest.split('/').next());
+            counts.sent(method.as_str(), host.unwrap_or(""), status);
+        }
+        outcome.map_err(late)?
     }
 
-    async fn exchange(&self, method: Method, url: &str, body: Bytes) -> Result<Bytes, FetchError> {
+    async fn exchange(
+        &self,
+        method: Method,
+        url: &str,
+        body: Bytes,
+        code: &mut Option<u16>,
+    ) -> Result<Bytes, FetchError> {
         let lost = |e: &dyn fmt::Display| passing(format!("{url}: {e}"));
         let uri: Uri = url.parse().map_err(|e| lasting(format!("{url}: {e}")))?;
         let host = uri.host().filter(|_| uri.scheme_str() == Some("https"));
@@ -154,6 +175,7 @@ impl Fetcher {
         let exchange = async {
             let answer = sender.send_request(request).await.map_err(|e| lost(&e))?;
             let (status, retry_after) = (answer.status(), answer.headers().get(header::RETRY_AFTER).cloned());
+            *code = Some(status.as_u16());
             let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
             let body = body.map_err(|e| lost(&e))?.to_bytes();
             if status.is_success() {
@@ -172,6 +194,68 @@ impl Fetcher {
             biased;
             answer = &mut exchange => answer,
             _ = connection => exchange.await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::Telemetry;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// A server for `localhost` that says this to everybody; its certificate and address.
+    async fn server(said: &'static str) -> (String, String) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![CertificateDer::from(made.cert.der().to_vec())], key)
+            .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                let Ok(mut tls) = acceptor.accept(tcp).await else {
+                    continue;
+                };
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    match tls.read_u8().await {
+                        Ok(b) => head.push(b),
+                        Err(_) => break,
+                    }
+                }
+                let _ = tls.write_all(said.as_bytes()).await;
+                let _ = tls.shutdown().await;
+            }
+        });
+        (made.cert.pem(), format!("localhost:{port}"))
+    }
+
+    #[tokio::test]
+    async fn nobody_is_sent_elsewhere_and_every_request_is_counted() {
+        let moved = "HTTP/1.1 302 Found\r\nLocation: https://localhost:1/\r\nContent-Length: 0\r\n\r\n";
+        let (ca, host) = server(moved).await;
+        let telemetry = Telemetry::new();
+        let fetcher = Fetcher::try_new(Some(ca.as_bytes()), Duration::from_secs(10)).unwrap();
+        let fetcher = fetcher.counting(telemetry.client_requests.clone());
+        let refused = fetcher.get(&format!("https://{host}/keys")).await.unwrap_err();
+        assert!(refused.what.contains("302") && !refused.transient, "{refused}");
+        let unreachable = fetcher.get("https://localhost:1/keys").await.unwrap_err();
+        assert!(unreachable.transient, "{unreachable}");
+        let text = String::from_utf8(telemetry.text()).unwrap();
+        for line in [
+            format!("rest_client_requests_total{{code=\"302\",host=\"{host}\",method=\"GET\"}} 1"),
+            "rest_client_requests_total{code=\"<error>\",host=\"localhost:1\",method=\"GET\"} 1".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line} in {text}");
         }
     }
 }

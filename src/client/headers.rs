@@ -1,6 +1,6 @@
 //! Request and response headers on their way through: what the backend may see, and what the client may.
 
-use crate::request::UserInfo;
+use crate::request::{Interim, UserInfo};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::net::IpAddr;
 
@@ -267,6 +267,15 @@ pub fn ask_for_gzip(method: &http::Method, headers: &mut HeaderMap) -> bool {
     }
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     true
+}
+
+/// What the peer answers ahead of its answer goes to `interim`.
+pub fn pass_interim<B>(request: &mut http::Request<B>, interim: Interim) {
+    hyper::ext::on_informational(request, move |early| {
+        let mut headers = early.headers().clone();
+        clean_response(&mut headers);
+        interim.send(early.status(), &headers);
+    });
 }
 
 /// Takes from a backend's answer what is not the backend's to say.

@@ -1,18 +1,54 @@
-//! A connection's bytes, with a note of whether any came: what arrives shows that the peer is there, ping or not.
+//! A connection's bytes, with a note of whether any came: what arrives shows that the peer is there, ping or not. With TLS
+//! above them, or, on sockets of this machine, without.
+//!
+//! On a watched connection, bytes that nobody takes end it in seconds. That is long enough for a request, and too short for
+//! a large upload, in which a backend may pause: then there is more time, until it answers.
+//!
+//! ```text
+//! idle, or a request on its way ── 48 KiB sent without an answer ──► 30 s for unacknowledged bytes
+//!   6 s for unacknowledged bytes ◄───────────── a byte comes ───────────────┘
+//! ```
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
 
-/// A TCP connection that notes what it hears.
+/// How long sent bytes may stay unacknowledged.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(6);
+/// The same while much was sent and nothing came back.
+const UNACKNOWLEDGED_UPLOAD: Duration = Duration::from_secs(30);
+/// What is much: more than a request without a body, less than a peer's window.
+const MUCH: usize = 48 << 10;
+
+/// A connection that notes what it hears.
 #[derive(Debug)]
 pub struct Io {
-    tcp: TcpStream,
+    bytes: Bytes,
     heard: Heard,
+    /// Bytes sent since the last one came; none where nobody watches.
+    unanswered: Option<usize>,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection as HTTP is spoken on it.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are the large one")]
+pub enum Wire {
+    /// Under TLS.
+    Tls(TlsStream<Io>),
+    /// As it is.
+    Plain(Io),
 }
 
 /// Whether bytes came since somebody asked. Clones ask about the same connection.
@@ -30,8 +66,59 @@ impl Io {
     /// Over a connection.
     pub fn new(tcp: TcpStream) -> Self {
         Self {
-            tcp,
+            bytes: Bytes::Tcp(tcp),
             heard: Heard::default(),
+            unanswered: None,
+        }
+    }
+
+    /// Over a socket of this machine.
+    pub fn unix(unix: UnixStream) -> Self {
+        Self {
+            bytes: Bytes::Unix(unix),
+            heard: Heard::default(),
+            unanswered: None,
+        }
+    }
+
+    /// Over a connection whose peer is to be missed within seconds.
+    pub fn watched(tcp: TcpStream) -> Self {
+        let mut io = Self::new(tcp);
+        io.unanswered = Some(0);
+        io.allow(UNACKNOWLEDGED);
+        io
+    }
+
+    /// Sets how long sent bytes may stay unacknowledged. It also bounds the kernel's questions to an idle peer, which
+    /// would otherwise go on until the last of them.
+    fn allow(&self, time: Duration) {
+        #[cfg(target_os = "linux")]
+        if let Bytes::Tcp(tcp) = &self.bytes
+            && let Err(e) = socket2::SockRef::from(tcp).set_tcp_user_timeout(Some(time))
+        {
+            tracing::debug!("the limit for unacknowledged bytes cannot be set: {e}");
+        }
+        // Other systems have a limit of their own.
+        #[cfg(not(target_os = "linux"))]
+        let _ = time;
+    }
+
+    fn wrote(&mut self, n: &Poll<io::Result<usize>>) {
+        if let (Poll::Ready(Ok(n)), Some(before)) = (n, self.unanswered) {
+            let now = before.saturating_add(*n);
+            self.unanswered = Some(now);
+            if before < MUCH && now >= MUCH {
+                self.allow(UNACKNOWLEDGED_UPLOAD);
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        self.heard.0.store(true, Ordering::Relaxed);
+        if let Some(unanswered) = &mut self.unanswered
+            && std::mem::take(unanswered) >= MUCH
+        {
+            self.allow(UNACKNOWLEDGED);
         }
     }
 
@@ -41,20 +128,48 @@ impl Io {
     }
 }
 
+impl Wire {
+    /// Its ear.
+    pub fn heard(&self) -> Heard {
+        match self {
+            Self::Tls(tls) => tls.get_ref().0.heard(),
+            Self::Plain(io) => io.heard(),
+        }
+    }
+}
+
+/// The same call on whichever it is.
+macro_rules! either {
+    ($of:expr, $a:pat => $b:pat, $call:expr) => {
+        match $of {
+            $a => $call,
+            $b => $call,
+        }
+    };
+}
+
 impl AsyncRead for Io {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let read = Pin::new(&mut self.tcp).poll_read(cx, buf);
+        let read = either!(&mut self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), Pin::new(io).poll_read(cx, buf));
         if buf.filled().len() > before {
-            self.heard.0.store(true, Ordering::Relaxed);
+            self.read();
         }
         read
     }
 }
 
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        either!(&mut *self, Self::Tls(io) => Self::Plain(io), Pin::new(io).poll_read(cx, buf))
+    }
+}
+
 impl AsyncWrite for Io {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, buf)
+        let n = either!(&mut self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), Pin::new(io).poll_write(cx, buf));
+        self.wrote(&n);
+        n
     }
 
     fn poll_write_vectored(
@@ -62,18 +177,72 @@ impl AsyncWrite for Io {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs)
+        let n = either!(&mut self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), Pin::new(io).poll_write_vectored(cx, bufs));
+        self.wrote(&n);
+        n
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        either!(&self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), io.is_write_vectored())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        either!(&mut self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), Pin::new(io).poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        either!(&mut self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), Pin::new(io).poll_shutdown(cx))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        either!(&mut *self, Self::Tls(io) => Self::Plain(io), Pin::new(io).poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(&mut *self, Self::Tls(io) => Self::Plain(io), Pin::new(io).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        either!(self, Self::Tls(io) => Self::Plain(io), io.is_write_vectored())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(&mut *self, Self::Tls(io) => Self::Plain(io), Pin::new(io).poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(&mut *self, Self::Tls(io) => Self::Plain(io), Pin::new(io).poll_shutdown(cx))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn an_upload_has_more_time_until_it_is_answered() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut peer, _) = listener.accept().await.unwrap();
+        let mut io = Io::watched(tcp);
+        let limit = |io: &Io| match &io.bytes {
+            Bytes::Tcp(tcp) => socket2::SockRef::from(tcp).tcp_user_timeout().unwrap(),
+            Bytes::Unix(_) => None,
+        };
+        assert_eq!(limit(&io), Some(UNACKNOWLEDGED));
+        io.write_all(b"GET / HTTP/1.1").await.unwrap();
+        assert_eq!(limit(&io), Some(UNACKNOWLEDGED));
+        io.write_all(&[0; MUCH]).await.unwrap();
+        assert_eq!(limit(&io), Some(UNACKNOWLEDGED_UPLOAD));
+        peer.write_all(b"x").await.unwrap();
+        assert_eq!(io.read_u8().await.unwrap(), b'x');
+        assert_eq!(limit(&io), Some(UNACKNOWLEDGED));
     }
 }

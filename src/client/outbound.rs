@@ -1,10 +1,13 @@
 //! Ways out of this machine: straight, or through the HTTP proxy that the environment names (`HTTPS_PROXY`, `NO_PROXY`), by
 //! the rules of Go's `net/http` and, for address ranges in `NO_PROXY`, of `apimachinery/pkg/util/net/http.go`.
 
-use super::dial::{self, DialError};
+mod sockets;
+
+use super::dial::{self, DialError, Reached};
 use base64::Engine as _;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -19,6 +22,10 @@ const MOST_HEAD: usize = 16 << 10;
 pub struct Outbound {
     proxy: Option<Proxy>,
     except: Vec<Except>,
+    socket_dirs: Vec<PathBuf>,
+    /// Names that only a test knows.
+    #[cfg(test)]
+    named: std::collections::HashMap<String, Vec<std::net::SocketAddr>>,
 }
 
 #[derive(Clone)]
@@ -52,6 +59,9 @@ impl Outbound {
         Ok(Self {
             proxy: proxy(https_proxy.trim())?,
             except: no_proxy.split(',').filter_map(|e| except(e.trim())).collect(),
+            socket_dirs: Vec::new(),
+            #[cfg(test)]
+            named: Default::default(),
         })
     }
 
@@ -69,22 +79,35 @@ impl Outbound {
         Self::by(&read(["HTTPS_PROXY", "https_proxy"]), &read(["NO_PROXY", "no_proxy"]))
     }
 
-    /// A TCP connection that ends at `authority`.
+    /// With an authority that has these addresses.
+    #[cfg(test)]
+    pub fn knowing(mut self, authority: &str, addresses: &[std::net::SocketAddr]) -> Self {
+        self.named.insert(authority.to_owned(), addresses.to_vec());
+        self
+    }
+
+    /// A TCP connection that ends at `authority`; of several addresses the `turn`th is tried first. Through a proxy it has
+    /// one.
     ///
     /// # Errors
     /// [`DialError`], in Go's words.
     ///
     /// # Cancel safety
     /// When dropped, the attempt ends.
-    pub async fn connect(&self, authority: &str) -> Result<TcpStream, DialError> {
+    pub async fn connect(&self, authority: &str, turn: usize) -> Result<Reached, DialError> {
+        #[cfg(test)]
+        if let Some(addresses) = self.named.get(authority) {
+            let deadline = tokio::time::Instant::now() + dial::DIAL_TIMEOUT;
+            return dial::reach_any(authority, addresses.clone(), turn, deadline).await;
+        }
         let Some(proxy) = self.proxy.as_ref().filter(|_| !self.is_excepted(authority)) else {
-            return dial::connect(authority).await;
+            return dial::reach(authority, turn).await;
         };
         let failed = |why: String| DialError(format!("proxyconnect tcp: {why}"));
         let mut tcp = dial::connect(&proxy.authority).await.map_err(|e| failed(e.0))?;
         let asked = tokio::time::timeout(CONNECT_LIMIT, proxy.ask(&mut tcp, authority));
         match asked.await {
-            Ok(Ok(())) => Ok(tcp),
+            Ok(Ok(())) => Ok(Reached { tcp, addresses: 1 }),
             Ok(Err(why)) => Err(DialError(why)),
             Err(_) => Err(failed("i/o timeout".into())),
         }
@@ -308,11 +331,11 @@ mod tests {
             }
             asked
         });
-        let mut tcp = o.connect("backend.example:443").await.unwrap();
+        let mut tcp = o.connect("backend.example:443", 0).await.unwrap().tcp;
         let mut first = [0; 2];
         tcp.read_exact(&mut first).await.unwrap();
         assert_eq!(&first, b"hi", "what follows belongs to the backend");
-        let refused = o.connect("backend.example:443").await.unwrap_err();
+        let refused = o.connect("backend.example:443", 0).await.err().unwrap();
         assert_eq!(refused.0, "Forbidden");
         assert_eq!(
             served.await.unwrap()[0],

@@ -1,157 +1,233 @@
-//! Where the backend of an APIService is, when it is no Service of the cluster: said by annotations of our own, which
-//! others ignore. Read by validation, which tells what is wrong with them, and by routing, which takes what is right.
+//! Where the backend of an APIService is, when it is no Service of the cluster, and how it is spoken to: said by annotations
+//! of our own, which others ignore. Read by validation, which tells what is wrong with them, and by routing, which takes
+//! what is right. `docs/targets.md` is the manual.
+
+mod place;
+mod reference;
+#[cfg(test)]
+mod tests;
+
+pub use place::{Place, Protocol, Socket, Target};
+pub use reference::{Reference, Source};
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::value::Value;
-use http::Uri;
+use crate::apimachinery::time;
+use crate::apimachinery::value::{Map, Value};
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Comma-separated `https://host[:port]` URLs, of which each request takes one. `spec.service` must still be there, for
-/// servers that do not know this annotation.
+/// Annotations of this domain are ours.
+pub const DOMAIN: &str = "torana.dev/";
+/// Comma-separated URLs, of which each request takes one. `spec.service` must still be there, for servers that do not
+/// know this annotation.
 pub const URLS: &str = "torana.dev/backend-urls";
-/// The name that the backends' certificates are for; needed where the URLs name several hosts.
+/// The name that the backends' certificates are for; needed where the URLs name several hosts, or none.
 pub const SERVER_NAME: &str = "torana.dev/backend-server-name";
+/// Where the roots are that the backend's certificate is verified with, instead of `spec.caBundle`.
+pub const CA_FROM: &str = "torana.dev/backend-ca-from";
+/// Where the certificate is that the backend is shown, instead of the front-proxy's.
+pub const CERTIFICATE_FROM: &str = "torana.dev/backend-client-certificate-from";
+/// Limit for a new connection, TLS included.
+pub const CONNECT_TIMEOUT: &str = "torana.dev/backend-connect-timeout";
+/// Limit for the head of an answer.
+pub const HEADER_TIMEOUT: &str = "torana.dev/backend-header-timeout";
+/// Limit for a whole answer; watches and other streams have none.
+pub const REQUEST_TIMEOUT: &str = "torana.dev/backend-request-timeout";
+/// Most requests at once; watches and other streams take no part.
+pub const MOST_REQUESTS: &str = "torana.dev/backend-max-requests-inflight";
 
-const MOST_URLS: usize = 64;
+const KNOWN: [&str; 8] = [
+    URLS,
+    SERVER_NAME,
+    CA_FROM,
+    CERTIFICATE_FROM,
+    CONNECT_TIMEOUT,
+    HEADER_TIMEOUT,
+    REQUEST_TIMEOUT,
+    MOST_REQUESTS,
+];
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const HIGHEST_LIMIT: i64 = 1_000_000;
 
-/// Backends outside the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
-    /// `host:port` of each; never empty.
-    pub authorities: Arc<[Arc<str>]>,
-    /// What their certificates are for.
-    pub server_name: Arc<str>,
+/// All that annotations of an APIService say about its backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backend {
+    /// Where it is; `None`: the Service.
+    pub target: Option<Arc<Target>>,
+    /// What its certificate is verified with; `None`: `spec.caBundle`.
+    pub ca_from: Option<Reference>,
+    /// What it is shown; `None`: the front-proxy's certificate.
+    pub certificate_from: Option<Reference>,
+    /// How long it may take.
+    pub timeouts: Timeouts,
+    /// How many requests it gets at once; `None`: what the server's flags say.
+    pub most_requests: Option<usize>,
 }
 
-/// The target an object names; `None`: none, or none that is valid.
+/// How long a backend may take; `None`: as long as any other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a new connection, TLS included.
+    pub connect: Option<Duration>,
+    /// For the head of an answer.
+    pub header: Option<Duration>,
+    /// For a whole answer, but for those that have no end.
+    pub request: Option<Duration>,
+}
+
+struct Reader<'a> {
+    annotations: &'a Value,
+    path: FieldPath,
+    errors: ErrorList,
+}
+
+/// What an object says about its backend.
 ///
 /// # Errors
 /// What is wrong, in fields of `object`.
-pub fn read(object: &Value) -> Result<Option<Target>, ErrorList> {
+pub fn read(object: &Value) -> Result<Backend, ErrorList> {
     let annotations = object.at(&["metadata", "annotations"]);
-    let path = FieldPath::new("metadata").child("annotations");
-    let (urls, name) = (annotations.get(URLS).as_str(), annotations.get(SERVER_NAME).as_str());
-    let mut errors = ErrorList::new();
-    let Some(urls) = urls else {
-        if name.is_some() {
-            errors.push(FieldError::forbidden(
-                &path.key(SERVER_NAME),
-                format!("may only be set together with {URLS}"),
-            ));
-            return Err(errors);
-        }
-        return Ok(None);
+    let ours = |map: &Map| map.iter().any(|(k, _)| k.starts_with(DOMAIN));
+    if !annotations.as_object().is_some_and(ours) {
+        return Ok(Backend::default());
+    }
+    let mut r = Reader {
+        annotations,
+        path: FieldPath::new("metadata").child("annotations"),
+        errors: ErrorList::new(),
     };
-    let at = path.key(URLS);
     if object.at(&["spec", "service"]).is_null() {
-        errors.push(FieldError::forbidden(&at, "may not be set on a local APIService"));
+        r.forbid(&KNOWN, "may not be set on a local APIService");
+        return r.end(Backend::default());
     }
-    let given: Vec<&str> = urls.split(',').map(str::trim).collect();
-    if given.len() > MOST_URLS {
-        errors.push(FieldError::too_many(&at, given.len(), MOST_URLS));
-    }
-    let mut found: Vec<(String, Arc<str>)> = Vec::new();
-    for url in given {
-        match one(url) {
-            Err(why) => errors.push(FieldError::invalid(&at, url, why)),
-            Ok(new) if found.iter().any(|(_, a)| *a == new.1) => errors.push(FieldError::duplicate(&at, url)),
-            Ok(new) => found.push(new),
-        }
-    }
-    let at = path.key(SERVER_NAME);
-    if let Some(name) = name
-        && ServerName::try_from(name).is_err()
-    {
-        errors.push(FieldError::invalid(&at, name, "must be a DNS name or an IP address"));
-    }
-    let first = found.first().map(|(host, _)| host.clone());
-    if name.is_none() && found.iter().any(|(host, _)| Some(host) != first.as_ref()) {
-        errors.push(FieldError::required(
-            &at,
-            "the URLs name several hosts: state what their certificates are for",
-        ));
-    }
-    match first {
-        Some(host) if errors.is_empty() => Ok(Some(Target {
-            authorities: found.into_iter().map(|(_, a)| a).collect(),
-            server_name: name.unwrap_or(&host).into(),
-        })),
-        _ => Err(errors),
-    }
-}
-
-/// Host without brackets, and `host:port`.
-fn one(url: &str) -> Result<(String, Arc<str>), &'static str> {
-    let uri: Uri = url.parse().map_err(|_| "must be a URL such as https://host:port")?;
-    if uri.scheme_str() != Some("https") {
-        return Err("must begin with https://");
-    }
-    if !matches!(uri.path(), "" | "/") || uri.query().is_some() || url.contains('#') {
-        return Err("must name a host and nothing below it");
-    }
-    let authority = uri.authority().ok_or("must name a host")?;
-    if authority.as_str().contains('@') {
-        return Err("must not hold credentials");
-    }
-    let port = match (
-        authority.port_u16(),
-        authority.port().is_some() || authority.as_str().ends_with(':'),
-    ) {
-        (Some(0), _) | (None, true) => return Err("must name a port between 1 and 65535, or none"),
-        (Some(port), _) => port,
-        (None, false) => 443,
+    let backend = Backend {
+        target: r.target().map(Arc::new),
+        ca_from: r.reference(CA_FROM, Reference::of_roots),
+        certificate_from: r.reference(CERTIFICATE_FROM, Reference::of_pair),
+        timeouts: Timeouts {
+            connect: r.duration(CONNECT_TIMEOUT),
+            header: r.duration(HEADER_TIMEOUT),
+            request: r.duration(REQUEST_TIMEOUT),
+        },
+        most_requests: r.most_requests(),
     };
-    let host = authority.host().to_ascii_lowercase();
-    if host.is_empty() {
-        return Err("must name a host");
+    if object.at(&["spec", "insecureSkipTLSVerify"]).as_bool() == Some(true) {
+        r.forbid(
+            &[URLS, CA_FROM, CERTIFICATE_FROM],
+            "may not be set together with spec.insecureSkipTLSVerify: callers' identities go to verified peers only",
+        );
     }
-    let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    Ok((bare, format!("{host}:{port}").into()))
+    r.end(backend)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::apimachinery::field::aggregate;
-    use crate::json;
+/// Annotations of our domain that mean nothing, for whoever wrote them.
+pub fn warnings(object: &Value) -> Vec<String> {
+    let annotations = object.at(&["metadata", "annotations"]).as_object();
+    let keys = annotations.into_iter().flat_map(Map::iter).map(|(key, _)| key);
+    let unknown = keys.filter(|key| key.starts_with(DOMAIN) && !KNOWN.contains(key));
+    let told = unknown.map(|key| {
+        let path = FieldPath::new("metadata").child("annotations").key(key);
+        format!(
+            "{}: unknown annotation, ignored; known are {}",
+            path.as_str(),
+            KNOWN.join(", ")
+        )
+    });
+    told.collect()
+}
 
-    fn of(annotations: Value) -> Result<Option<Target>, String> {
-        let mut v = json!({"metadata": {"name": "v1.g"}, "spec": {"service": {"namespace": "n", "name": "s"}}});
-        v.set(&["metadata", "annotations"], annotations);
-        read(&v).map_err(|e| aggregate(&e))
+impl<'a> Reader<'a> {
+    fn get(&self, key: &str) -> Option<&'a str> {
+        self.annotations.get(key).as_str()
     }
 
-    #[test]
-    fn urls_become_addresses_and_a_name() {
-        assert_eq!(of(json!({})), Ok(None));
-        let t = of(json!({"torana.dev/backend-urls": "https://Api.example.com, https://api.example.com:8443/"}));
-        let t = t.unwrap().unwrap();
-        let all: Vec<&str> = t.authorities.iter().map(|a| &**a).collect();
-        assert_eq!(all, ["api.example.com:443", "api.example.com:8443"]);
-        assert_eq!(&*t.server_name, "api.example.com");
-        let t = of(json!({"torana.dev/backend-urls": "https://[::1]:1,https://10.0.0.1",
-                          "torana.dev/backend-server-name": "api.example.com"}));
-        let t = t.unwrap().unwrap();
-        assert_eq!((&*t.authorities[0], &*t.server_name), ("[::1]:1", "api.example.com"));
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_as_of_any_field() {
-        let wrong = |urls: &str| of(json!({"torana.dev/backend-urls": (urls)})).unwrap_err();
-        for (urls, why) in [
-            ("http://a", "must begin with https://"),
-            ("https://a/b", "must name a host and nothing below it"),
-            ("https://u:p@a", "must not hold credentials"),
-            ("https://a:0", "must name a port between 1 and 65535, or none"),
-            ("https://a,https://b", "several hosts"),
-            ("https://a,https://a:443", "Duplicate value"),
-            ("", "must be a URL"),
-        ] {
-            let told = wrong(urls);
-            assert!(told.contains(why), "{urls}: {told}");
-            assert!(told.contains("metadata.annotations[torana.dev/backend-"), "{told}");
+    fn end(self, backend: Backend) -> Result<Backend, ErrorList> {
+        if self.errors.is_empty() {
+            Ok(backend)
+        } else {
+            Err(self.errors)
         }
-        assert!(of(json!({"torana.dev/backend-server-name": "a"})).is_err());
+    }
+
+    fn forbid(&mut self, keys: &[&str], why: &str) {
+        let set = keys.iter().filter(|k| self.annotations.get(k).as_str().is_some());
+        self.errors
+            .extend(set.map(|k| FieldError::forbidden(&self.path.key(k), why)));
+    }
+
+    fn invalid(&mut self, key: &str, value: &str, why: &str) {
+        let at = self.path.key(key);
+        self.errors.push(FieldError::invalid(&at, value, why));
+    }
+
+    fn target(&mut self) -> Option<Target> {
+        let name = self.get(SERVER_NAME);
+        let at = self.path.key(SERVER_NAME);
+        let Some(urls) = self.get(URLS) else {
+            if name.is_some() {
+                let why = format!("may only be set together with {URLS}");
+                self.errors.push(FieldError::forbidden(&at, why));
+            }
+            return None;
+        };
+        if let Some(name) = name
+            && ServerName::try_from(name).is_err()
+        {
+            self.invalid(SERVER_NAME, name, "must be a DNS name or an IP address");
+        }
+        let places = place::read(urls, &self.path.key(URLS), &mut self.errors);
+        let mut hosts = places.iter().filter_map(|p| p.host.as_deref());
+        let first = hosts.next();
+        if name.is_none() && hosts.any(|host| Some(host) != first) {
+            self.errors.push(FieldError::required(
+                &at,
+                "the URLs name several hosts: state what their certificates are for",
+            ));
+        } else if name.is_none() && first.is_none() && places.iter().any(Place::is_tls) {
+            self.errors.push(FieldError::required(
+                &at,
+                "the URLs name no host: state what their certificates are for",
+            ));
+        }
+        let server_name = name.or(first).unwrap_or("localhost").into();
+        Target::new(places, server_name)
+    }
+
+    fn reference(&mut self, key: &str, read: fn(&str) -> Result<Reference, String>) -> Option<Reference> {
+        let value = self.get(key)?;
+        match read(value) {
+            Ok(reference) => Some(reference),
+            Err(why) => {
+                self.invalid(key, value, &why);
+                None
+            }
+        }
+    }
+
+    fn duration(&mut self, key: &str) -> Option<Duration> {
+        let value = self.get(key)?;
+        match time::parse_duration(value) {
+            Ok(d) if d.is_zero() || d > LONGEST => {
+                self.invalid(key, value, "must be greater than 0s and at most 24h");
+                None
+            }
+            Ok(d) => Some(d),
+            Err(why) => {
+                self.invalid(key, value, &why);
+                None
+            }
+        }
+    }
+
+    fn most_requests(&mut self) -> Option<usize> {
+        let value = self.get(MOST_REQUESTS)?;
+        let number: Option<i64> = value.parse().ok();
+        let Some(number) = number.filter(|n| (1..=HIGHEST_LIMIT).contains(n)) else {
+            let why = format!("must be a whole number between 1 and {HIGHEST_LIMIT}, inclusive");
+            self.invalid(MOST_REQUESTS, value, &why);
+            return None;
+        };
+        usize::try_from(number).ok()
     }
 }

@@ -1,17 +1,38 @@
 //! Upgraded connections: bytes both ways between a client and a backend, until either side ends.
 
-use crate::request::{Request, UntilUpgradeEnds};
+use crate::request::body::BoxError;
+use crate::request::{Body, Request, Response, UntilUpgradeEnds};
 use crate::tasks::TaskGroup;
-use http::Version;
+use bytes::Bytes;
+use http::{HeaderValue, Version, header};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Sleep;
+
+const REFUSAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The client's side of a coming upgrade.
 pub struct ClientSide {
     upgrade: OnUpgrade,
     /// Dropped when the tunnel has ended.
     held: Option<UntilUpgradeEnds>,
+    place: Option<Box<dyn Any + Send>>,
+}
+
+impl ClientSide {
+    /// `place` is dropped when the tunnel has ended, or did not come about.
+    pub fn holding(mut self, place: impl Any + Send) -> Self {
+        self.place = Some(Box::new(place));
+        self
+    }
 }
 
 /// The client's side of a coming upgrade; `None` where its protocol has none.
@@ -21,6 +42,7 @@ pub fn client_side(request: &mut Request) -> Option<ClientSide> {
     can.then(|| ClientSide {
         upgrade: hyper::upgrade::on(&mut *request),
         held: request.extensions_mut().remove(),
+        place: None,
     })
 }
 
@@ -29,7 +51,11 @@ pub fn client_side(request: &mut Request) -> Option<ClientSide> {
 pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool {
     let stop = tasks.stop_signal().clone();
     tasks.spawn("upgrade tunnel", async move {
-        let ClientSide { upgrade, held: _held } = client;
+        let ClientSide {
+            upgrade,
+            held: _held,
+            place: _place,
+        } = client;
         let (client, backend) = match tokio::try_join!(upgrade, backend) {
             Ok(both) => both,
             Err(e) => return tracing::debug!("an upgrade came to nothing: {e}"),
@@ -40,6 +66,49 @@ pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool 
             () = stop.wait() => {}
         }
     })
+}
+
+/// The answer of a backend that does not upgrade, as it is; the connection closes behind it. What of its body has not come
+/// within ten seconds is cut.
+pub fn refusal(answer: http::Response<Incoming>) -> Response {
+    let mut answer = answer.map(|body| {
+        Body::stream(Hurried {
+            body,
+            end: Box::pin(tokio::time::sleep(REFUSAL_LIMIT)),
+        })
+    });
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(header::CONNECTION, close);
+    answer
+}
+
+/// A body with an end.
+struct Hurried {
+    body: Incoming,
+    end: Pin<Box<Sleep>>,
+}
+
+impl http_body::Body for Hurried {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Poll::Ready(next) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(next.map(|frame| frame.map_err(Into::into)));
+        }
+        self.end.as_mut().poll(cx).map(|()| {
+            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            Some(Err(late.into()))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 async fn copy_until_either_ends(a: impl AsyncRead + AsyncWrite, b: impl AsyncRead + AsyncWrite) {

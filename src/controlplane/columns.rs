@@ -12,6 +12,7 @@ pub(super) mod text;
 pub(super) mod words;
 pub(super) mod workloads;
 
+use crate::apimachinery::codec::json::parts::Mask;
 use crate::apimachinery::value::Value;
 use crate::registry::resource::{Column, Columns};
 use std::sync::Arc;
@@ -19,8 +20,9 @@ use std::sync::Arc;
 /// A heading: name, type, priority, description.
 pub(super) type Heading = (&'static str, &'static str, i64, &'static str);
 
-/// A table of these headings; the column `Name` has the format `name`.
-pub(super) fn table(headings: &[Heading], cells: fn(&Value) -> Vec<Value>) -> Columns {
+/// A table of these headings; the column `Name` has the format `name`. `reads`: the fields the cells are made of, beside
+/// the name and the time of creation.
+pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> Vec<Value>) -> Columns {
     let columns: Vec<Column> = headings
         .iter()
         .map(|(name, kind, priority, description)| Column {
@@ -33,6 +35,7 @@ pub(super) fn table(headings: &[Heading], cells: fn(&Value) -> Vec<Value>) -> Co
         .collect();
     Columns {
         columns: columns.into(),
+        reads: Mask::of(&[&["metadata.{name,creationTimestamp}"], reads].concat()),
         cells: Arc::new(cells),
     }
 }

@@ -3,6 +3,7 @@
 use super::schema::BuiltinSchema;
 use super::versions::Pair;
 use crate::api;
+use crate::apimachinery::codec::json::parts::Mask;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::discovery::resources;
@@ -144,6 +145,8 @@ impl Row {
         let columns = hub.columns.clone().map(|c| Columns {
             cells: Arc::new(move |v| (c.cells)(&pair.store(v.clone()))),
             columns: c.columns,
+            // The conversion may read everything.
+            reads: Mask::Whole,
         });
         // Names that both versions select by.
         let selectable = hub.selectable.as_ref().map(|s| SelectableFields {

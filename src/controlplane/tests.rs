@@ -1,5 +1,6 @@
 //! The whole room over the embedded engine, in a throw-away directory.
 
+mod tables;
 mod versions;
 
 use super::*;

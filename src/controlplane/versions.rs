@@ -134,43 +134,50 @@ impl Conversion for &'static Pair {
 #[derive(Clone, Copy)]
 pub struct Known(pub &'static TypeDef);
 
+const HUB: usize = 0;
+const SPOKE: usize = 1;
+
+impl Known {
+    fn own(&self) -> (&'static str, &'static str) {
+        self.0.gvks.first().map_or(("", ""), |(g, v, _)| (*g, *v))
+    }
+}
+
 impl Versions<ApplyType> for Known {
     fn at(&self, object: &Value, wanted: &str) -> AtVersion<ApplyType> {
-        let own = self.0.gvks.first().map_or(("", ""), |(g, v, _)| (*g, *v));
-        let Some(pair) = Pair::of(self.0) else {
-            return if wanted == api_version(own) || older(own.0, wanted) {
-                AtVersion::Same
-            } else {
-                AtVersion::Unknown
-            };
+        let Some(shape) = self.shape(wanted) else {
+            return AtVersion::Unknown;
         };
-        let (hub, spoke) = (api_version(pair.hub), api_version(pair.spoke));
+        let Some(pair) = Pair::of(self.0) else {
+            return AtVersion::Same;
+        };
+        let target = [pair.hub, pair.spoke][shape];
         let at = match object.api_version() {
-            "" => api_version(own),
+            "" => api_version(self.own()),
             v => v.to_owned(),
         };
-        let (target, converted) = if wanted == hub || (wanted != spoke && older(pair.hub.0, wanted)) {
-            let stored = at == hub;
-            let v = if stored {
-                object.clone()
-            } else {
-                pair.store(object.clone())
-            };
-            (pair.hub, v)
-        } else if wanted == spoke || older(pair.spoke.0, wanted) {
-            let served = at == spoke;
-            let v = if served {
-                object.clone()
-            } else {
-                pair.serve(object.clone())
-            };
-            (pair.spoke, v)
-        } else {
-            return AtVersion::Unknown;
+        let object = object.clone();
+        let converted = match shape {
+            _ if at == api_version(target) => object,
+            HUB => pair.store(object),
+            _ => pair.serve(object),
         };
         by_gvk(target.0, target.1, pair.kind).map_or(AtVersion::Unknown, |def| {
             AtVersion::Converted(converted, ApplyType::Root(def))
         })
+    }
+
+    fn shape(&self, wanted: &str) -> Option<usize> {
+        let Some(pair) = Pair::of(self.0) else {
+            let own = self.own();
+            return (wanted == api_version(own) || older(own.0, wanted)).then_some(HUB);
+        };
+        let (hub, spoke) = (api_version(pair.hub), api_version(pair.spoke));
+        if wanted == hub || (wanted != spoke && older(pair.hub.0, wanted)) {
+            Some(HUB)
+        } else {
+            (wanted == spoke || older(pair.spoke.0, wanted)).then_some(SPOKE)
+        }
     }
 }
 

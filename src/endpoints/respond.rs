@@ -4,6 +4,7 @@ pub mod chunks;
 pub mod gzip;
 pub mod list;
 pub mod partial;
+pub mod stored;
 pub mod table;
 
 use super::negotiate::{Codecs, Media, Negotiated, Offer, Transform, negotiate_among};
@@ -17,6 +18,7 @@ use crate::request::{Body, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
+use stored::Rows;
 
 /// An answer of one media type.
 pub fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
@@ -99,20 +101,40 @@ pub fn object(
     query: &Query,
 ) -> Result<Response> {
     let media = negotiated.media.content_type();
+    let plain = negotiated.media == Media::Json && !negotiated.pretty;
     let body = match negotiated.transform {
         // The bytes at rest are the answer.
-        Transform::None if negotiated.media == Media::Json && !negotiated.pretty => {
-            chunks::line(written_bytes(written))
-        }
+        Transform::None if plain => chunks::line(written_bytes(written)),
         Transform::None => Body::full(encode(&written.to_value(), negotiated.media, negotiated.pretty)?),
         Transform::Table(version) => {
             let include = table::Include::parse(query)?;
-            let object = written.to_value();
-            let table = table::of_object(resource, &object, version, include);
+            let columns = table::columns(resource);
+            let rows = Rows {
+                resource,
+                version,
+                include,
+            };
+            let table = match written {
+                Written::Stored(entry) if plain => {
+                    return Ok(line(code, |out| rows.write_table(entry, columns, out), headers));
+                }
+                Written::Stored(entry) => rows.table(entry, columns),
+                Written::Tree(object) => table::of_event(resource, object, version, include, columns),
+            };
             Body::full(encode(&table, negotiated.media, negotiated.pretty)?)
         }
         Transform::Partial(version) => {
-            let partial = partial::of(resource, &written.to_value(), version);
+            let partial = match written {
+                Written::Stored(entry) if plain => {
+                    return Ok(line(
+                        code,
+                        |out| stored::write_partial(resource, entry, version, out),
+                        headers,
+                    ));
+                }
+                Written::Stored(entry) => stored::partial(resource, entry, version),
+                Written::Tree(object) => partial::of(resource, object, version),
+            };
             Body::full(encode(&partial, negotiated.media, negotiated.pretty)?)
         }
         Transform::PartialList(_) => {
@@ -124,6 +146,14 @@ pub fn object(
         }
     };
     Ok(gzip::maybe(bytes(code, media, body), headers))
+}
+
+/// An answer of one line of JSON.
+fn line(code: u16, write: impl FnOnce(&mut Vec<u8>), headers: &HeaderMap) -> Response {
+    let mut out = Vec::with_capacity(4096);
+    write(&mut out);
+    out.push(b'\n');
+    gzip::maybe(bytes(code, Media::Json.content_type(), Body::full(out)), headers)
 }
 
 fn written_bytes(written: &Written) -> Bytes {

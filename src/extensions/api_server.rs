@@ -4,16 +4,21 @@
 //! Kind … ─→ ApiServer::builder(data dir) ─→ build(who calls, may they) ─→ ApiServer ─→ open(Port) ─→ Running ─→ shut_down
 //! ```
 //!
+//! The same kinds can be served by a gateway itself, without a server of their own: [`ApiGroup`] and
+//! `torana::app::run_with`; `examples/embedded-group` does it.
+//!
 //! Who may call what is not decided here: an extension server takes [`crate::authn::delegated`] and
 //! [`crate::authz::delegated`].
 
+mod group;
 mod kind;
 mod port;
 
+pub use group::ApiGroup;
 pub use kind::Kind;
 pub use port::{Port, Running};
 
-use crate::apimachinery::gvk::GroupVersion;
+use crate::admission::{Admission, Always};
 use crate::authn::Authenticator;
 use crate::authz::Authorizer;
 use crate::endpoints::ApiGroupVersion;
@@ -22,12 +27,13 @@ use crate::endpoints::discovery::versions;
 use crate::endpoints::install::{Published, document, install};
 use crate::endpoints::openapi::OpenApiV2;
 use crate::registry::Store;
-use crate::registry::resource::Resource;
+use crate::registry::resource::{Backing, Resource};
 use crate::request::{Handler, UnprotectedHandler};
 use crate::server::{
     ChainConfig, EmptyDelegate, Endpoints, GenericServer, HealthCheck, Lifecycle, Prepared, WebService,
 };
 use crate::storage::embedded::{self, Engine};
+use crate::storage::{ResourceConfig, Storage};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use std::collections::BTreeMap;
@@ -38,7 +44,7 @@ use std::time::Duration;
 /// What is to be served.
 pub struct ApiServerBuilder {
     data_dir: PathBuf,
-    groups: Vec<(GroupVersion, Vec<Kind>)>,
+    groups: Vec<ApiGroup>,
 }
 
 /// A server that is ready for a port.
@@ -71,9 +77,13 @@ impl ApiServer {
 
 impl ApiServerBuilder {
     /// Serves these kinds in a group version.
-    pub fn group_version(mut self, group: &str, version: &str, kinds: impl IntoIterator<Item = Kind>) -> Self {
-        let kinds = kinds.into_iter().collect();
-        self.groups.push((GroupVersion::new(group, version), kinds));
+    pub fn group_version(self, group: &str, version: &str, kinds: impl IntoIterator<Item = Kind>) -> Self {
+        self.group(ApiGroup::new(group, version, kinds))
+    }
+
+    /// Serves a group version.
+    pub fn group(mut self, group: ApiGroup) -> Self {
+        self.groups.push(group);
         self
     }
 
@@ -96,11 +106,18 @@ impl ApiServerBuilder {
 
         let published = Published::new(String::new());
         let (mut stores, mut groups) = (Vec::new(), Vec::new());
-        for (gv, kinds) in self.groups {
-            let mut served: Vec<(Arc<Resource>, Arc<Store>)> = Vec::new();
-            for kind in kinds {
-                served.push(kind.serve(&gv, &engine)?);
-            }
+        let storage = |row: &Resource| -> Arc<dyn Storage> {
+            let Backing::Stored { prefix } = &row.backing else {
+                unreachable!("kinds described by a schema are stored")
+            };
+            engine.resource(ResourceConfig {
+                prefix: prefix.clone(),
+                fields: None,
+            })
+        };
+        let admission: Arc<dyn Admission> = Arc::new(Always);
+        for group in self.groups {
+            let (gv, served) = group.serve(&storage, &admission)?;
             stores.extend(served.iter().map(|(_, s)| s.clone()));
             groups.push(ApiGroupVersion::new(gv, served));
         }

@@ -9,6 +9,7 @@ use crate::apimachinery::value::Value;
 use crate::request::{RequestInfo, UserInfo};
 use arc_swap::ArcSwap;
 use http::HeaderValue;
+use prometheus::{IntCounter, IntCounterVec};
 use rule::Rules;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,12 +18,14 @@ use std::sync::Arc;
 const CATCH_ALL: &str = "catch-all";
 
 /// What a request was classified as; uids are empty for objects that do not exist and are imagined.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Flow {
     /// The schema's uid.
     pub schema_uid: HeaderValue,
     /// The level's uid.
     pub level_uid: HeaderValue,
+    /// Requests of it that were let through, where somebody counts.
+    dispatched: Option<IntCounter>,
 }
 
 struct Schema {
@@ -36,6 +39,7 @@ struct Schema {
 pub struct FlowSchemas {
     sorted: ArcSwap<Vec<Schema>>,
     imagined: Flow,
+    dispatched: Option<IntCounterVec>,
 }
 
 impl FlowSchemas {
@@ -46,8 +50,18 @@ impl FlowSchemas {
             imagined: Flow {
                 schema_uid: HeaderValue::from_static(""),
                 level_uid: HeaderValue::from_static(""),
+                dispatched: None,
             },
+            dispatched: None,
         }
+    }
+
+    /// Counts what is let through in `family`, whose labels are the names of a schema and its level.
+    #[must_use]
+    pub fn counting(mut self, family: IntCounterVec) -> Self {
+        self.imagined.dispatched = Some(family.with_label_values(&[CATCH_ALL, CATCH_ALL]));
+        self.dispatched = Some(family);
+        self
     }
 
     /// Takes these FlowSchemas and PriorityLevelConfigurations in place of those before. A schema whose level does not
@@ -72,6 +86,10 @@ impl FlowSchemas {
                     flow: Flow {
                         schema_uid: uid(s),
                         level_uid: level_uids.get(level)?.clone(),
+                        dispatched: self
+                            .dispatched
+                            .as_ref()
+                            .map(|family| family.with_label_values(&[s.str_at(&["metadata", "name"]), level])),
                     },
                 })
             })
@@ -87,6 +105,15 @@ impl FlowSchemas {
         found
             .or_else(|| sorted.iter().find(|s| s.name == CATCH_ALL))
             .map_or_else(|| self.imagined.clone(), |s| s.flow.clone())
+    }
+}
+
+impl Flow {
+    /// A request of this flow is let through.
+    pub fn dispatch(&self) {
+        if let Some(dispatched) = &self.dispatched {
+            dispatched.inc();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::converting::Conversion;
 use super::schema::Schema;
 use super::strategy::{Context, Strategy};
+use crate::apimachinery::codec::json::parts::Mask;
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Str, Value};
@@ -90,6 +91,8 @@ pub struct Columns {
     pub columns: Arc<[Column]>,
     /// One cell per column.
     pub cells: Cells,
+    /// The fields that cells are made of: what else an object has need not be there.
+    pub reads: Mask,
 }
 
 /// Which fields a field selector may name, beside `metadata.name` and (namespaced) `metadata.namespace`.

@@ -15,6 +15,8 @@ use super::registry::Entry;
 use super::server::Stats;
 use super::tls::TlsConfig;
 use crate::request::Handler;
+use crate::request::interim::Lane;
+use crate::tasks::gather::gather;
 use activity::Due;
 use answer::Answerer;
 use hyper::server::conn::{http1, http2};
@@ -27,7 +29,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
@@ -117,26 +119,50 @@ pub(super) async fn run(connection: Connection) {
         .peer_certificates()
         .filter(|chain| !chain.is_empty())
         .map(|chain| PeerCertificates(Arc::new(chain.iter().map(|c| c.clone().into_owned()).collect())));
+    let cache = ConnectionCache::default();
+    let lane = (!is_http2).then(Arc::<Lane>::default);
+    if let Some(lane) = &lane {
+        cache.set(lane.clone());
+    }
     let answerer = Arc::new(Answerer {
         handler: Arc::clone(&shared.handler),
         activity: Arc::clone(&activity),
         remote: RemoteAddr(remote),
         local: LocalAddr(local),
         certificates,
-        cache: ConnectionCache::default(),
+        cache,
+        lane: lane.clone(),
     });
     let service = service_fn(move |request| {
         let answerer = Arc::clone(&answerer);
         async move { Ok::<_, Infallible>(answerer.answer(request).await) }
     });
-    let io = TokioIo::new(Watched::new(tls, Arc::clone(&activity), slot));
+    let mut io = Watched::new(tls, Arc::clone(&activity), slot);
+    if let Some(lane) = lane {
+        io = io.with_lane(lane);
+    }
     activity.begin(!is_http2);
     let end = if is_http2 {
-        let hyper = pin!(shared.protocols.http2.serve_connection(io, service));
-        drive(hyper, |c| c.graceful_shutdown(), &activity, &shared.limits).await
+        let (io, turns) = gather(io);
+        let hyper = pin!(shared.protocols.http2.serve_connection(TokioIo::new(io), service));
+        let poll = |c: Pin<&mut _>, cx: &mut Context<'_>| turns.after(Future::poll(c, cx), cx);
+        drive(hyper, poll, |c| c.graceful_shutdown(), &activity, &shared.limits).await
     } else {
-        let hyper = pin!(shared.protocols.http1.serve_connection(io, service).with_upgrades());
-        drive(hyper, |c| c.graceful_shutdown(), &activity, &shared.limits).await
+        let hyper = pin!(
+            shared
+                .protocols
+                .http1
+                .serve_connection(TokioIo::new(io), service)
+                .with_upgrades()
+        );
+        drive(
+            hyper,
+            Future::poll,
+            |c| c.graceful_shutdown(),
+            &activity,
+            &shared.limits,
+        )
+        .await
     };
     drop(entry);
     match end {
@@ -211,18 +237,16 @@ enum End {
 /// hyper comes first in every round: what has arrived is worked on before any limit is looked at.
 async fn drive<C>(
     mut connection: Pin<&mut C>,
+    poll: impl Fn(Pin<&mut C>, &mut Context<'_>) -> Poll<hyper::Result<()>>,
     graceful: impl Fn(Pin<&mut C>),
     activity: &Activity,
     limits: &Limits,
-) -> End
-where
-    C: Future<Output = hyper::Result<()>>,
-{
+) -> End {
     let mut alarm = pin!(tokio::time::sleep(limits.header_read.min(limits.idle)));
     let mut closing = false;
     poll_fn(|cx| {
         loop {
-            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+            if let Poll::Ready(result) = poll(connection.as_mut(), cx) {
                 return Poll::Ready(End::Closed(result));
             }
             let raised = activity.signals(cx);

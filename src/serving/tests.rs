@@ -3,6 +3,7 @@
 mod certificates;
 mod ending;
 mod holding;
+mod interim;
 mod support;
 
 use super::*;
@@ -65,6 +66,10 @@ async fn what_go_refuses_before_a_handler_is_refused() {
         ("GET /a%zz HTTP/1.1\r\nHost: x\r\n\r\n", Some("\r\n\r\n400 Bad Request")),
         ("GET /a%2 HTTP/1.1\r\nHost: x\r\n\r\n", Some("\r\n\r\n400 Bad Request")),
         ("GET / HTTP/1.1\r\n\r\n", Some("missing required Host header")),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+            Some("too many Host headers"),
+        ),
         ("GET / HTTP/1.0\r\n\r\n", None),
     ] {
         let mut tls = fixture

@@ -2,6 +2,7 @@
 
 use super::interface::Revision;
 use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::json::parts::{self, Mask, Odd};
 use crate::apimachinery::value::{Str, Value};
 use bytes::Bytes;
 
@@ -81,6 +82,11 @@ impl Entry {
     /// The tree. Stored bytes always decode; a damaged store is refused when it is opened.
     pub fn decode(&self) -> Value {
         json::decode(&self.json).expect("stored bytes were encoded by this crate and checked on load")
+    }
+
+    /// What a mask names of the tree; maybe more.
+    pub fn decode_parts(&self, mask: &Mask) -> Value {
+        parts::read(&self.json, mask).unwrap_or_else(|Odd| self.decode())
     }
 
     /// The bytes without the resourceVersion: what [`Draft::json`] was.

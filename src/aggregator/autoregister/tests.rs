@@ -13,17 +13,25 @@ fn service(label: Option<&str>) -> ApiService {
 #[test]
 fn each_cell_of_the_decision_table_holds() {
     let (none, ours, always) = (service(None), service(Some("onstart")), service(Some("true")));
+    use Wanted::{Always, AtStart, Never};
     for (current, wanted, from_before, action) in [
-        (None, false, false, Action::Nothing),
-        (None, true, false, Action::Create),
-        (Some(&none), true, true, Action::Nothing),
-        (Some(&always), false, true, Action::Nothing),
-        (Some(&ours), true, false, Action::Nothing),
-        (Some(&ours), false, false, Action::Nothing),
-        (Some(&ours), false, true, Action::Delete),
-        (Some(&ours), true, true, Action::Update),
+        (None, Never, false, Action::Nothing),
+        (None, AtStart, false, Action::Create),
+        (None, Always, false, Action::Create),
+        (Some(&none), AtStart, true, Action::Nothing),
+        (Some(&none), Always, true, Action::Nothing),
+        (Some(&none), Never, true, Action::Nothing),
+        (Some(&ours), AtStart, false, Action::Nothing),
+        (Some(&ours), Never, false, Action::Nothing),
+        (Some(&ours), Always, false, Action::Nothing),
+        (Some(&ours), Never, true, Action::Delete),
+        (Some(&ours), AtStart, true, Action::Update),
+        (Some(&ours), Always, true, Action::Update),
+        (Some(&always), Never, false, Action::Delete),
+        (Some(&always), AtStart, false, Action::Update),
+        (Some(&always), Always, false, Action::Update),
     ] {
-        assert_eq!(decide(current, wanted, from_before), action);
+        assert_eq!(decide(current, wanted, from_before), action, "{current:?} {wanted:?}");
     }
 }
 
@@ -38,14 +46,27 @@ fn listed_paths_of_group_versions_make_apiservices() {
         "/healthz",
     ]
     .iter()
-    .filter_map(|p| desired(p))
+    .filter_map(|p| desired(p, &[]))
     .map(|(name, _)| name.to_string())
     .collect();
     assert_eq!(names, ["v1.", "v1.apps"]);
     assert_eq!(
-        desired("/apis/autoscaling/v1").unwrap().1.get("spec"),
+        desired("/apis/autoscaling/v1", &[]).unwrap().1.get("spec"),
         &json!({"group": "autoscaling", "version": "v1", "groupPriorityMinimum": 17500, "versionPriority": 15})
     );
+}
+
+#[test]
+fn a_group_of_ones_own_stands_where_it_says() {
+    let own = [(
+        GroupVersion::new("unknown.io", "v1"),
+        Priorities { group: 7, version: 8 },
+    )];
+    assert_eq!(
+        desired("/apis/unknown.io/v1", &own).unwrap().1.get("spec"),
+        &json!({"group": "unknown.io", "version": "v1", "groupPriorityMinimum": 7, "versionPriority": 8})
+    );
+    assert_eq!(desired("/apis/unknown.io/v2", &own), None);
 }
 
 #[tokio::test]
@@ -58,7 +79,8 @@ async fn start_creates_what_is_missing_and_removes_what_is_no_longer_built_in() 
     );
     let (informer, feed) = Informer::new(store.clone(), ApiService::from_entry);
     let paths = ["/api/v1".to_owned(), "/apis/apps/v1".to_owned()];
-    let r = AutoRegister::new(informer.clone(), Arc::new(Writer(store.clone())), &paths);
+    let (definitions, _feed) = Informer::new(MemoryStorage::new(), Definition::from_entry);
+    let r = registering(&informer, &definitions, &store, &paths);
     let _tasks = running([feed.run()]);
     informer.synced().wait().await;
     assert_eq!(r.completion(), Err("missing APIService: [v1. v1.apps]".into()));
@@ -76,4 +98,80 @@ async fn start_creates_what_is_missing_and_removes_what_is_no_longer_built_in() 
     while r.completion().is_err() {
         tokio::task::yield_now().await;
     }
+}
+
+fn registering(
+    informer: &Informer<ApiService>,
+    definitions: &Informer<Definition>,
+    store: &Arc<MemoryStorage>,
+    paths: &[String],
+) -> Arc<AutoRegister> {
+    let queue = crate::telemetry::Telemetry::new().queue("autoregister");
+    let writer = Arc::new(Writer(store.clone()));
+    AutoRegister::new(informer.clone(), definitions, writer, paths, &[], queue)
+}
+
+fn definition(served: bool) -> Value {
+    json!({"metadata": {"name": "things.g"},
+           "spec": {"group": "g", "versions": [{"name": "v1", "served": (served)}]},
+           "status": {"conditions": [{"type": "Established", "status": "True"}]}})
+}
+
+/// Gives others their turn until `f` holds.
+async fn until(what: &str, f: impl Fn() -> bool) {
+    let limit = tokio::time::Instant::now() + Duration::from_secs(10);
+    while !f() {
+        assert!(tokio::time::Instant::now() < limit, "{what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn what_definitions_want_is_made_reverted_and_made_again_but_not_taken_from_anybody() {
+    let (store, defined) = (MemoryStorage::new(), MemoryStorage::new());
+    let left_over = json!({"metadata": {"name": "v1.gone", "labels": {"kube-aggregator.kubernetes.io/automanaged": "true"}},
+                           "spec": {"group": "gone", "version": "v1"}});
+    store.set("v1.gone", &left_over);
+    let (informer, feed) = Informer::new(store.clone(), ApiService::from_entry);
+    let (definitions, feed_definitions) = Informer::new(defined.clone(), Definition::from_entry);
+    let r = registering(&informer, &definitions, &store, &[]);
+    defined.set("things.g", &definition(true));
+    let mut tasks = running([feed.run()]);
+    tasks.spawn(feed_definitions.run());
+    informer.synced().wait().await;
+    definitions.synced().wait().await;
+    let stop = Signal::new("test");
+    let (keeping, stopping) = (r.clone(), stop.clone());
+    tasks.spawn(async move { keeping.keep(&stopping).await });
+    let priority = |store: &MemoryStorage| {
+        let object = store.object("v1.g")?;
+        object.at(&["spec", "groupPriorityMinimum"]).as_i64()
+    };
+    until("what nobody defines goes", || store.object("v1.gone").is_none()).await;
+    until("what is defined is made", || priority(&store) == Some(1000)).await;
+    let made = store.object("v1.g").unwrap();
+    assert_eq!(made.at(&["metadata", "labels", AUTOMANAGED]).as_str(), Some("true"));
+
+    let mut edited = made.clone();
+    edited.set(&["spec", "groupPriorityMinimum"], 7);
+    store.set("v1.g", &edited);
+    until("an edit is reverted", || priority(&store) == Some(1000)).await;
+    store.remove("v1.g");
+    until("a deletion is undone", || priority(&store) == Some(1000)).await;
+
+    let mut taken = store.object("v1.g").unwrap();
+    taken.unset(&["metadata", "labels", AUTOMANAGED]);
+    taken.set(&["spec", "groupPriorityMinimum"], 7);
+    store.set("v1.g", &taken);
+    defined.set("things.g", &definition(false));
+    defined.set("others.h", &{
+        let mut d = definition(true);
+        d.set(&["spec", "group"], "h");
+        d
+    });
+    until("others are made", || store.object("v1.h").is_some()).await;
+    assert_eq!(priority(&store), Some(7), "it is somebody else's now");
+    defined.remove("others.h");
+    until("the last definition's end", || store.object("v1.h").is_none()).await;
+    stop.fire();
 }

@@ -4,7 +4,7 @@
 use crate::aggregator::apiservice::{ApiService, Condition, ServiceReference};
 use crate::aggregator::internal::{self, AGGREGATOR};
 use crate::aggregator::proxy::transport::Transport;
-use crate::aggregator::resolver::{ServiceIndex, ServiceResolver, ServiceType};
+use crate::aggregator::resolver::{Endpoints, ServiceIndex, ServiceResolver, ServiceType};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::time::Duration;
 
@@ -107,19 +107,35 @@ async fn attempt(
     resolver: &dyn ServiceResolver,
     transport: &Transport,
 ) -> Result<(), String> {
-    let authority = resolver.resolve(service).map_err(|e| e.0)?;
-    let url = format!("https://{authority}{path}");
+    let endpoints = match &service.target {
+        // As requests go: where one place fails, another answers.
+        Some(_) => resolver.endpoints(service),
+        None => resolver.resolve(service).map(Endpoints::One),
+    };
+    let endpoints = endpoints.map_err(|e| e.0)?;
+    let url = match endpoints.all() {
+        [one] if one.contains('/') => format!("{one}:{path}"),
+        [one] => format!("https://{one}{path}"),
+        _ => format!("https://{}{path}", service.server_name()),
+    };
+    let first = transport.choose(endpoints.all());
     let agent = [(http::header::USER_AGENT, "Go-http-client/2.0")];
     let got = tokio::time::timeout(
         PROBE_LIMIT,
-        internal::fetch(transport, &authority, path, AGGREGATOR, &agent),
+        internal::fetch(transport, (&endpoints, first), path, AGGREGATOR, &agent),
     )
     .await;
     let why = match got {
         Ok(Ok(answer)) if (200..300).contains(&answer.status) => return Ok(()),
         Ok(Ok(answer)) => format!("bad status from {url}: {}", answer.status),
         Ok(Err(e)) => format!("Get {url:?}: {e}"),
-        Err(_) => format!("Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
+        Err(_) => {
+            if service.target.is_some() {
+                // So that the next probe, and requests, go to another place.
+                transport.unanswered(first, "no answer to a probe");
+            }
+            format!("Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+        }
     };
     Err(format!("failing or missing response from {url}: {why}"))
 }

@@ -3,6 +3,7 @@
 
 use super::convert;
 use crate::aggregator::apiservice::{ApiService, ServiceReference};
+use crate::aggregator::freshness::Freshness;
 use crate::aggregator::internal::{self, AGGREGATOR, AGGREGATOR_ALONE};
 use crate::aggregator::resolver::ServiceResolver;
 use crate::aggregator::shelf::{Document, Shelf};
@@ -39,6 +40,7 @@ pub struct Collector {
     transports: Arc<Transports>,
     document: Arc<AggregatedDiscovery>,
     shelf: Shelf,
+    freshness: Freshness,
     queue: WorkQueue<Str>,
     state: Mutex<State>,
 }
@@ -66,6 +68,7 @@ impl Collector {
         transports: Arc<Transports>,
         document: Arc<AggregatedDiscovery>,
         shelf: Shelf,
+        freshness: Freshness,
         telemetry: &Telemetry,
     ) -> Arc<Self> {
         let c = Arc::new(Self {
@@ -74,6 +77,7 @@ impl Collector {
             transports,
             document,
             shelf,
+            freshness,
             queue: WorkQueue::new(BACKOFF, telemetry.queue("discovery-manager")),
             state: Mutex::default(),
         });
@@ -85,11 +89,8 @@ impl Collector {
     fn note(&self, change: &Change<'_, ApiService>) {
         match (change.old, change.new) {
             (Some(old), None) if old.service.is_some() => {
-                self.document.remove_group_version(Source::AGGREGATED, &gv(old));
+                self.drop_entry(old);
                 let mut state = self.lock();
-                state.dirty.remove(change.key);
-                state.good.remove(change.key);
-                self.shelf.remove(Document::Discovery, change.key);
                 let used = self.informer.snapshot();
                 state
                     .services
@@ -107,8 +108,19 @@ impl Collector {
                 self.queue.forget(&change.key.into());
                 self.queue.add(change.key.into());
             }
+            // Served here now: what the backend said must not hide what is.
+            (Some(old), Some(new)) if old.service.is_some() => self.drop_entry(new),
             _ => {}
         }
+    }
+
+    fn drop_entry(&self, s: &ApiService) {
+        self.document.remove_group_version(Source::AGGREGATED, &gv(s));
+        let mut state = self.lock();
+        state.dirty.remove(&s.name);
+        state.good.remove(&s.name);
+        self.shelf.remove(Document::Discovery, &s.name);
+        self.freshness.remove(&s.name);
     }
 
     /// Looks at every remote APIService once, all at the same time; then keeps looking, in `tasks`.
@@ -159,6 +171,8 @@ impl Collector {
         } else {
             self.fetch(&s, service).await
         };
+        let told = outcome.as_ref().map(|_| ()).map_err(String::as_str);
+        self.freshness.note(&s.name, Document::Discovery, told);
         let still_there = self.informer.get(name).is_some_and(|now| now.service.is_some());
         if still_there {
             match &outcome {
@@ -232,7 +246,7 @@ impl Collector {
                 if answer.status != 200 {
                     return Err(format!("{} on {path}", answer.status));
                 }
-                return convert::from_resource_list(&json::decode(&answer.body)?, &s.group, &s.version);
+                return convert::from_resource_list(&json::decode(&answer.body)?, &s.version);
             }
         };
         Ok(entry_of(&versions, s))

@@ -57,20 +57,14 @@ pub(super) fn bare(version: &str, freshness: &str) -> Value {
 }
 
 /// An APIResourceList as an aggregated version entry. Subresources go to their parents; one without a parent makes it.
-pub(super) fn from_resource_list(list: &Value, group: &str, version: &str) -> Result<Value, String> {
+pub(super) fn from_resource_list(list: &Value, version: &str) -> Result<Value, String> {
     let mut resources: Vec<Map> = Vec::new();
     let scope = |r: &Value| match r.get("namespaced").as_bool() {
         Some(true) => "Namespaced",
         _ => "Cluster",
     };
-    let kind_of = |r: &Value| {
-        let or = |v: &str, d: &str| if v.is_empty() { d.to_owned() } else { v.to_owned() };
-        kind(
-            &or(r.str_at(&["group"]), group),
-            &or(r.str_at(&["version"]), version),
-            r.str_at(&["kind"]),
-        )
-    };
+    // Empty where the list leaves them empty: then they are the enclosing group version's.
+    let kind_of = |r: &Value| kind(r.str_at(&["group"]), r.str_at(&["version"]), r.str_at(&["kind"]));
     let all = list.get("resources").items();
     for r in all.iter().filter(|r| !r.str_at(&["name"]).contains('/')) {
         let mut m = Map::new();

@@ -104,14 +104,14 @@ fn a_resource_list_becomes_an_aggregated_entry() {
         {"name": "things/status", "kind": "Thing", "namespaced": true, "verbs": ["get"]},
         {"name": "things", "singularName": "thing", "kind": "Thing", "namespaced": true, "verbs": ["get"]},
         {"name": "orphans/scale", "kind": "Scale", "group": "autoscaling", "version": "v1", "verbs": ["get"]}]});
-    let entry = super::convert::from_resource_list(&list, "g", "v1").unwrap();
+    let entry = super::convert::from_resource_list(&list, "v1").unwrap();
     let kind = |g: &str, v: &str, k: &str| json!({"group": (g), "version": (v), "kind": (k)});
     assert_eq!(
         entry,
         json!({"version": "v1", "freshness": "Current", "resources": [
-            {"resource": "things", "responseKind": (kind("g", "v1", "Thing")), "scope": "Namespaced",
+            {"resource": "things", "responseKind": (kind("", "", "Thing")), "scope": "Namespaced",
              "singularResource": "thing", "verbs": ["get"],
-             "subresources": [{"subresource": "status", "responseKind": (kind("g", "v1", "Thing")), "verbs": ["get"]}]},
+             "subresources": [{"subresource": "status", "responseKind": (kind("", "", "Thing")), "verbs": ["get"]}]},
             {"resource": "orphans", "responseKind": (kind("", "", "")), "scope": "Cluster", "singularResource": "",
              "subresources": [{"subresource": "scale", "responseKind": (kind("autoscaling", "v1", "Scale")),
                                "verbs": ["get"]}]}]})

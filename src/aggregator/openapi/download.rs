@@ -5,8 +5,10 @@
 //! would then be checked against a document without its kind, so we start when the first probe does.
 
 use crate::aggregator::apiservice::ApiService;
+use crate::aggregator::freshness::Freshness;
 use crate::aggregator::internal::{self, Answer, OPENAPI};
 use crate::aggregator::resolver::ServiceResolver;
+use crate::aggregator::shelf::Document;
 use crate::aggregator::transports::Transports;
 use crate::apimachinery::value::Str;
 use crate::client::Informer;
@@ -33,6 +35,9 @@ pub trait Download: Send + Sync {
     /// Where it is, at every backend.
     fn path(&self) -> &'static str;
 
+    /// What it is.
+    fn document(&self) -> Document;
+
     /// What is asked of an APIService's backend beside the path.
     fn headers(&self, name: &Str) -> Vec<(HeaderName, String)>;
 
@@ -55,6 +60,7 @@ pub struct Downloader {
     resolver: Arc<dyn ServiceResolver>,
     transports: Arc<Transports>,
     what: Arc<dyn Download>,
+    freshness: Freshness,
     queue: WorkQueue<Str>,
     /// APIServices whose kept document was looked for.
     restored: Mutex<HashSet<Str>>,
@@ -67,6 +73,7 @@ impl Downloader {
         resolver: Arc<dyn ServiceResolver>,
         transports: Arc<Transports>,
         what: Arc<dyn Download>,
+        freshness: Freshness,
         queue: QueueMetrics,
     ) -> Arc<Self> {
         let d = Arc::new(Self {
@@ -74,6 +81,7 @@ impl Downloader {
             resolver,
             transports,
             what,
+            freshness,
             queue: WorkQueue::new(BACKOFF, queue),
             restored: Mutex::default(),
         });
@@ -87,6 +95,7 @@ impl Downloader {
             // Gone, or served in this process now.
             _ => {
                 me.restored().remove(change.key);
+                me.freshness.remove(change.key);
                 me.what.remove(&change.key.into());
             }
         });
@@ -101,12 +110,14 @@ impl Downloader {
                 while let Some(name) = me.queue.next().await {
                     match me.sync(&name).await {
                         Ok(true) => {
+                            me.freshness.note(&name, me.what.document(), Ok(()));
                             me.queue.forget(&name);
                             me.queue.add_after(name.clone(), PERIOD);
                         }
                         Ok(false) => me.queue.forget(&name),
                         Err(why) => {
                             tracing::debug!(%name, "downloading OpenAPI failed: {why}");
+                            me.freshness.note(&name, me.what.document(), Err(&why));
                             me.queue.add_rate_limited(name.clone());
                         }
                     }

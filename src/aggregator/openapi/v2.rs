@@ -18,12 +18,14 @@ use crate::client::Informer;
 use crate::endpoints::openapi::OpenApiV3;
 use crate::endpoints::openapi::kept::{Kept, off_thread};
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use crate::telemetry::backends::BackendMetrics;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use async_trait::async_trait;
 use http::{HeaderName, StatusCode, header};
 use imbl::OrdMap;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Where the document is.
 pub const PATH: &str = "/openapi/v2";
@@ -52,6 +54,7 @@ pub struct V2Handler {
     remote: Arc<RemoteDocuments>,
     informer: Informer<ApiService>,
     merged: Arc<Merged>,
+    metrics: Arc<BackendMetrics>,
 }
 
 #[derive(Default)]
@@ -63,9 +66,43 @@ struct Merged {
 
 struct Current {
     local: String,
-    /// The hashes of the remote parts, in order.
-    remote: Vec<String>,
+    /// The remote parts in order, with their hashes.
+    remote: Vec<Named>,
     document: Kept,
+}
+
+/// An APIService and the hash of its part.
+type Named = (Str, String);
+
+/// Why the document was merged anew, and because of whom.
+#[derive(Debug, PartialEq, Eq)]
+struct Cause {
+    apiservice: Str,
+    reason: &'static str,
+}
+
+/// What differs from the document before.
+fn causes(before: Option<&Current>, local: &str, remote: &[Named]) -> Vec<Cause> {
+    let cause = |apiservice: &Str, reason| Cause {
+        apiservice: apiservice.clone(),
+        reason,
+    };
+    let old = before.map_or(&[][..], |c| &c.remote);
+    let named = |all: &[Named], name: &Str| all.iter().find(|(n, _)| n == name).map(|(_, hash)| hash.clone());
+    let mut found: Vec<Cause> = Vec::new();
+    if before.is_none_or(|c| c.local != local) {
+        found.push(cause(&"local".into(), if before.is_none() { "add" } else { "update" }));
+    }
+    for (name, hash) in remote {
+        match named(old, name) {
+            None => found.push(cause(name, "add")),
+            Some(known) if known != *hash => found.push(cause(name, "update")),
+            Some(_) => {}
+        }
+    }
+    let gone = old.iter().filter(|(name, _)| named(remote, name).is_none());
+    found.extend(gone.map(|(name, _)| cause(name, "delete")));
+    found
 }
 
 // === impl RemoteDocuments ===
@@ -98,6 +135,10 @@ impl RemoteDocuments {
 impl Download for RemoteDocuments {
     fn path(&self) -> &'static str {
         PATH
+    }
+
+    fn document(&self) -> Document {
+        Document::OpenApiV2
     }
 
     fn headers(&self, name: &Str) -> Vec<(HeaderName, String)> {
@@ -157,17 +198,19 @@ impl V2Handler {
         local: Arc<dyn UnprotectedHandler>,
         remote: Arc<RemoteDocuments>,
         informer: Informer<ApiService>,
+        metrics: Arc<BackendMetrics>,
     ) -> Self {
         Self {
             local,
             remote,
             informer,
+            metrics,
             merged: Arc::default(),
         }
     }
 
     /// Remote parts in the order they are merged: groups of a higher priority first, then by APIService name.
-    fn parts(&self) -> Vec<Arc<Part>> {
+    fn parts(&self) -> Vec<(Str, Arc<Part>)> {
         let services = self.informer.snapshot();
         let mut priorities: HashMap<&str, i64> = HashMap::new();
         for s in services.values() {
@@ -175,15 +218,15 @@ impl V2Handler {
             *highest = s.group_priority.max(*highest);
         }
         let all = self.remote.all.load();
-        let mut parts: Vec<(i64, &Arc<Part>)> = all
+        let mut parts: Vec<(i64, Str, Arc<Part>)> = all
             .iter()
             .filter_map(|(name, part)| {
                 let group = &services.get(name.as_str())?.group;
-                Some((-priorities.get(group.as_str())?, part))
+                Some((-priorities.get(group.as_str())?, name.clone(), part.clone()))
             })
             .collect();
         parts.sort_by_key(|p| p.0);
-        parts.into_iter().map(|p| p.1.clone()).collect()
+        parts.into_iter().map(|(_, name, part)| (name, part)).collect()
     }
 
     /// The local document, or `None` where it has the validator `known`.
@@ -207,8 +250,11 @@ impl V2Handler {
         }
     }
 
-    async fn document(&self, parts: Vec<Arc<Part>>, authorized: &Authorized) -> Result<Kept, Response> {
-        let hashes: Vec<String> = parts.iter().map(|p| p.document.hash.clone()).collect();
+    async fn document(&self, parts: Vec<(Str, Arc<Part>)>, authorized: &Authorized) -> Result<Kept, Response> {
+        let hashes: Vec<Named> = parts
+            .iter()
+            .map(|(n, p)| (n.clone(), p.document.hash.clone()))
+            .collect();
         let current = self.merged.current.load_full().filter(|c| c.remote == hashes);
         let known = current.as_ref().map_or("", |c| &c.local);
         let (etag, bytes) = match (self.local(known, authorized).await?, current) {
@@ -217,26 +263,38 @@ impl V2Handler {
             (None, None) => return Err(unavailable()),
             (Some(local), _) => local,
         };
-        let merged = self.merged.clone();
-        let built = off_thread(move || merged.build(&etag, &bytes, &parts, hashes)).await;
+        let (merged, metrics) = (self.merged.clone(), self.metrics.clone());
+        let built = off_thread(move || merged.build(&etag, &bytes, &parts, hashes, &metrics)).await;
         built.ok_or_else(unavailable)?.map_err(|_| unavailable())
     }
 }
 
 impl Merged {
-    fn build(&self, etag: &str, local: &[u8], parts: &[Arc<Part>], remote: Vec<String>) -> Result<Kept, String> {
+    fn build(
+        &self,
+        etag: &str,
+        local: &[u8],
+        parts: &[(Str, Arc<Part>)],
+        remote: Vec<Named>,
+        metrics: &BackendMetrics,
+    ) -> Result<Kept, String> {
         let _turn = self.turn.lock().expect("no code panics while holding this lock");
-        if let Some(c) = self.current.load_full()
+        let began = Instant::now();
+        let before = self.current.load_full();
+        if let Some(c) = &before
             && c.local == etag
             && c.remote == remote
         {
             return Ok(c.document.clone());
         }
         let mut document: Value = json::decode(local)?;
-        for part in parts {
+        for (_, part) in parts {
             merge(&mut document, json::decode(&part.document.json())?);
         }
         let document = Kept::new(&document, Dialect::V2);
+        for cause in causes(before.as_deref(), etag, &remote) {
+            metrics.merged_openapi_v2(&cause.apiservice, cause.reason, began.elapsed());
+        }
         self.current.store(Some(Arc::new(Current {
             local: etag.to_owned(),
             remote,
@@ -265,4 +323,30 @@ fn unavailable() -> Response {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_merge_is_counted_for_whoever_caused_it() {
+        let part = |name: &str, hash: &str| -> Named { (name.into(), hash.to_owned()) };
+        let told =
+            |c: Vec<Cause>| -> Vec<String> { c.iter().map(|c| format!("{} {}", c.apiservice, c.reason)).collect() };
+        let first = vec![part("v1.a", "1"), part("v1.b", "1")];
+        assert_eq!(told(causes(None, "x", &first)), ["local add", "v1.a add", "v1.b add"]);
+        let before = Current {
+            local: "x".to_owned(),
+            remote: first,
+            document: Kept::new(&json!({}), Dialect::V2),
+        };
+        let now = [part("v1.b", "2"), part("v1.c", "1")];
+        assert_eq!(
+            told(causes(Some(&before), "x", &now)),
+            ["v1.b update", "v1.c add", "v1.a delete"]
+        );
+        assert_eq!(told(causes(Some(&before), "y", &before.remote)), ["local update"]);
+    }
 }

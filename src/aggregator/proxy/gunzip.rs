@@ -8,10 +8,15 @@ use std::io::Write as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+/// Packed bytes that are unpacked at once: they may become a thousand times as many.
+const PIECE: usize = 4 << 10;
+
 /// A body with its gzip encoding taken off.
 pub struct Gunzip<B> {
     inner: B,
     decoder: GzDecoder<Vec<u8>>,
+    /// Packed bytes that came and are not unpacked.
+    packed: Bytes,
     done: bool,
 }
 
@@ -21,6 +26,7 @@ impl<B> Gunzip<B> {
         Self {
             inner,
             decoder: GzDecoder::new(Vec::new()),
+            packed: Bytes::new(),
             done: false,
         }
     }
@@ -40,20 +46,23 @@ where
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
         while !this.done {
+            if !this.packed.is_empty() {
+                let piece = this.packed.split_to(PIECE.min(this.packed.len()));
+                // The flush pushes out what a streaming backend meant to be seen now.
+                let written = this.decoder.write_all(&piece).and_then(|()| this.decoder.flush());
+                if let Err(e) = written {
+                    this.done = true;
+                    return Poll::Ready(Some(Err(e.into())));
+                }
+                let data = this.unpacked();
+                if !data.is_empty() {
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                continue;
+            }
             match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(packed) => {
-                        // The flush pushes out what a streaming backend meant to be seen now.
-                        let written = this.decoder.write_all(&packed).and_then(|()| this.decoder.flush());
-                        if let Err(e) = written {
-                            this.done = true;
-                            return Poll::Ready(Some(Err(e.into())));
-                        }
-                        let data = this.unpacked();
-                        if !data.is_empty() {
-                            return Poll::Ready(Some(Ok(Frame::data(data))));
-                        }
-                    }
+                    Ok(packed) => this.packed = packed,
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
                 Some(Err(e)) => {
@@ -99,5 +108,20 @@ mod tests {
             let body = Gunzip::new(StreamBody::new(futures_util::stream::iter(frames)));
             assert_eq!(body.collect().await.unwrap().to_bytes(), text.as_bytes());
         }
+    }
+
+    #[tokio::test]
+    async fn a_bomb_is_unpacked_piece_by_piece() {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(&vec![0; 8 << 20]).unwrap();
+        let frame = Ok::<_, BoxError>(Frame::data(Bytes::from(packer.finish().unwrap())));
+        let mut body = Gunzip::new(StreamBody::new(futures_util::stream::iter([frame])));
+        let (mut largest, mut all) = (0, 0);
+        while let Some(frame) = body.frame().await {
+            let n = frame.unwrap().into_data().unwrap().len();
+            largest = largest.max(n);
+            all += n;
+        }
+        assert!(all == 8 << 20 && largest * 2 < all, "{largest} of {all} at once");
     }
 }

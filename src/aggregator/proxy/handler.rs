@@ -8,9 +8,12 @@ use super::{headers, upgrade, url};
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::ledger::{Account, Permit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
+use crate::client::html::{Encoding, Rewritten};
+use crate::client::links::{self, Links};
+use crate::client::target::Timeouts;
 use crate::request::{
-    Answering, AuditId, Authorized, Body, FromBackend, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
-    UserInfo,
+    Answering, AuditId, Authorized, Body, FromBackend, Interim, Request, RequestInfo, Response, Uncounted,
+    UnprotectedHandler, UserInfo,
 };
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
@@ -26,6 +29,9 @@ use tokio::time::Instant;
 const MASTERS: &str = "system:masters";
 /// The limit for discovery documents.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
+
+/// Go's text where the head of an answer takes longer than it may.
+const HEADER_LATE: &str = "net/http: timeout awaiting response headers";
 
 /// Counts what the proxy answered in its own name: `apiserver_request_terminations_total{component="aggregator"}`.
 pub trait Terminations: Send + Sync + 'static {
@@ -74,6 +80,7 @@ struct Place<'a> {
     transport: &'a Arc<Transport>,
     endpoints: &'a Endpoints,
     account: &'a Account,
+    service: &'a ServiceReference,
 }
 
 /// The handler of one APIService.
@@ -127,13 +134,15 @@ impl ProxyHandler {
             }
         };
         let long_running = info.as_ref().is_some_and(|i| i.is_long_running());
-        let Some(permit) = remote.account.enter(long_running, || user.in_group(MASTERS)) else {
-            return end(answers::too_many(&remote.service, req.headers()));
+        let permit = match remote.account.enter(long_running, || user.in_group(MASTERS)) {
+            Ok(permit) => permit,
+            Err(full) => return end(answers::too_many(full, &remote.service, req.headers())),
         };
         let place = Place {
             transport,
             endpoints: &endpoints,
             account: &remote.account,
+            service: &remote.service,
         };
         self.exchange(place, permit, req, user, info.as_deref()).await
     }
@@ -148,6 +157,7 @@ impl ProxyHandler {
     ) -> Response {
         let transport = place.transport;
         let authority: &str = transport.choose(place.endpoints.all());
+        let host_name = transport.host_name(authority);
         let upgrading = headers::wants_upgrade(req.headers());
         let client_side = upgrading.then(|| upgrade::client_side(&mut req)).flatten();
         if upgrading && client_side.is_none() {
@@ -186,34 +196,42 @@ impl ProxyHandler {
             body,
         };
         if let Some(client) = client_side {
+            let client = client.holding(permit);
             return upgrade::tunnel(transport, authority, out, client, &self.shared.tasks).await;
         }
 
-        if let Ok(host) = HeaderValue::from_str(authority) {
+        if let Ok(host) = HeaderValue::from_str(host_name) {
             headers::forwarded_target(&mut out.headers, host, out.target.path());
         }
+        let interim = Interim::of(&head.extensions);
         let unpack = headers::ask_for_gzip(&out.method, &mut out.headers);
 
         // The request's own deadline is the chain's (`server/filters/timeout`): it drops this future, or the body, which
         // cancels the request at the backend.
-        let end = is_discovery(info, out.target.path()).then(|| Instant::now() + DISCOVERY_LIMIT);
+        let end = limit(transport.timeouts(), info, out.target.path()).map(|limit| Instant::now() + limit);
         let began = std::time::Instant::now();
-        let sending = transport.send_to(place.endpoints.all(), authority, out);
-        let sent = match end {
-            None => sending.await,
-            Some(end) => match tokio::time::timeout_at(end, sending).await {
-                Ok(sent) => sent,
-                Err(_) => Err(SendError::Exchange("context deadline exceeded".into())),
-            },
+        let sending = transport.send_to(place.endpoints.all(), authority, out, interim.as_ref());
+        let sent = match (end, transport.timeouts().header) {
+            (None, None) => sending.await,
+            (end, header) => head_by(end, header, sending).await,
         };
         match sent {
             Ok(answer) => {
                 place.account.answered(began.elapsed(), answer.status().as_u16());
                 let answer = answer.map(|body| body.holding(permit));
-                self.answer(authority, answer, unpack, end)
+                self.answer(host_name, answer, unpack, end)
+            }
+            Err(SendError::Full) => {
+                place.account.turned_away();
+                let answer = answers::no_connection(place.service);
+                self.shared.terminations.terminated(info, answer.status());
+                answer
             }
             Err(why) => {
                 let why = why.to_string();
+                if why == HEADER_LATE {
+                    transport.unanswered(authority, &why);
+                }
                 place.account.failed(&why);
                 unreachable_backend(&why)
             }
@@ -229,15 +247,22 @@ impl ProxyHandler {
     ) -> Response {
         let (mut head, body) = answer.into_parts();
         head.extensions.clear();
-        if head.status.is_redirection()
-            && let Some(location) = head.headers.get(header::LOCATION)
-            && !location.is_empty()
-        {
-            if self.shared.reject_redirects {
+        let location = head.headers.get(header::LOCATION).filter(|l| !l.is_empty());
+        let has_location = location.is_some();
+        if let Some(location) = location {
+            if let Some(why) = location.to_str().ok().and_then(links::complaint) {
+                let why = format!("Internal error occurred: error trying to parse Location header: {why}");
+                return answers::error(StatusCode::SERVICE_UNAVAILABLE, &why);
+            }
+            if self.shared.reject_redirects && head.status.is_redirection() {
                 return answers::redirect_refused();
             }
-            if let Some(absolute) = absolute_location(location, authority) {
-                head.headers.insert(header::LOCATION, absolute);
+            let rewritten = location
+                .to_str()
+                .ok()
+                .and_then(|l| Links::to_backend(authority).rewritten(l));
+            if let Some(location) = rewritten.and_then(|l| HeaderValue::try_from(l).ok()) {
+                head.headers.insert(header::LOCATION, location);
             }
         }
         headers::clean_response(&mut head.headers);
@@ -252,9 +277,22 @@ impl ProxyHandler {
         if packed {
             head.headers.remove(header::CONTENT_ENCODING);
             head.headers.remove(header::CONTENT_LENGTH);
-            return Response::from_parts(head, Body::stream(Gunzip::new(body)));
         }
-        Response::from_parts(head, body.into_body())
+        let body = match packed {
+            true => Body::stream(Gunzip::new(body)),
+            false => body.into_body(),
+        };
+        if has_location || http_body::Body::is_end_stream(&body) {
+            return Response::from_parts(head, body);
+        }
+        match Encoding::of_page(&head.headers) {
+            None => Response::from_parts(head, body),
+            Some(encoding) => {
+                head.headers.remove(header::CONTENT_LENGTH);
+                let body = Rewritten::new(body, encoding, Links::to_backend(authority));
+                Response::from_parts(head, Body::stream(body))
+            }
+        }
     }
 }
 
@@ -306,19 +344,37 @@ fn rewritten(uri: &http::Uri) -> Option<PathAndQuery> {
     PathAndQuery::try_from(canonical).ok()
 }
 
+/// For how long an answer may come: that to discovery, and any that has an end where its APIService says so.
+fn limit(timeouts: &Timeouts, info: Option<&RequestInfo>, path: &str) -> Option<Duration> {
+    let discovery = is_discovery(info, path).then_some(DISCOVERY_LIMIT);
+    let has_end = info.is_none_or(|i| !i.is_long_running());
+    let own = timeouts.request.filter(|_| has_end);
+    match (discovery, own) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// The head of an answer, if it comes before the end and within `header`.
+async fn head_by<T>(
+    end: Option<Instant>,
+    header: Option<Duration>,
+    sending: impl Future<Output = Result<T, SendError>>,
+) -> Result<T, SendError> {
+    let head_end = header.map(|limit| Instant::now() + limit);
+    let (until, why) = match (end, head_end) {
+        (Some(end), Some(head)) if head < end => (head, HEADER_LATE),
+        (Some(end), _) => (end, "context deadline exceeded"),
+        (None, Some(head)) => (head, HEADER_LATE),
+        (None, None) => return sending.await,
+    };
+    match tokio::time::timeout_at(until, sending).await {
+        Ok(sent) => sent,
+        Err(_) => Err(SendError::Exchange(why.into())),
+    }
+}
+
 /// Non-resource paths of three segments, which in practice are `/apis/<group>/<version>`.
 fn is_discovery(info: Option<&RequestInfo>, path: &str) -> bool {
     info.is_none_or(|i| !i.is_resource) && path.trim_matches('/').split('/').count() == 3
-}
-
-/// A redirect to the backend itself, made absolute; `None` where it is to be left alone.
-fn absolute_location(location: &HeaderValue, authority: &str) -> Option<HeaderValue> {
-    let location = location.to_str().ok()?;
-    let path = match location.split_once("://") {
-        Some((_, rest)) => rest.strip_prefix(authority)?,
-        None if location.starts_with("//") => location[2..].strip_prefix(authority)?,
-        None if location.starts_with('/') => location,
-        None => return None,
-    };
-    HeaderValue::try_from(format!("https://{authority}{path}")).ok()
 }

@@ -1,6 +1,9 @@
 //! The proxy from a request in to an answer out, against TLS backends in the same process.
 
 mod failures;
+mod interim;
+mod pages;
+mod sending;
 mod upgrades;
 
 use crate::aggregator::testing::*;

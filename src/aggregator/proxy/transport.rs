@@ -9,26 +9,32 @@ mod balance;
 mod body;
 mod host;
 mod http2;
+mod kept;
+mod ranked;
+mod room;
 mod upload;
+mod way;
 
 pub use balance::EndpointState;
 pub use body::BackendBody;
+pub use room::Bounds;
+pub use way::Way;
 
-use super::dial::{self, DialError, Offer};
+use super::dial::{self, DialError};
+use super::headers;
 use super::tls::ClientTls;
-use crate::client::io::Io;
 use crate::client::outbound::Outbound;
-use crate::request::Body;
+use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
-use host::{Host, Lease};
+use crate::telemetry::clients::ClientRequestMetrics;
+use host::{Host, Lease, NoConnection};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
-use hyper_util::rt::TokioIo;
 use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 /// Attempts for a request that provably never reached the backend.
@@ -54,6 +60,8 @@ pub struct Outgoing {
 pub enum SendError {
     /// No connection came about.
     Dial(DialError),
+    /// As many connections and waiting requests are there as may be.
+    Full,
     /// The connection failed before the answer's head.
     Exchange(String),
 }
@@ -65,6 +73,9 @@ pub struct Transport {
     tasks: TaskGroup,
     hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
     turn: AtomicU64,
+    counts: Option<ClientRequestMetrics>,
+    bounds: Bounds,
+    way: Way,
 }
 
 impl Transport {
@@ -76,7 +87,29 @@ impl Transport {
             tasks,
             hosts: Mutex::default(),
             turn: AtomicU64::new(0),
+            counts: None,
+            bounds: Bounds::default(),
+            way: Way::default(),
         }
+    }
+
+    /// With these bounds for each address.
+    #[must_use]
+    pub fn bounded(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Counts the requests that are not passed on for anybody.
+    #[must_use]
+    pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
+        self.counts = Some(counts);
+        self
+    }
+
+    /// Where those are counted.
+    pub fn counts(&self) -> Option<&ClientRequestMetrics> {
+        self.counts.as_ref()
     }
 
     /// The TLS configuration.
@@ -84,10 +117,10 @@ impl Transport {
         &self.tls
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request of our own, which no bounds stop, and waits for the head of the answer.
     ///
-    /// What never reached the backend is sent again on another connection; a request without a body that was refused
-    /// unprocessed too; a GET, HEAD, OPTIONS or TRACE whose reused connection died once.
+    /// What never reached the backend is sent again on another connection; what was refused unprocessed too, once, where
+    /// its body is small and all sent; a GET, HEAD, OPTIONS or TRACE whose reused connection died once.
     ///
     /// # Errors
     /// [`SendError`].
@@ -95,7 +128,23 @@ impl Transport {
     /// # Cancel safety
     /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
     pub async fn send(&self, authority: &str, out: Outgoing) -> Result<Response<BackendBody>, SendError> {
-        self.send_to(&[authority.into()], authority, out).await
+        self.deliver(&[authority.into()], authority, out, false, None).await
+    }
+
+    /// As [`Transport::send`]; what cannot be sent to `first` goes to another of `endpoints`.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    ///
+    /// # Cancel safety
+    /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
+    pub async fn send_among(
+        &self,
+        endpoints: &[Arc<str>],
+        first: &str,
+        out: Outgoing,
+    ) -> Result<Response<BackendBody>, SendError> {
+        self.deliver(endpoints, first, out, false, None).await
     }
 
     /// Which of these addresses a request should go to: the less busy of two that are drawn, leaving out those that have
@@ -104,11 +153,12 @@ impl Transport {
         match endpoints {
             [] => unreachable!("a resolver gives at least one address"),
             [one] => one,
-            many => balance::choose(many, &self.lock(), self.turn.fetch_add(1, Ordering::Relaxed), None),
+            many => self.choose_but(many, None),
         }
     }
 
-    /// As [`Transport::send`]; what cannot be sent to `first`, and never was, goes to another of `endpoints`.
+    /// Sends a request for somebody, and what the backend says ahead of its answer to `interim`; what cannot be sent to
+    /// `first`, and never was, goes to another of `endpoints`. Sent again is what [`Transport::send`] sends again.
     ///
     /// # Errors
     /// [`SendError`].
@@ -120,9 +170,28 @@ impl Transport {
         endpoints: &[Arc<str>],
         first: &str,
         out: Outgoing,
+        interim: Option<&Interim>,
+    ) -> Result<Response<BackendBody>, SendError> {
+        self.deliver(endpoints, first, out, true, interim).await
+    }
+
+    async fn deliver(
+        &self,
+        endpoints: &[Arc<str>],
+        first: &str,
+        mut out: Outgoing,
+        bounded: bool,
+        interim: Option<&Interim>,
     ) -> Result<Response<BackendBody>, SendError> {
         let mut host = self.host(first)?;
-        let mut spare = (http_body::Body::is_end_stream(&out.body)).then(|| Outgoing {
+        let kept = if http_body::Body::is_end_stream(&out.body) {
+            None
+        } else {
+            let (body, kept) = kept::keep(out.body);
+            out.body = body;
+            Some(kept)
+        };
+        let mut spare = Some(Outgoing {
             method: out.method.clone(),
             target: out.target.clone(),
             headers: out.headers.clone(),
@@ -133,12 +202,15 @@ impl Transport {
         loop {
             attempt += 1;
             let others = endpoints.len() > 1 && attempt < MOST_ATTEMPTS;
-            let lease = match balance::checkout(&host, others).await {
+            let lease = match balance::checkout(&host, others, bounded).await {
                 Ok(lease) => lease,
                 Err(why) => {
-                    host.health.failed(&why.0);
+                    // Who has much to do is not ill.
+                    if let NoConnection::Dial(why) = &why {
+                        host.health.failed(&why.0);
+                    }
                     if !others {
-                        return Err(SendError::Dial(why));
+                        return Err(why.into());
                     }
                     // Nothing was sent yet.
                     host = self.another(endpoints, &host)?;
@@ -146,7 +218,7 @@ impl Transport {
                     continue;
                 }
             };
-            let mut failure = match exchange(&host, lease, next).await {
+            let mut failure = match exchange(&host, lease, next, interim).await {
                 Ok(answer) => {
                     host.health.succeeded();
                     return Ok(answer);
@@ -159,7 +231,12 @@ impl Transport {
                     spare = kept;
                     unsent
                 }
-                (None, Some(kept)) if failure.may_retry(&kept.method) => kept,
+                (None, Some(again)) if failure.may_retry(&again.method, kept.is_some()) => {
+                    match kept.as_ref().map_or(Some(Body::empty()), kept::Kept::again) {
+                        Some(body) => Outgoing { body, ..again },
+                        None => return Err(SendError::Exchange(failure.text)),
+                    }
+                }
                 _ => return Err(SendError::Exchange(failure.text)),
             };
             if others {
@@ -170,9 +247,7 @@ impl Transport {
     }
 
     fn another(&self, endpoints: &[Arc<str>], not: &Host) -> Result<Arc<Host>, SendError> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let authority = balance::choose(endpoints, &self.lock(), turn, Some(not.authority.as_str())).clone();
-        self.host(&authority)
+        self.host(self.choose_but(endpoints, Some(&not.address)))
     }
 
     /// What is known of the addresses that were used.
@@ -181,19 +256,6 @@ impl Transport {
         let mut all: Vec<EndpointState> = hosts.iter().map(|h| h.state()).collect();
         all.sort_by(|a, b| a.address.cmp(&b.address));
         all
-    }
-
-    /// A connection of its own for an upgrade.
-    ///
-    /// # Errors
-    /// [`DialError`].
-    ///
-    /// # Cancel safety
-    /// When dropped, the attempt ends.
-    pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<tokio_rustls::client::TlsStream<Io>>, DialError> {
-        // Upgrades go straight, as upstream's do.
-        let dialed = dial::dial(authority, &self.tls, Offer::Http1).await?;
-        Ok(TokioIo::new(dialed.io))
     }
 
     /// Uses no present connection for new requests: after a failed probe, a pooled connection to a wrong or dead server
@@ -210,20 +272,23 @@ impl Transport {
         if let Some(host) = hosts.get(authority) {
             return Ok(host.clone());
         }
-        let name = authority
+        let host_name = self.host_name(authority);
+        let name = host_name
             .parse()
-            .map_err(|e| SendError::Exchange(format!("invalid host {authority:?}: {e}")))?;
-        let value = HeaderValue::from_str(authority)
-            .map_err(|e| SendError::Exchange(format!("invalid host {authority:?}: {e}")))?;
+            .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
+        let value = HeaderValue::from_str(host_name)
+            .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
         if hosts.len() >= MOST_HOSTS {
             hosts.retain(|_, h| !h.is_idle());
         }
         let host = Arc::new(Host::new(
-            name,
-            value,
+            authority.into(),
+            (name, value),
             self.tls.clone(),
             self.outbound.clone(),
             self.tasks.clone(),
+            self.bounds,
+            &self.way,
         ));
         hosts.insert(authority.into(), host.clone());
         Ok(host)
@@ -246,9 +311,9 @@ struct Failure {
 }
 
 impl Failure {
-    fn may_retry(&self, method: &Method) -> bool {
+    fn may_retry(&self, method: &Method, has_body: bool) -> bool {
         let idempotent = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
-        self.refused || (self.stale && idempotent)
+        self.refused || (self.stale && idempotent && !has_body)
     }
 
     fn http1(mut e: hyper::client::conn::TrySendError<Request<Body>>, reused: bool) -> Self {
@@ -296,7 +361,12 @@ impl Outgoing {
     }
 }
 
-async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Response<BackendBody>, Failure> {
+async fn exchange(
+    host: &Arc<Host>,
+    lease: Lease,
+    out: Outgoing,
+    interim: Option<&Interim>,
+) -> Result<Response<BackendBody>, Failure> {
     let mut request = Request::new(());
     *request.method_mut() = out.method;
     *request.headers_mut() = out.headers;
@@ -308,7 +378,7 @@ async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Respo
             uri.scheme = Some(http::uri::Scheme::HTTPS);
             uri.authority = Some(host.authority.clone());
             *request.uri_mut() = Uri::from_parts(uri).expect("scheme, authority and path make a URI");
-            match stream.exchange(request, out.body, &host.tasks).await {
+            match stream.exchange(request, out.body, &host.tasks, interim).await {
                 Ok((answer, upload)) => Ok(answer.map(|b| BackendBody::http2(b, stream, upload, busy))),
                 Err(e) => {
                     if e.unsent.is_some() {
@@ -321,12 +391,34 @@ async fn exchange(host: &Arc<Host>, lease: Lease, out: Outgoing) -> Result<Respo
         Lease::Http1 { mut sender, reused } => {
             *request.uri_mut() = Uri::from_parts(uri).expect("a path makes a URI");
             request.headers_mut().insert(header::HOST, host.value.clone());
-            match sender.try_send_request(request.map(|()| out.body)).await {
-                Ok(answer) => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
+            let mut request = request.map(|()| out.body);
+            if let Some(interim) = interim {
+                headers::pass_interim(&mut request, interim.clone());
+            }
+            match sender.try_send_request(request).await {
+                Ok(answer) => match unknown_coding(answer.headers()) {
+                    None => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
+                    Some(coding) => Err(Failure {
+                        unsent: None,
+                        refused: false,
+                        stale: false,
+                        text: format!(
+                            "net/http: HTTP/1.x transport connection broken: unsupported transfer encoding: {coding:?}"
+                        ),
+                    }),
+                },
                 Err(e) => Err(Failure::http1(e, reused)),
             }
         }
     }
+}
+
+/// A transfer encoding other than chunked, which hyper would take for a body that ends with its connection.
+fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
+    let mut all = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let first = all.next()?;
+    let is_chunked = all.next().is_none() && first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    (!is_chunked).then(|| String::from_utf8_lossy(first.as_bytes()).into_owned())
 }
 
 fn root_io(e: &hyper::Error) -> Option<&io::Error> {
@@ -371,9 +463,19 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dial(e) => e.fmt(f),
+            Self::Full => f.write_str("too many requests wait for a connection"),
             Self::Exchange(text) => f.write_str(text),
         }
     }
 }
 
 impl StdError for SendError {}
+
+impl From<NoConnection> for SendError {
+    fn from(why: NoConnection) -> Self {
+        match why {
+            NoConnection::Dial(e) => Self::Dial(e),
+            NoConnection::Full => Self::Full,
+        }
+    }
+}

@@ -47,7 +47,7 @@ pub async fn tunnel(
             tracing::debug!("connection to a backend ended before its upgrade: {e}");
         }
     });
-    if let Ok(host) = HeaderValue::from_str(authority) {
+    if let Ok(host) = HeaderValue::from_str(transport.host_name(authority)) {
         out.headers.insert(header::HOST, host);
     }
     out.headers
@@ -71,12 +71,7 @@ pub async fn tunnel(
             }
             answer.map(|_| Body::empty())
         }
-        status if status.as_u16() >= 400 => {
-            answer
-                .headers_mut()
-                .insert(header::CONNECTION, HeaderValue::from_static("close"));
-            answer.map(Body::stream)
-        }
+        status if status.as_u16() >= 400 => tunnel::refusal(answer),
         status => unavailable(format!("invalid upgrade response: status code {}", status.as_u16())),
     }
 }

@@ -7,7 +7,9 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,18 +29,32 @@ pub struct Pki {
 impl Pki {
     /// A serving certificate for these names, by a CA of its own.
     pub fn new(names: &[&str], alpn: &[&[u8]]) -> Self {
-        let mut ca = CertificateParams::new(vec![]).unwrap();
-        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        ca.distinguished_name.push(DnType::CommonName, "test-ca");
-        let issuer = CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();
-        let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
-        let mut leaf = CertificateParams::new(names).unwrap();
-        leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let key = KeyPair::generate().unwrap();
-        let cert = leaf.signed_by(&key, &issuer).unwrap();
+        let (issuer, key, cert) = issued(names, ExtendedKeyUsagePurpose::ServerAuth);
         Self {
             ca_pem: issuer.pem(),
             config: config(cert.der().clone(), &key, alpn),
+        }
+    }
+
+    /// As [`Pki::new`], of a server that wants a certificate by the CA `clients` from whoever connects.
+    pub fn asking(names: &[&str], alpn: &[&[u8]], clients: &str) -> Self {
+        let mut roots = rustls::RootCertStore::empty();
+        for ca in CertificateDer::pem_slice_iter(clients.as_bytes()) {
+            roots.add(ca.unwrap()).unwrap();
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+        let (issuer, key, cert) = issued(names, ExtendedKeyUsagePurpose::ServerAuth);
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let mut config = rustls::ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.unwrap())
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
+        Self {
+            ca_pem: issuer.pem(),
+            config: Arc::new(config),
         }
     }
 
@@ -54,6 +70,29 @@ impl Pki {
             config: config(cert.der().clone(), &key, &[b"h2"]),
         }
     }
+}
+
+/// A CA, and a certificate by it with its key.
+fn issued(
+    names: &[&str],
+    usage: ExtendedKeyUsagePurpose,
+) -> (CertifiedIssuer<'static, KeyPair>, KeyPair, rcgen::Certificate) {
+    let mut ca = CertificateParams::new(vec![]).unwrap();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    ca.distinguished_name.push(DnType::CommonName, "test-ca");
+    let issuer = CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();
+    let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+    let mut leaf = CertificateParams::new(names).unwrap();
+    leaf.extended_key_usages = vec![usage];
+    let key = KeyPair::generate().unwrap();
+    let cert = leaf.signed_by(&key, &issuer).unwrap();
+    (issuer, key, cert)
+}
+
+/// PEM of a CA, of a client certificate by it, and of that one's key.
+pub fn client_pair() -> [String; 3] {
+    let (issuer, key, cert) = issued(&["client"], ExtendedKeyUsagePurpose::ClientAuth);
+    [issuer.pem(), cert.pem(), key.serialize_pem()]
 }
 
 fn config(cert: CertificateDer<'static>, key: &KeyPair, alpn: &[&[u8]]) -> Arc<rustls::ServerConfig> {

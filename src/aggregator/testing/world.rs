@@ -18,6 +18,8 @@ pub struct World {
     pub api_services: Arc<MemoryStorage>,
     pub services: Arc<MemoryStorage>,
     pub slices: Arc<MemoryStorage>,
+    pub secrets: Arc<MemoryStorage>,
+    pub config_maps: Arc<MemoryStorage>,
     pub aggregator: Aggregator,
     pub telemetry: Telemetry,
     head: DynHandler,
@@ -52,6 +54,7 @@ impl World {
         services: Arc<MemoryStorage>,
     ) -> Self {
         let slices = MemoryStorage::new();
+        let (secrets, config_maps) = (MemoryStorage::new(), MemoryStorage::new());
         let built_in = GenericServer::new("core", Arc::new(EmptyDelegate));
         for path in [
             "/openapi/v2",
@@ -71,17 +74,22 @@ impl World {
                 writer: Arc::new(Writer(api_services.clone())),
                 services: services.clone(),
                 endpoint_slices: slices.clone(),
+                secrets: secrets.clone(),
+                config_maps: config_maps.clone(),
+                definitions: MemoryStorage::new(),
                 discovery: Arc::new(AggregatedDiscovery::new()),
                 openapi: Vec::new(),
                 telemetry: telemetry.clone(),
                 connections: tasks.clone(),
                 provider: provider(),
-                outbound: crate::client::outbound::Outbound::direct(),
+                outbound: crate::client::outbound::Outbound::direct().to_sockets_below([std::env::temp_dir()]),
                 identity: None,
                 loopback: "127.0.0.1:6443".into(),
                 to_endpoints: false,
                 reject_redirects: true,
-                requests_in_flight: 0,
+                priorities: Vec::new(),
+                budget: Default::default(),
+                bounds: Default::default(),
                 keep_in,
                 resolver: None,
             },
@@ -101,6 +109,8 @@ impl World {
             api_services,
             services,
             slices,
+            secrets,
+            config_maps,
             aggregator,
             telemetry,
             head: target.unprotected_handler(),
@@ -113,8 +123,24 @@ impl World {
         (answer.status().as_u16(), text(answer).await)
     }
 
+    /// An answer whose body is not read yet.
+    pub async fn open(&self, req: Request) -> Response {
+        self.head.serve(req, alice()).await
+    }
+
     pub async fn get(&self, path: &str) -> (u16, String) {
         self.send(get(path)).await
+    }
+
+    /// The headers of an answer.
+    pub async fn headers(&self, req: Request) -> http::HeaderMap {
+        self.head.serve(req, alice()).await.headers().clone()
+    }
+
+    /// True where an answer with status 200 breaks off before its end.
+    pub async fn cut_off(&self, path: &str) -> bool {
+        let answer = self.head.serve(get(path), alice()).await;
+        answer.status() == 200 && answer.into_body().collect(1 << 20).await.is_err()
     }
 
     /// The aggregated document's entry of a group.

@@ -10,11 +10,31 @@ use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use std::collections::BTreeSet;
 
+/// The most text an answer says what is wrong in. Each line names a whole path, and a client may make those long.
+pub(super) const MAX_TEXT: usize = 1 << 20;
+
+/// What does not fit, as far as it is told.
+#[derive(Default)]
+struct Errors {
+    lines: Vec<String>,
+    size: usize,
+}
+
+impl Errors {
+    fn push(&mut self, line: impl FnOnce() -> String) {
+        if self.size < MAX_TEXT {
+            let line = line();
+            self.size += line.len();
+            self.lines.push(line);
+        }
+    }
+}
+
 /// Checks that a configuration fits its type.
 pub(super) fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Status> {
-    let mut errors = Vec::new();
+    let mut errors = Errors::default();
     check_below(config, schema, &mut String::new(), &mut errors);
-    let text = match errors.as_slice() {
+    let text = match errors.lines.as_slice() {
         [] => return Ok(()),
         [one] => one.clone(),
         many => format!("errors:\n  {}", many.join("\n  ")),
@@ -33,7 +53,7 @@ pub(super) fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Sta
     )))
 }
 
-fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: &mut Vec<String>) {
+fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: &mut Errors) {
     if v.is_null() {
         return;
     }
@@ -49,7 +69,7 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
                 (Scalar::Boolean, v) => matches!(v, Value::Bool(_)),
             };
             if !fits {
-                errors.push(match s {
+                errors.push(|| match s {
                     Scalar::String => wrong("string", go_value(v)),
                     Scalar::Numeric => wrong("numeric (int or float)", "*value.valueUnstructured".to_owned()),
                     Scalar::Boolean => wrong("boolean", go_value(v)),
@@ -64,20 +84,20 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
                 path.push_str(k);
                 match schema.member(k) {
                     Some(member) => check_below(v, member.schema, path, errors),
-                    None => errors.push(format!("{path}: field not declared in schema")),
+                    None => errors.push(|| format!("{path}: field not declared in schema")),
                 }
                 path.truncate(len);
             }
         }
-        (Shape::Object | Shape::AtomicObject, v) => errors.push(wrong("map", format!("&{{{}}}", go_print(v)))),
+        (Shape::Object | Shape::AtomicObject, v) => errors.push(|| wrong("map", format!("&{{{}}}", go_print(v)))),
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
             let mut seen: BTreeSet<PathElement> = BTreeSet::new();
             for (i, item) in a.iter().enumerate() {
                 match item_element(schema, shape, item) {
-                    Err(e) => errors.push(format!("{path}: element {i}: {e}")),
+                    Err(e) => errors.push(|| format!("{path}: element {i}: {e}")),
                     Ok(e) => {
                         if seen.contains(&e) {
-                            errors.push(format!("{path}: duplicate entries for key {e}"));
+                            errors.push(|| format!("{path}: duplicate entries for key {e}"));
                         }
                         let len = path.len();
                         path.push_str(&e.to_string());
@@ -89,7 +109,7 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
             }
         }
         (Shape::Set(_) | Shape::Keyed(_) | Shape::AtomicList, v) if !matches!(v, Value::Array(_)) => {
-            errors.push(wrong("list", format!("&{{{}}}", go_print(v))));
+            errors.push(|| wrong("list", format!("&{{{}}}", go_print(v))));
         }
         _ => {}
     }

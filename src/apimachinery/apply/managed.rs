@@ -8,10 +8,12 @@
 //! the object has no entries at all  an update does not begin to track it; a create does, and an apply
 //! ```
 
+use super::changes::Changes;
 use super::fieldset::{FieldSet, PathElement};
 use super::typed::{self, Comparison};
-use super::{ApplySchema, AtVersion, OneShape, Versions};
+use super::{ApplySchema, OneShape, Versions};
 use crate::apimachinery::value::{Map, Str, Value};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most Update entries before the oldest are merged.
 const MAX_UPDATE_ENTRIES: usize = 10;
@@ -80,11 +82,13 @@ impl ManagedEntry {
     }
 
     /// Entries of one identity are one entry: applies of a manager whatever their version, updates per version.
+    fn identity(&self) -> (Operation, &Str, &Str, Option<&Str>) {
+        let version = (self.operation == Operation::Update).then_some(&self.api_version);
+        (self.operation, &self.manager, &self.subresource, version)
+    }
+
     pub(super) fn same_manager(&self, other: &Self) -> bool {
-        self.operation == other.operation
-            && self.manager == other.manager
-            && self.subresource == other.subresource
-            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+        self.identity() == other.identity()
     }
 
     fn decode(v: Value) -> Result<Self, String> {
@@ -167,15 +171,19 @@ pub(super) fn decode_owned(list: Value) -> Result<Vec<ManagedEntry>, String> {
     let Value::Array(list) = list else {
         return Ok(Vec::new());
     };
-    let mut out: Vec<ManagedEntry> = Vec::with_capacity(list.len());
-    for v in list {
-        let e = ManagedEntry::decode(v)?;
-        match out.iter_mut().find(|x| x.same_manager(&e)) {
-            Some(x) => *x = e,
-            None => out.push(e),
-        }
+    let all = list.into_iter().map(ManagedEntry::decode);
+    let mut all = all.collect::<Result<Vec<ManagedEntry>, String>>()?;
+    // Of one identity the last entry counts.
+    let again: BTreeSet<usize> = {
+        let mut last = BTreeMap::new();
+        let places = all.iter().enumerate();
+        places.filter_map(|(i, e)| last.insert(e.identity(), i)).collect()
+    };
+    if !again.is_empty() {
+        let mut places = 0..;
+        all.retain(|_| places.next().is_none_or(|i| !again.contains(&i)));
     }
-    Ok(out)
+    Ok(all)
 }
 
 /// Writes entries into `metadata.managedFields`, in upstream's order; none: the field is removed.
@@ -275,8 +283,12 @@ pub fn update_managed_fields_across<S: ApplySchema>(
     if live.is_some() && entries.is_empty() {
         return;
     }
-    release(&mut entries, (live, new), &change, writer.api_version, versions);
-    store(new, take(entries, change, writer));
+    let changes = Changes::new(change, writer.api_version, versions, (live, &*new), &mut entries);
+    entries.retain_mut(|e| {
+        changes.of(e).release(e);
+        !e.fields.is_empty()
+    });
+    store(new, take(entries, changes.here().taken, writer));
 }
 
 /// How a write changes the object; a new one is compared with what its type writes when nothing is set.
@@ -287,55 +299,8 @@ pub(super) fn difference<S: ApplySchema>(schema: S, live: Option<&Value>, new: &
     }
 }
 
-/// What an entry names in its own version that the write changes: (added or modified, removed). `None`: in the version of
-/// the write, which the caller has compared; `Err`: the version is not known any more.
-pub(super) fn change_at<S: ApplySchema>(
-    entry: &ManagedEntry,
-    (live, new): (Option<&Value>, &Value),
-    api_version: &str,
-    versions: &dyn Versions<S>,
-) -> Result<Option<Comparison>, ()> {
-    if entry.api_version == api_version {
-        return Ok(None);
-    }
-    let Some(live) = live else { return Ok(None) };
-    match (
-        versions.at(live, &entry.api_version),
-        versions.at(new, &entry.api_version),
-    ) {
-        (AtVersion::Converted(old, schema), AtVersion::Converted(new, _)) => {
-            Ok(Some(typed::compare(&old, &new, schema)))
-        }
-        (AtVersion::Unknown, _) | (_, AtVersion::Unknown) => Err(()),
-        _ => Ok(None),
-    }
-}
-
-/// Takes what the write changes from every entry, and entries that are left with nothing.
-fn release<S: ApplySchema>(
-    entries: &mut Vec<ManagedEntry>,
-    objects: (Option<&Value>, &Value),
-    change: &Comparison,
-    api_version: &str,
-    versions: &dyn Versions<S>,
-) {
-    let here = change.all();
-    entries.retain_mut(|e| match change_at(e, objects, api_version, versions) {
-        Ok(there) => {
-            match there {
-                None => e.lose(&here),
-                Some(there) => e.lose(&there.all()),
-            }
-            !e.fields.is_empty()
-        }
-        Err(()) => false,
-    });
-}
-
-/// Gives the writer what it changed.
-pub(super) fn take(mut entries: Vec<ManagedEntry>, change: Comparison, writer: &Writer<'_>) -> Vec<ManagedEntry> {
-    let mut taken = change.added;
-    taken.absorb(change.modified);
+/// Gives the writer what it added or modified.
+pub(super) fn take(mut entries: Vec<ManagedEntry>, mut taken: FieldSet, writer: &Writer<'_>) -> Vec<ManagedEntry> {
     strip(&mut taken);
     if !taken.is_empty() {
         let mut mine = ManagedEntry::of(writer, Operation::Update, taken);
@@ -359,25 +324,27 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
     }
     entries.sort_by(|a, b| a.order().cmp(&b.order()));
     let (mut kept, updates): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| e.operation == Operation::Apply);
-    // Per version: the oldest entry, which becomes the bucket once a second one is merged.
-    let mut buckets: Vec<ManagedEntry> = Vec::new();
+    // Per version: the oldest entry, which becomes the bucket once a second one is merged, and what is merged.
+    let mut buckets: BTreeMap<Str, (ManagedEntry, Vec<FieldSet>)> = BTreeMap::new();
     let mut rest = Vec::new();
     for e in updates {
-        let bucket = buckets.iter_mut().find(|b| b.api_version == e.api_version);
-        match bucket {
-            _ if count <= MAX_UPDATE_ENTRIES => rest.push(e),
-            Some(b) => {
-                b.encoded = None;
-                b.fields.absorb(e.fields);
-                b.time = e.time;
-                b.manager = Str::const_new(ANCIENT);
-                b.subresource = Str::default();
-                count -= 1;
-            }
-            None => buckets.push(e),
+        if count <= MAX_UPDATE_ENTRIES {
+            rest.push(e);
+        } else if let Some((bucket, merged)) = buckets.get_mut(&e.api_version) {
+            bucket.encoded = None;
+            bucket.time = e.time;
+            bucket.manager = Str::const_new(ANCIENT);
+            bucket.subresource = Str::default();
+            merged.push(e.fields);
+            count -= 1;
+        } else {
+            buckets.insert(e.api_version.clone(), (e, Vec::new()));
         }
     }
-    kept.extend(buckets);
+    kept.extend(buckets.into_values().map(|(mut bucket, merged)| {
+        bucket.fields = FieldSet::union_of(merged.into_iter().chain([bucket.fields]));
+        bucket
+    }));
     for e in rest {
         // An entry that already has the bucket's name is the bucket.
         match kept.iter_mut().find(|k| k.same_manager(&e)) {
@@ -407,7 +374,15 @@ pub fn restore_times(live: &Value, new: &mut Value) {
         let rest = |m: &Map| m.len() - usize::from(m.contains_key("time"));
         rest(x) == rest(y) && x.iter().all(|(k, v)| k == "time" || y.get(k) == Some(v))
     };
-    if !a.iter().all(|x| b.iter().any(|y| timeless(x, y))) {
+    let whose = |e: &Value| ["manager", "operation", "apiVersion", "subresource"].map(|k| Str::new(e.str_at(&[k])));
+    let mut theirs: BTreeMap<_, Vec<&Value>> = BTreeMap::new();
+    b.iter().for_each(|y| theirs.entry(whose(y)).or_default().push(y));
+    let stays = |x: &Value| {
+        theirs
+            .get(&whose(x))
+            .is_some_and(|all| all.iter().any(|y| timeless(x, y)))
+    };
+    if !a.iter().all(stays) {
         return;
     }
     let same_but = |x: &Value, y: &Value, skip: &str| match (x.as_object(), y.as_object()) {

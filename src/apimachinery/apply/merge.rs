@@ -1,6 +1,7 @@
 //! Apply: a manager says which fields it wants and how; the live object becomes that, unless others own what would change.
 
-use super::check::check;
+use super::changes::{Change, Changes};
+use super::check::{MAX_TEXT, check};
 use super::fieldset::{FieldSet, PathElement};
 use super::managed::{self, ManagedEntry, Operation, Writer, strip};
 use super::typed::{self, item_element, shape_of, to_field_set};
@@ -10,6 +11,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Cause, Status};
 use crate::apimachinery::validation::meta::ANNOTATIONS_MAX;
 use crate::apimachinery::value::{Map, Str, Value};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How to apply.
@@ -68,11 +70,8 @@ pub fn apply_across<S: ApplySchema>(
             subresource: "",
             ..*writer
         };
-        entries = managed::take(
-            entries,
-            managed::difference(schema, None, &base).excluding(request.reset),
-            &first,
-        );
+        let all = managed::difference(schema, None, &base).excluding(request.reset);
+        entries = managed::take(entries, Change::from(all).taken, &first);
     }
 
     let wanted = to_field_set(config, schema).recursive_difference(request.reset);
@@ -92,39 +91,33 @@ pub fn apply_across<S: ApplySchema>(
     }
 
     let change = typed::compare(&base, &object, schema).excluding(request.reset);
-    // Per entry: what it owns and would lose to this write, and what it loses because it is gone.
-    let mut claims = Vec::with_capacity(entries.len());
-    entries.retain(
-        |e| match managed::change_at(e, (Some(&base), &object), writer.api_version, versions) {
-            Ok(there) => {
-                let c = there.as_ref().unwrap_or(&change);
-                claims.push((e.fields.intersection(&c.added.union(&c.modified)), c.removed.clone()));
-                true
-            }
-            Err(()) => false,
-        },
+    let mut changed = !change.is_same();
+    let changes = Changes::new(
+        change,
+        writer.api_version,
+        versions,
+        (Some(&base), &object),
+        &mut entries,
     );
     if !request.force {
-        let found: Vec<&FieldSet> = claims.iter().map(|(taken, _)| taken).collect();
-        if let Err(status) = conflicts(&entries, &found) {
+        // Per entry: what it owns and would lose to this write.
+        let lost = |e: &ManagedEntry| e.fields.intersection(&changes.of(e).taken);
+        let lost: Vec<FieldSet> = entries.iter().map(lost).collect();
+        if let Err(status) = conflicts(&entries, &lost) {
             // Fields kubectl set by client-side apply, and nobody touched since, are its own.
             let allowed = if writer.manager == "kubectl" {
                 client_side_applied(&base, schema)
             } else {
                 FieldSet::new()
             };
-            let rest: Vec<FieldSet> = found.iter().map(|f| f.difference(&allowed)).collect();
             if allowed.is_empty() {
                 return Err(status);
             }
-            conflicts(&entries, &rest.iter().collect::<Vec<_>>())?;
+            let rest: Vec<FieldSet> = lost.iter().map(|f| f.difference(&allowed)).collect();
+            conflicts(&entries, &rest)?;
         }
     }
-    for (e, (taken, removed)) in entries.iter_mut().zip(&claims) {
-        e.lose(taken);
-        e.lose(removed);
-    }
-    let mut changed = !change.is_same();
+    entries.iter_mut().for_each(|e| changes.of(e).release(e));
     strip(&mut mine.fields);
     mine.time = if changed {
         Some(Str::new(writer.now))
@@ -183,11 +176,17 @@ fn rewrite_last_applied(object: &mut Value, config: &Value) -> bool {
 }
 
 /// Fails where an entry would lose something.
-fn conflicts(entries: &[ManagedEntry], taken: &[&FieldSet]) -> Result<(), Status> {
+fn conflicts(entries: &[ManagedEntry], taken: &[FieldSet]) -> Result<(), Status> {
     let mut found: Vec<(String, &ManagedEntry, Vec<String>)> = Vec::new();
+    let mut size = 0;
     for (e, taken) in entries.iter().zip(taken) {
         let mut paths = Vec::new();
-        taken.leaves().for_each(&mut |p| paths.push(p.to_owned()));
+        taken.leaves().for_each(&mut |p| {
+            if size < MAX_TEXT {
+                size += p.len();
+                paths.push(p.to_owned());
+            }
+        });
         if !paths.is_empty() {
             let mut shown = format!("{:?}", e.manager.as_str());
             if !e.subresource.is_empty() {
@@ -321,14 +320,21 @@ struct Frame<'a, S> {
 
 impl<S: ApplySchema> Frame<'_, S> {
     /// The object at another version.
-    fn at(&self, object: &Value, api_version: &str) -> (Value, S) {
+    fn at<'o>(&self, object: &'o Value, api_version: &str) -> (Cow<'o, Value>, S) {
         if api_version == self.api_version && object.api_version() == self.api_version {
-            return (object.clone(), self.schema);
+            return (Cow::Borrowed(object), self.schema);
         }
         match self.versions.at(object, api_version) {
-            AtVersion::Converted(v, s) => (v, s),
-            AtVersion::Same | AtVersion::Unknown => (object.clone(), self.schema),
+            AtVersion::Converted(v, s) => (Cow::Owned(v), s),
+            AtVersion::Same | AtVersion::Unknown => (Cow::Borrowed(object), self.schema),
         }
+    }
+
+    /// A number for what [`at`](Self::at) makes of objects: one per shape.
+    fn shape(&self, api_version: &str) -> Option<usize> {
+        self.versions
+            .shape(api_version)
+            .or(self.versions.shape(self.api_version))
     }
 }
 
@@ -340,31 +346,39 @@ fn prune<S: ApplySchema>(
     mine: &ManagedEntry,
     others: &[ManagedEntry],
 ) -> Value {
+    if last.api_version == mine.api_version && last.fields.difference(&mine.fields).is_empty() {
+        return merged;
+    }
     let cut = |v: &Value, set: &FieldSet, s: S| without(v, set, s, Hollow::Null).unwrap_or_else(Value::object);
     let fields = |v: &Value, s: S| with_named_fields(&to_field_set(v, s), s);
     let (at_last, s) = frame.at(&merged, &last.api_version);
-    let mut pruned = cut(&at_last, &with_named_fields(&last.fields, s), s);
-    // What somebody owns comes back, and with it the structs it stands in; each version in its own terms.
-    let mut versions: Vec<&str> = std::iter::once(mine)
-        .chain(others)
-        .map(|e| e.api_version.as_str())
-        .collect();
-    versions.sort_unstable_by_key(|v| (*v != last.api_version, *v));
-    versions.dedup();
-    for version in versions {
-        let of_version = std::iter::once(mine).chain(others).filter(|e| e.api_version == version);
-        let owned = of_version.fold(FieldSet::new(), |all, e| all.union(&e.fields));
+    let named = with_named_fields(&last.fields, s);
+    let mut pruned = cut(&at_last, &named, s);
+    // What somebody owns comes back, and with it the structs it stands in; each version in its own terms, that of the last
+    // apply first.
+    let mut owners: Vec<&ManagedEntry> = std::iter::once(mine).chain(others).collect();
+    owners.sort_by_key(|e| (e.api_version != last.api_version, &e.api_version));
+    let mut shapes: Vec<(Option<usize>, &str, Vec<&FieldSet>)> = Vec::new();
+    for e in owners {
+        let shape = frame.shape(&e.api_version);
+        match shapes.iter_mut().find(|(s, ..)| *s == shape) {
+            Some((.., sets)) => sets.push(&e.fields),
+            None => shapes.push((shape, &e.api_version, vec![&e.fields])),
+        }
+    }
+    for (_, version, owned) in shapes {
         let ((whole, s), (part, _)) = (frame.at(&merged, version), frame.at(&pruned, version));
-        let keep = fields(&part, s).union(&with_named_fields(&owned, s));
-        pruned = cut(&whole, &fields(&whole, s).difference(&keep), s);
+        let owned = FieldSet::union_of(owned.into_iter().cloned());
+        let mut gone = fields(&whole, s);
+        gone.subtract(&fields(&part, s));
+        gone.subtract(&with_named_fields(&owned, s));
+        pruned = cut(&whole, &gone, s);
     }
     // What only disappeared because something around it did, comes back as well.
-    let (part, s) = frame.at(&pruned, &last.api_version);
-    let gone = fields(&at_last, s)
-        .difference(&fields(&part, s))
-        .intersection(&with_named_fields(&last.fields, s));
+    let mut gone = fields(&at_last, s).intersection(&named);
+    gone.subtract(&fields(&frame.at(&pruned, &last.api_version).0, s));
     let left = without(&at_last, &gone, s, Hollow::Absent).unwrap_or_else(Value::object);
-    frame.at(&left, frame.api_version).0
+    frame.at(&left, frame.api_version).0.into_owned()
 }
 
 /// The set with every declared field on its paths as a member of its own.

@@ -1,6 +1,6 @@
 //! Walking objects with their schema.
 
-use super::fieldset::{FieldSet, PathElement};
+use super::fieldset::{Entry, FieldSet, PathElement};
 use super::{ApplySchema, Member, Shape};
 use crate::apimachinery::value::{Map, Str, Value};
 
@@ -27,14 +27,6 @@ impl Comparison {
             set.exclude(ignored);
         }
         self
-    }
-
-    /// Everything that differs: added, modified or removed.
-    pub fn all(&self) -> FieldSet {
-        let mut all = self.added.clone();
-        all.absorb(self.modified.clone());
-        all.absorb(self.removed.clone());
-        all
     }
 
     fn put(&mut self, element: PathElement, own: Own, below: Self) {
@@ -127,12 +119,14 @@ fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
             (m.is_empty(), out)
         }
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
-            for item in a {
-                if let Ok(e) = item_element(schema, shape, item) {
-                    out.put(e, true, fields_below(item, of).1);
-                }
-            }
-            (a.is_empty(), out)
+            let entry = |item| {
+                Some(Entry {
+                    element: item_element(schema, shape, item).ok()?,
+                    member: true,
+                    children: fields_below(item, of).1,
+                })
+            };
+            (a.is_empty(), FieldSet::of_entries(a.iter().filter_map(entry).collect()))
         }
         _ => (true, out),
     }
@@ -141,7 +135,7 @@ fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
 /// How `new` differs from `old`. Items of lists that cannot be told apart are left out.
 pub fn compare<S: ApplySchema>(old: &Value, new: &Value, schema: S) -> Comparison {
     let mut out = Comparison::default();
-    compare_below(Some(old), Some(new), schema, &mut out);
+    compare_below(Some(old), Some(new), schema, 0, &mut out);
     out
 }
 
@@ -170,12 +164,23 @@ fn leaf(old: Option<&Value>, new: Option<&Value>) -> Own {
     }
 }
 
-fn compare_below<S: ApplySchema>(old: Option<&Value>, new: Option<&Value>, schema: S, out: &mut Comparison) -> Own {
+fn compare_below<S: ApplySchema>(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    schema: S,
+    depth: usize,
+    out: &mut Comparison,
+) -> Own {
+    /// Below, equal values are walked like others: looking at all of them again on each level of a deep tree costs the
+    /// square.
+    const LOOKED_AT: usize = 16;
     if let (Some(a), Some(b)) = (old, new)
+        && depth < LOOKED_AT
         && a == b
     {
         return Own::Same;
     }
+    let depth = depth + 1;
     // Null takes the form of the other side.
     let decisive = new
         .filter(|v| !v.is_null())
@@ -188,7 +193,7 @@ fn compare_below<S: ApplySchema>(old: Option<&Value>, new: Option<&Value>, schem
         && matches!(schema.shape(), Shape::Deduced)
         && std::mem::discriminant(o) != std::mem::discriminant(decisive)
     {
-        return changed_form(o, decisive, schema, out);
+        return changed_form(o, decisive, schema, depth, out);
     }
     match shape {
         Shape::Object if !(is_empty_container(old) && is_empty_container(new)) => {
@@ -196,6 +201,7 @@ fn compare_below<S: ApplySchema>(old: Option<&Value>, new: Option<&Value>, schem
                 old.and_then(Value::as_object),
                 new.and_then(Value::as_object),
                 schema,
+                depth,
                 out,
             );
             presence(old, new)
@@ -205,6 +211,7 @@ fn compare_below<S: ApplySchema>(old: Option<&Value>, new: Option<&Value>, schem
                 old.map_or(&[], Value::items),
                 new.map_or(&[], Value::items),
                 (schema, shape, of),
+                depth,
                 out,
             );
             presence(old, new)
@@ -214,17 +221,23 @@ fn compare_below<S: ApplySchema>(old: Option<&Value>, new: Option<&Value>, schem
 }
 
 /// A deduced value that was an object, a list or a scalar and now is another of these.
-fn changed_form<S: ApplySchema>(old: &Value, new: &Value, schema: S, out: &mut Comparison) -> Own {
+fn changed_form<S: ApplySchema>(old: &Value, new: &Value, schema: S, depth: usize, out: &mut Comparison) -> Own {
     if let Value::Object(m) = old {
-        compare_objects(Some(m), None, schema, out);
+        compare_objects(Some(m), None, schema, depth, out);
     }
     if let Value::Object(m) = new {
-        compare_objects(None, Some(m), schema, out);
+        compare_objects(None, Some(m), schema, depth, out);
     }
     Own::Modified
 }
 
-fn compare_objects<S: ApplySchema>(old: Option<&Map>, new: Option<&Map>, schema: S, out: &mut Comparison) {
+fn compare_objects<S: ApplySchema>(
+    old: Option<&Map>,
+    new: Option<&Map>,
+    schema: S,
+    depth: usize,
+    out: &mut Comparison,
+) {
     let none = Map::new();
     let (mut a, mut b) = (
         old.unwrap_or(&none).iter().peekable(),
@@ -242,7 +255,7 @@ fn compare_objects<S: ApplySchema>(old: Option<&Map>, new: Option<&Map>, schema:
         let Some((key, _)) = x.or(y) else { return };
         let Some(member) = schema.member(key) else { continue };
         let mut below = Comparison::default();
-        let own = compare_below(x.map(|p| p.1), y.map(|p| p.1), member.schema, &mut below);
+        let own = compare_below(x.map(|p| p.1), y.map(|p| p.1), member.schema, depth, &mut below);
         out.put(PathElement::Field(Str::new(key)), own, below);
     }
 }
@@ -251,6 +264,7 @@ fn compare_lists<S: ApplySchema>(
     old: &[Value],
     new: &[Value],
     (list, shape, of): (S, Shape<S>, S),
+    depth: usize,
     out: &mut Comparison,
 ) {
     let (old, new) = (sorted_items(old, list, shape), sorted_items(new, list, shape));
@@ -264,9 +278,9 @@ fn compare_lists<S: ApplySchema>(
         let mut below = Comparison::default();
         // Items under one element are duplicates, which count as one value.
         let own = match (before, after) {
-            ([x], [y]) => compare_below(Some(x.1), Some(y.1), of, &mut below),
-            ([x], []) => compare_below(Some(x.1), None, of, &mut below),
-            ([], [y]) => compare_below(None, Some(y.1), of, &mut below),
+            ([x], [y]) => compare_below(Some(x.1), Some(y.1), of, depth, &mut below),
+            ([x], []) => compare_below(Some(x.1), None, of, depth, &mut below),
+            ([], [y]) => compare_below(None, Some(y.1), of, depth, &mut below),
             (_, []) => Own::Removed,
             ([], _) => Own::Added,
             (x, y) if x.iter().map(|i| i.1).eq(y.iter().map(|i| i.1)) => Own::Same,

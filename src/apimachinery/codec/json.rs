@@ -1,6 +1,9 @@
 //! JSON, as Go's decoder reads it and Go's encoder writes it: integers stay integers, floats print as Go prints them,
 //! `<`, `>`, `&`, U+2028 and U+2029 are escaped, nesting is limited, duplicate keys are found.
 
+mod fast;
+pub mod parts;
+
 use crate::apimachinery::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use std::cell::RefCell;
@@ -30,16 +33,15 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
 /// # Errors
 /// The text of the decoder, for a 400.
 pub fn decode_noting(bytes: &[u8]) -> Result<(Value, Notes), String> {
-    let lossy;
-    let bytes = match std::str::from_utf8(bytes) {
-        Ok(_) => bytes,
-        Err(_) => {
-            // Go replaces invalid UTF-8 with U+FFFD instead of refusing it.
-            lossy = String::from_utf8_lossy(bytes).into_owned();
-            lossy.as_bytes()
-        }
-    };
-    let mut d = serde_json::Deserializer::from_slice(bytes);
+    let fast = std::str::from_utf8(bytes).ok().and_then(fast::decode);
+    fast.map_or_else(|| decode_slowly(bytes), |v| Ok((v, Notes::default())))
+}
+
+fn decode_slowly(bytes: &[u8]) -> Result<(Value, Notes), String> {
+    // Go replaces invalid UTF-8 with U+FFFD instead of refusing it.
+    let text = String::from_utf8_lossy(bytes);
+    let bytes = text.as_bytes();
+    let mut d = serde_json::Deserializer::from_str(&text);
     d.disable_recursion_limit();
     let cx = Cx::default();
     let v = Seed {
@@ -306,8 +308,20 @@ fn pretty(v: &Value, depth: usize, out: &mut Vec<u8>) {
 
 /// Appends an integer.
 pub fn encode_int(i: i64, out: &mut Vec<u8>) {
-    use std::io::Write;
-    write!(out, "{i}").expect("writing to a Vec cannot fail");
+    let mut digits = [0u8; 20];
+    let (mut at, mut n) = (digits.len(), i.unsigned_abs());
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    if i < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
 }
 
 /// Appends a float as Go's `encoding/json` prints it: shortest form, exponent below 1e-6 and from 1e21 on, no `.0`.
@@ -333,6 +347,17 @@ pub fn encode_float(f: f64, out: &mut Vec<u8>) {
     }
 }
 
+/// Bytes that are not written as they are, or begin what may not be.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut c = 0;
+    while c < special.len() {
+        special[c] = c < 0x20 || matches!(c as u8, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2);
+        c += 1;
+    }
+    special
+};
+
 /// Appends a quoted string with Go's escapes.
 pub fn encode_str(s: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -342,8 +367,7 @@ pub fn encode_str(s: &str, out: &mut Vec<u8>) {
     let mut i = 0;
     while i < b.len() {
         let c = b[i];
-        let plain = c >= 0x20 && c != b'"' && c != b'\\' && c != b'<' && c != b'>' && c != b'&' && c != 0xe2;
-        if plain {
+        if !SPECIAL[usize::from(c)] {
             i += 1;
             continue;
         }
@@ -401,6 +425,9 @@ mod tests {
             let mut out = Vec::new();
             encode_float(f, &mut out);
             assert_eq!(String::from_utf8_lossy(&out), want);
+        }
+        for i in [0, 7, -1, 10, i64::MAX, i64::MIN] {
+            assert_eq!(to_string(&Value::Int(i)), i.to_string());
         }
     }
 

@@ -4,6 +4,7 @@ use super::{Sink, Write};
 use crate::audit::event::Event;
 use crate::client::{ClientConfig, FetchError, Fetcher};
 use crate::telemetry::audit::AuditMetrics;
+use crate::telemetry::clients::ClientRequestMetrics;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,8 +45,13 @@ impl Webhook {
     ///
     /// # Errors
     /// The configuration cannot be used.
-    pub fn try_new(config: &ClientConfig, initial_backoff: Duration, metrics: AuditMetrics) -> Result<Self, String> {
-        let fetcher = Fetcher::with(config, PATIENCE).map_err(|e| e.what)?;
+    pub fn try_new(
+        config: &ClientConfig,
+        initial_backoff: Duration,
+        metrics: AuditMetrics,
+        counts: ClientRequestMetrics,
+    ) -> Result<Self, String> {
+        let fetcher = Fetcher::with(config, PATIENCE).map_err(|e| e.what)?.counting(counts);
         let url = config.server.clone();
         Ok(Self::to(Box::new(ToUrl { fetcher, url }), initial_backoff, metrics))
     }

@@ -29,7 +29,12 @@ const BUFFERS: &str = "logs are written at once, to standard error";
 
 flags! {
     Torana {
+        "backend-max-connections" Int "4096" honoured "Connections to one address of a backend; more requests wait";
+        "backend-max-requests" Int "0" honoured "Requests under way to one backend, watches and system:masters excepted; more are 429. 0: half of --max-requests-inflight";
+        "backend-max-waiting" Int "8192" honoured "Requests that wait for a connection to one address of a backend, for 5 s at most; more are 503";
+        "backend-max-watches" Int "10000" honoured "Watches and other long-running requests under way to one backend, system:masters excepted; more are 429. 0: no limit";
         "data-dir" Text "./torana-data" honoured "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig";
+        "backend-socket-dirs" List "/run/torana" honoured "Directories whose Unix sockets APIServices may name as backends (docs/targets.md); empty: none";
         "etcd-user-file" Text "" honoured "File whose first line is name:password, for etcd with authentication by name; tokens are renewed";
     }
     Generic {

@@ -1,6 +1,6 @@
 //! Backends.
 
-use super::{UsageError, Values, pair};
+use super::{UsageError, Values, count, pair};
 use std::path::PathBuf;
 
 /// Aggregator flags.
@@ -12,14 +12,39 @@ pub struct AggregatorOptions {
     pub route_by_endpoint: bool,
     /// `--aggregator-reject-forwarding-redirect`.
     pub reject_redirects: bool,
+    /// `--backend-socket-dirs`.
+    pub socket_dirs: Vec<PathBuf>,
+    /// `--backend-max-requests`; 0: half of what all may have.
+    pub max_requests: usize,
+    /// `--backend-max-watches`; 0: any number.
+    pub max_watches: usize,
+    /// `--backend-max-connections`, of one address.
+    pub max_connections: usize,
+    /// `--backend-max-waiting`: requests that wait for one of them.
+    pub max_waiting: usize,
 }
 
 impl AggregatorOptions {
     pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
+        let dirs = values.list("backend-socket-dirs");
+        let socket_dirs: Vec<PathBuf> = dirs.into_iter().filter(|d| !d.is_empty()).map(PathBuf::from).collect();
+        if let Some(dir) = socket_dirs.iter().find(|d| !d.is_absolute()) {
+            let why = format!("--backend-socket-dirs: {} is not an absolute path", dir.display());
+            return Err(UsageError::new(why));
+        }
+        let at_least_one = |flag: &str| match count(values, flag)? {
+            0 => Err(UsageError::new(format!("--{flag} must be at least 1"))),
+            n => Ok(n),
+        };
         Ok(Self {
             proxy_client: pair(values, "proxy-client-cert-file", "proxy-client-key-file")?,
             route_by_endpoint: values.bool("enable-aggregator-routing")?,
             reject_redirects: values.bool("aggregator-reject-forwarding-redirect")?,
+            socket_dirs,
+            max_requests: count(values, "backend-max-requests")?,
+            max_watches: count(values, "backend-max-watches")?,
+            max_connections: at_least_one("backend-max-connections")?,
+            max_waiting: at_least_one("backend-max-waiting")?,
         })
     }
 }

@@ -86,6 +86,10 @@ pub(crate) fn horizontal_pod_autoscalers() -> Columns {
             ("Replicas", "string", 0, HPA_CURRENT),
             ("Age", "string", 0, AGE),
         ],
+        &[
+            "spec.{scaleTargetRef,metrics,minReplicas,maxReplicas}",
+            "status.{currentMetrics,currentReplicas}",
+        ],
         |o| {
             let to = |key: &str| o.str_at(&["spec", "scaleTargetRef", key]);
             let count = |path: &[&str]| o.at(path).as_i64().unwrap_or(0);
@@ -112,6 +116,7 @@ pub(crate) fn scales() -> Columns {
             ("Available", "integer", 0, SCALE_AVAILABLE),
             ("Age", "string", 0, AGE),
         ],
+        &["spec.replicas", "status.replicas"],
         |o| {
             let count = |path: &[&str]| Value::from(o.at(path).as_i64().unwrap_or(0));
             vec![

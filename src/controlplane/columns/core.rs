@@ -11,9 +11,11 @@ const N: Heading = ("Name", "string", 0, NAME);
 const A: Heading = ("Age", "string", 0, AGE);
 
 pub(crate) fn namespaces() -> Columns {
-    table(&[N, ("Status", "string", 0, NAMESPACE_STATUS), A], |o| {
-        vec![name(o), o.at(&["status", "phase"]).clone(), age(o)]
-    })
+    table(
+        &[N, ("Status", "string", 0, NAMESPACE_STATUS), A],
+        &["status.phase"],
+        |o| vec![name(o), o.at(&["status", "phase"]).clone(), age(o)],
+    )
 }
 
 fn count(map: &Value) -> i64 {
@@ -21,13 +23,17 @@ fn count(map: &Value) -> i64 {
 }
 
 pub(crate) fn config_maps() -> Columns {
-    table(&[N, ("Data", "string", 0, CONFIGMAP_DATA), A], |o| {
-        vec![
-            name(o),
-            (count(o.get("data")) + count(o.get("binaryData"))).into(),
-            age(o),
-        ]
-    })
+    table(
+        &[N, ("Data", "string", 0, CONFIGMAP_DATA), A],
+        &["data.#", "binaryData.#"],
+        |o| {
+            vec![
+                name(o),
+                (count(o.get("data")) + count(o.get("binaryData"))).into(),
+                age(o),
+            ]
+        },
+    )
 }
 
 pub(crate) fn secrets() -> Columns {
@@ -38,12 +44,13 @@ pub(crate) fn secrets() -> Columns {
             ("Data", "string", 0, SECRET_DATA),
             A,
         ],
+        &["type", "data.#"],
         |o| vec![name(o), o.str_at(&["type"]).into(), count(o.get("data")).into(), age(o)],
     )
 }
 
 pub(crate) fn service_accounts() -> Columns {
-    table(&[N, A], |o| vec![name(o), age(o)])
+    table(&[N, A], &[], |o| vec![name(o), age(o)])
 }
 
 pub(crate) fn services() -> Columns {
@@ -56,6 +63,11 @@ pub(crate) fn services() -> Columns {
             ("Port(s)", "string", 0, SERVICE_PORTS),
             A,
             ("Selector", "string", 1, SERVICE_SELECTOR),
+        ],
+        &[
+            "spec.{type,clusterIPs,externalIPs,externalName,selector}",
+            "spec.ports.{port,protocol,nodePort}",
+            "status.loadBalancer.ingress.{ip,hostname}",
         ],
         |o| {
             let spec = o.get("spec");
@@ -116,9 +128,11 @@ fn external_ips(o: &Value) -> String {
 }
 
 pub(crate) fn endpoints() -> Columns {
-    table(&[N, ("Endpoints", "string", 0, ""), A], |o| {
-        vec![name(o), endpoints_cell(o).into(), age(o)]
-    })
+    table(
+        &[N, ("Endpoints", "string", 0, ""), A],
+        &["subsets.addresses.ip", "subsets.ports.port"],
+        |o| vec![name(o), endpoints_cell(o).into(), age(o)],
+    )
 }
 
 fn endpoints_cell(o: &Value) -> String {
@@ -160,6 +174,12 @@ pub(crate) fn nodes() -> Columns {
             ("OS-Image", "string", 1, NODE_OS),
             ("Kernel-Version", "string", 1, NODE_KERNEL),
             ("Container-Runtime", "string", 1, NODE_RUNTIME),
+        ],
+        &[
+            "metadata.labels",
+            "spec.unschedulable",
+            "status.{nodeInfo,addresses}",
+            "status.conditions.{type,status}",
         ],
         |o| {
             let mut status = match condition(o, "Ready") {
@@ -231,6 +251,10 @@ pub(crate) fn events() -> Columns {
             ("Count", "string", 1, EVENT_COUNT),
             ("Name", "string", 1, NAME),
         ],
+        &[
+            "{firstTimestamp,lastTimestamp,eventTime,series,involvedObject,source}",
+            "{reportingComponent,reportingInstance,type,reason,message,count}",
+        ],
         |o| {
             let first = match o.get("firstTimestamp") {
                 Value::Null => since(o.get("eventTime")),
@@ -282,6 +306,7 @@ pub(crate) fn component_statuses() -> Columns {
             ("Message", "string", 0, "Message of the component conditions"),
             ("Error", "string", 0, "Error of the component conditions"),
         ],
+        &["conditions"],
         |o| {
             let conditions = o.get("conditions").items();
             let healthy = conditions.iter().find(|c| c.str_at(&["type"]) == "Healthy");

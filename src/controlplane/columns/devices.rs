@@ -17,19 +17,21 @@ const CLAIM_STATE: &str = "A summary of the current state (allocated, pending, r
 
 /// Device classes and templates of claims.
 pub(crate) fn named() -> Columns {
-    table(&[N, A], |o| vec![name(o), age(o)])
+    table(&[N, A], &[], |o| vec![name(o), age(o)])
 }
 
 pub(crate) fn runtime_classes() -> Columns {
-    table(&[N, ("Handler", "string", 0, ""), A], |o| {
+    table(&[N, ("Handler", "string", 0, ""), A], &["handler"], |o| {
         vec![name(o), o.str_at(&["handler"]).into(), age(o)]
     })
 }
 
 pub(crate) fn claims() -> Columns {
-    table(&[N, ("State", "string", 0, CLAIM_STATE), A], |o| {
-        vec![name(o), state(o).into(), age(o)]
-    })
+    table(
+        &[N, ("State", "string", 0, CLAIM_STATE), A],
+        &["metadata.deletionTimestamp", "status.{allocation.#,reservedFor.#}"],
+        |o| vec![name(o), state(o).into(), age(o)],
+    )
 }
 
 fn state(o: &Value) -> String {
@@ -58,7 +60,7 @@ pub(crate) fn slices() -> Columns {
         ("Pool", "string", 0, SLICE_POOL),
         A,
     ];
-    table(&headings, |o| {
+    table(&headings, &["spec.{nodeName,driver,pool.name}"], |o| {
         vec![
             name(o),
             o.str_at(&["spec", "nodeName"]).into(),

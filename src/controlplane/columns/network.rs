@@ -22,21 +22,28 @@ pub(crate) fn ingresses() -> Columns {
         ("Ports", "string", 0, INGRESS_PORTS),
         A,
     ];
-    table(&headings, |o| {
-        let ports = if o.at(&["spec", "tls"]).items().is_empty() {
-            "80"
-        } else {
-            "80, 443"
-        };
-        vec![
-            name(o),
-            o.at(&["spec", "ingressClassName"]).as_str().unwrap_or("<none>").into(),
-            hosts(o).into(),
-            addresses(o).into(),
-            ports.into(),
-            age(o),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "spec.{tls.#,ingressClassName,rules.host}",
+            "status.loadBalancer.ingress.{ip,hostname}",
+        ],
+        |o| {
+            let ports = if o.at(&["spec", "tls"]).items().is_empty() {
+                "80"
+            } else {
+                "80, 443"
+            };
+            vec![
+                name(o),
+                o.at(&["spec", "ingressClassName"]).as_str().unwrap_or("<none>").into(),
+                hosts(o).into(),
+                addresses(o).into(),
+                ports.into(),
+                age(o),
+            ]
+        },
+    )
 }
 
 fn hosts(o: &Value) -> String {
@@ -76,34 +83,42 @@ pub(crate) fn ingress_classes() -> Columns {
         ("Parameters", "string", 0, CLASS_PARAMETERS),
         A,
     ];
-    table(&headings, |o| {
-        let p = o.at(&["spec", "parameters"]);
-        let parameters = match (p.is_null(), p.str_at(&["apiGroup"])) {
-            (true, _) => "<none>".to_owned(),
-            (false, "") => format!("{}/{}", p.str_at(&["kind"]), p.str_at(&["name"])),
-            (false, group) => format!("{}.{group}/{}", p.str_at(&["kind"]), p.str_at(&["name"])),
-        };
-        vec![
-            default_name(o, &["ingressclass.kubernetes.io/is-default-class"]),
-            o.str_at(&["spec", "controller"]).into(),
-            parameters.into(),
-            age(o),
-        ]
-    })
+    table(
+        &headings,
+        &["metadata.annotations", "spec.{controller,parameters}"],
+        |o| {
+            let p = o.at(&["spec", "parameters"]);
+            let parameters = match (p.is_null(), p.str_at(&["apiGroup"])) {
+                (true, _) => "<none>".to_owned(),
+                (false, "") => format!("{}/{}", p.str_at(&["kind"]), p.str_at(&["name"])),
+                (false, group) => format!("{}.{group}/{}", p.str_at(&["kind"]), p.str_at(&["name"])),
+            };
+            vec![
+                default_name(o, &["ingressclass.kubernetes.io/is-default-class"]),
+                o.str_at(&["spec", "controller"]).into(),
+                parameters.into(),
+                age(o),
+            ]
+        },
+    )
 }
 
 pub(crate) fn network_policies() -> Columns {
-    table(&[N, ("Pod-Selector", "string", 0, NETPOL_POD_SELECTOR), A], |o| {
-        let selector = match Selector::from_object(o.at(&["spec", "podSelector"])) {
-            Err(_) => "<error>".to_owned(),
-            Ok(s) => none_if_empty(s.to_string()),
-        };
-        vec![name(o), selector.into(), age(o)]
-    })
+    table(
+        &[N, ("Pod-Selector", "string", 0, NETPOL_POD_SELECTOR), A],
+        &["spec.podSelector"],
+        |o| {
+            let selector = match Selector::from_object(o.at(&["spec", "podSelector"])) {
+                Err(_) => "<error>".to_owned(),
+                Ok(s) => none_if_empty(s.to_string()),
+            };
+            vec![name(o), selector.into(), age(o)]
+        },
+    )
 }
 
 pub(crate) fn ip_addresses() -> Columns {
-    table(&[N, ("ParentRef", "string", 0, IP_PARENT)], |o| {
+    table(&[N, ("ParentRef", "string", 0, IP_PARENT)], &["spec.parentRef"], |o| {
         let p = o.at(&["spec", "parentRef"]);
         let mut text = p.str_at(&["resource"]).to_lowercase();
         match p.str_at(&["group"]) {
@@ -121,7 +136,7 @@ pub(crate) fn ip_addresses() -> Columns {
 }
 
 pub(crate) fn service_cidrs() -> Columns {
-    table(&[N, ("CIDRs", "string", 0, CIDR_CIDRS), A], |o| {
+    table(&[N, ("CIDRs", "string", 0, CIDR_CIDRS), A], &["spec.cidrs"], |o| {
         vec![name(o), strings(o.at(&["spec", "cidrs"])).join(",").into(), age(o)]
     })
 }
@@ -134,21 +149,25 @@ pub(crate) fn pod_disruption_budgets() -> Columns {
         ("Allowed Disruptions", "integer", 0, PDB_ALLOWED),
         A,
     ];
-    table(&headings, |o| {
-        let amount = |key: &str| match o.at(&["spec", key]) {
-            Value::Null => Value::from("N/A"),
-            Value::Int(n) => n.to_string().into(),
-            other => other.clone(),
-        };
-        let allowed = o.at(&["status", "disruptionsAllowed"]).as_i64().unwrap_or(0);
-        vec![
-            name(o),
-            amount("minAvailable"),
-            amount("maxUnavailable"),
-            allowed.into(),
-            age(o),
-        ]
-    })
+    table(
+        &headings,
+        &["spec.{minAvailable,maxUnavailable}", "status.disruptionsAllowed"],
+        |o| {
+            let amount = |key: &str| match o.at(&["spec", key]) {
+                Value::Null => Value::from("N/A"),
+                Value::Int(n) => n.to_string().into(),
+                other => other.clone(),
+            };
+            let allowed = o.at(&["status", "disruptionsAllowed"]).as_i64().unwrap_or(0);
+            vec![
+                name(o),
+                amount("minAvailable"),
+                amount("maxUnavailable"),
+                allowed.into(),
+                age(o),
+            ]
+        },
+    )
 }
 
 pub(crate) fn certificate_signing_requests() -> Columns {
@@ -160,20 +179,27 @@ pub(crate) fn certificate_signing_requests() -> Columns {
         ("RequestedDuration", "string", 0, CSR_REQUESTEDDURATION),
         ("Condition", "string", 0, CSR_CONDITION),
     ];
-    table(&headings, |o| {
-        let duration = match o.at(&["spec", "expirationSeconds"]).as_i64() {
-            None => "<none>".to_owned(),
-            Some(n) => super::cells::human_duration(n),
-        };
-        vec![
-            name(o),
-            age(o),
-            none_if_empty(o.str_at(&["spec", "signerName"]).to_owned()).into(),
-            o.str_at(&["spec", "username"]).into(),
-            duration.into(),
-            csr_condition(o).into(),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "spec.{expirationSeconds,signerName,username}",
+            "status.{conditions.type,certificate}",
+        ],
+        |o| {
+            let duration = match o.at(&["spec", "expirationSeconds"]).as_i64() {
+                None => "<none>".to_owned(),
+                Some(n) => super::cells::human_duration(n),
+            };
+            vec![
+                name(o),
+                age(o),
+                none_if_empty(o.str_at(&["spec", "signerName"]).to_owned()).into(),
+                o.str_at(&["spec", "username"]).into(),
+                duration.into(),
+                csr_condition(o).into(),
+            ]
+        },
+    )
 }
 
 fn csr_condition(o: &Value) -> String {

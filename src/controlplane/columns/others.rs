@@ -12,15 +12,17 @@ const A: Heading = ("Age", "string", 0, AGE);
 
 /// Name and creation time: kinds whose printer upstream leaves to the generic one.
 pub(crate) fn created_at() -> Columns {
-    table(&[N, ("Created At", "date", 0, AGE)], |o| {
+    table(&[N, ("Created At", "date", 0, AGE)], &[], |o| {
         vec![name(o), o.at(&["metadata", "creationTimestamp"]).clone()]
     })
 }
 
 pub(crate) fn leases() -> Columns {
-    table(&[N, ("Holder", "string", 0, LEASE_HOLDER), A], |o| {
-        vec![name(o), o.str_at(&["spec", "holderIdentity"]).into(), age(o)]
-    })
+    table(
+        &[N, ("Holder", "string", 0, LEASE_HOLDER), A],
+        &["spec.holderIdentity"],
+        |o| vec![name(o), o.str_at(&["spec", "holderIdentity"]).into(), age(o)],
+    )
 }
 
 pub(crate) fn endpoint_slices() -> Columns {
@@ -31,59 +33,67 @@ pub(crate) fn endpoint_slices() -> Columns {
         ("Endpoints", "string", 0, ""),
         A,
     ];
-    table(&headings, |o| {
-        let ports: Vec<String> = o
-            .get("ports")
-            .items()
-            .iter()
-            .map(|p| match (p.get("port"), p.get("name").as_str()) {
-                (Value::Int(n), _) => n.to_string(),
-                (_, Some(name)) => name.to_owned(),
-                _ => "*".to_owned(),
-            })
-            .collect();
-        let addresses: Vec<String> = o
-            .get("endpoints")
-            .items()
-            .iter()
-            .flat_map(|e| strings(e.get("addresses")))
-            .map(str::to_owned)
-            .collect();
-        vec![
-            name(o),
-            o.str_at(&["addressType"]).into(),
-            first_three(&ports, "<unset>").into(),
-            first_three(&addresses, "<unset>").into(),
-            age(o),
-        ]
-    })
+    table(
+        &headings,
+        &["addressType", "ports.{port,name}", "endpoints.addresses"],
+        |o| {
+            let ports: Vec<String> = o
+                .get("ports")
+                .items()
+                .iter()
+                .map(|p| match (p.get("port"), p.get("name").as_str()) {
+                    (Value::Int(n), _) => n.to_string(),
+                    (_, Some(name)) => name.to_owned(),
+                    _ => "*".to_owned(),
+                })
+                .collect();
+            let addresses: Vec<String> = o
+                .get("endpoints")
+                .items()
+                .iter()
+                .flat_map(|e| strings(e.get("addresses")))
+                .map(str::to_owned)
+                .collect();
+            vec![
+                name(o),
+                o.str_at(&["addressType"]).into(),
+                first_three(&ports, "<unset>").into(),
+                first_three(&addresses, "<unset>").into(),
+                age(o),
+            ]
+        },
+    )
 }
 
 fn binding(headings: &[Heading]) -> Columns {
-    table(headings, |o| {
-        let of = |kind: &str| {
-            let all: Vec<String> = o
-                .get("subjects")
-                .items()
-                .iter()
-                .filter(|s| s.str_at(&["kind"]) == kind)
-                .map(|s| match kind {
-                    "ServiceAccount" => format!("{}/{}", s.str_at(&["namespace"]), s.str_at(&["name"])),
-                    _ => s.str_at(&["name"]).to_owned(),
-                })
-                .collect();
-            all.join(", ")
-        };
-        let role = format!("{}/{}", o.str_at(&["roleRef", "kind"]), o.str_at(&["roleRef", "name"]));
-        vec![
-            name(o),
-            role.into(),
-            age(o),
-            of("User").into(),
-            of("Group").into(),
-            of("ServiceAccount").into(),
-        ]
-    })
+    table(
+        headings,
+        &["subjects.{kind,namespace,name}", "roleRef.{kind,name}"],
+        |o| {
+            let of = |kind: &str| {
+                let all: Vec<String> = o
+                    .get("subjects")
+                    .items()
+                    .iter()
+                    .filter(|s| s.str_at(&["kind"]) == kind)
+                    .map(|s| match kind {
+                        "ServiceAccount" => format!("{}/{}", s.str_at(&["namespace"]), s.str_at(&["name"])),
+                        _ => s.str_at(&["name"]).to_owned(),
+                    })
+                    .collect();
+                all.join(", ")
+            };
+            let role = format!("{}/{}", o.str_at(&["roleRef", "kind"]), o.str_at(&["roleRef", "name"]));
+            vec![
+                name(o),
+                role.into(),
+                age(o),
+                of("User").into(),
+                of("Group").into(),
+                of("ServiceAccount").into(),
+            ]
+        },
+    )
 }
 
 pub(crate) fn cluster_role_bindings() -> Columns {
@@ -115,27 +125,34 @@ pub(crate) fn api_services() -> Columns {
         ("Available", "string", 0, APISERVICE_AVAILABLE),
         A,
     ];
-    table(&headings, |o| {
-        let service = o.at(&["spec", "service"]);
-        let service = if service.is_null() {
-            "Local".to_owned()
-        } else {
-            format!("{}/{}", service.str_at(&["namespace"]), service.str_at(&["name"]))
-        };
-        let available = match condition(o, "Available") {
-            None => "Unknown".to_owned(),
-            Some(c) => match (c.str_at(&["status"]), c.str_at(&["reason"])) {
-                ("True", _) => "True".to_owned(),
-                (status, "") => status.to_owned(),
-                (status, reason) => format!("{status} ({reason})"),
-            },
-        };
-        vec![name(o), service.into(), available.into(), age(o)]
-    })
+    table(
+        &headings,
+        &[
+            "spec.service.{namespace,name}",
+            "status.conditions.{type,status,reason}",
+        ],
+        |o| {
+            let service = o.at(&["spec", "service"]);
+            let service = if service.is_null() {
+                "Local".to_owned()
+            } else {
+                format!("{}/{}", service.str_at(&["namespace"]), service.str_at(&["name"]))
+            };
+            let available = match condition(o, "Available") {
+                None => "Unknown".to_owned(),
+                Some(c) => match (c.str_at(&["status"]), c.str_at(&["reason"])) {
+                    ("True", _) => "True".to_owned(),
+                    (status, "") => status.to_owned(),
+                    (status, reason) => format!("{status} ({reason})"),
+                },
+            };
+            vec![name(o), service.into(), available.into(), age(o)]
+        },
+    )
 }
 
 pub(crate) fn webhooks() -> Columns {
-    table(&[N, ("Webhooks", "integer", 0, WEBHOOKS), A], |o| {
+    table(&[N, ("Webhooks", "integer", 0, WEBHOOKS), A], &["webhooks.#"], |o| {
         vec![name(o), (o.get("webhooks").items().len() as i64).into(), age(o)]
     })
 }
@@ -155,7 +172,7 @@ pub(crate) fn validating_policies() -> Columns {
         ("ParamKind", "string", 0, POLICY_PARAM_KIND),
         A,
     ];
-    table(&headings, |o| {
+    table(&headings, &["spec.{validations.#,paramKind}"], |o| {
         let count = o.at(&["spec", "validations"]).items().len() as i64;
         vec![name(o), count.into(), param_kind(o), age(o)]
     })
@@ -168,7 +185,7 @@ pub(crate) fn mutating_policies() -> Columns {
         ("ParamKind", "string", 0, POLICY_PARAM_KIND),
         A,
     ];
-    table(&headings, |o| {
+    table(&headings, &["spec.{mutations.#,paramKind}"], |o| {
         let count = o.at(&["spec", "mutations"]).items().len() as i64;
         vec![name(o), count.into(), param_kind(o), age(o)]
     })
@@ -181,7 +198,7 @@ pub(crate) fn policy_bindings() -> Columns {
         ("ParamRef", "string", 0, BINDING_PARAM),
         A,
     ];
-    table(&headings, |o| {
+    table(&headings, &["spec.{policyName,paramRef}"], |o| {
         let param = o.at(&["spec", "paramRef"]);
         let cell = if param.is_null() {
             "<unset>".to_owned()
@@ -205,18 +222,25 @@ pub(crate) fn flow_schemas() -> Columns {
         A,
         ("MissingPL", "string", 0, ""),
     ];
-    table(&headings, |o| {
-        let spec = o.get("spec");
-        let dangling = condition(o, "Dangling").map_or("?", |c| c.str_at(&["status"]));
-        vec![
-            name(o),
-            spec.str_at(&["priorityLevelConfiguration", "name"]).into(),
-            spec.get("matchingPrecedence").clone(),
-            none_if_empty(spec.str_at(&["distinguisherMethod", "type"]).to_owned()).into(),
-            age(o),
-            dangling.into(),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "spec.{priorityLevelConfiguration.name,matchingPrecedence,distinguisherMethod.type}",
+            "status.conditions.{type,status}",
+        ],
+        |o| {
+            let spec = o.get("spec");
+            let dangling = condition(o, "Dangling").map_or("?", |c| c.str_at(&["status"]));
+            vec![
+                name(o),
+                spec.str_at(&["priorityLevelConfiguration", "name"]).into(),
+                spec.get("matchingPrecedence").clone(),
+                none_if_empty(spec.str_at(&["distinguisherMethod", "type"]).to_owned()).into(),
+                age(o),
+                dangling.into(),
+            ]
+        },
+    )
 }
 
 pub(crate) fn priority_classes() -> Columns {
@@ -227,7 +251,7 @@ pub(crate) fn priority_classes() -> Columns {
         A,
         ("PreemptionPolicy", "string", 0, ""),
     ];
-    table(&headings, |o| {
+    table(&headings, &["{value,globalDefault,preemptionPolicy}"], |o| {
         vec![
             name(o),
             o.get("value").as_i64().unwrap_or(0).into(),
@@ -248,22 +272,26 @@ pub(crate) fn priority_levels() -> Columns {
         ("QueueLengthLimit", "string", 0, ""),
         A,
     ];
-    table(&headings, |o| {
-        let spec = o.get("spec");
-        let or_none = |v: &Value| if v.is_null() { Value::from("<none>") } else { v.clone() };
-        let queuing = spec.at(&["limited", "limitResponse", "queuing"]);
-        let shares = match spec.at(&["limited", "nominalConcurrencyShares"]) {
-            Value::Null => spec.at(&["exempt", "nominalConcurrencyShares"]),
-            v => v,
-        };
-        vec![
-            name(o),
-            spec.str_at(&["type"]).into(),
-            or_none(shares),
-            or_none(queuing.get("queues")),
-            or_none(queuing.get("handSize")),
-            or_none(queuing.get("queueLengthLimit")),
-            age(o),
-        ]
-    })
+    table(
+        &headings,
+        &["spec.{type,limited.nominalConcurrencyShares,limited.limitResponse.queuing,exempt.nominalConcurrencyShares}"],
+        |o| {
+            let spec = o.get("spec");
+            let or_none = |v: &Value| if v.is_null() { Value::from("<none>") } else { v.clone() };
+            let queuing = spec.at(&["limited", "limitResponse", "queuing"]);
+            let shares = match spec.at(&["limited", "nominalConcurrencyShares"]) {
+                Value::Null => spec.at(&["exempt", "nominalConcurrencyShares"]),
+                v => v,
+            };
+            vec![
+                name(o),
+                spec.str_at(&["type"]).into(),
+                or_none(shares),
+                or_none(queuing.get("queues")),
+                or_none(queuing.get("handSize")),
+                or_none(queuing.get("queueLengthLimit")),
+                age(o),
+            ]
+        },
+    )
 }

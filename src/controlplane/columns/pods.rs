@@ -20,6 +20,15 @@ pub(crate) fn pods() -> Columns {
             ("Nominated Node", "string", 1, POD_NOMINATED),
             ("Readiness Gates", "string", 1, POD_GATES),
         ],
+        &[
+            "metadata.deletionTimestamp",
+            "spec.{containers.#,nodeName,readinessGates}",
+            "spec.initContainers.{name,restartPolicy}",
+            "status.{reason,phase,podIP,nominatedNodeName}",
+            "status.conditions.{type,status,reason}",
+            "status.initContainerStatuses.{name,restartCount,started,ready,state}",
+            "status.containerStatuses.{restartCount,ready,state,lastState.terminated.finishedAt}",
+        ],
         |o| {
             let (ready, total, status, restarts) = pod_summary(o);
             let none = |s: &str| none_if_empty(s.to_owned());

@@ -61,28 +61,38 @@ pub(crate) fn persistent_volumes() -> Columns {
         A,
         ("VolumeMode", "string", 1, PV_VOLUMEMODE),
     ];
-    table(&headings, |o| {
-        let spec = o.get("spec");
-        let claim = spec.get("claimRef");
-        let claim = if claim.is_null() {
-            String::new()
-        } else {
-            format!("{}/{}", claim.str_at(&["namespace"]), claim.str_at(&["name"]))
-        };
-        vec![
-            name(o),
-            spec.str_at(&["capacity", "storage"]).into(),
-            access_modes(spec.get("accessModes")).into(),
-            spec.str_at(&["persistentVolumeReclaimPolicy"]).into(),
-            phase(o),
-            claim.into(),
-            class(o),
-            unset(spec.get("volumeAttributesClassName")),
-            o.str_at(&["status", "reason"]).into(),
-            age(o),
-            unset(spec.get("volumeMode")),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "metadata.{deletionTimestamp,annotations}",
+            "spec.{capacity,accessModes,persistentVolumeReclaimPolicy,storageClassName}",
+            "spec.{volumeAttributesClassName,volumeMode}",
+            "spec.claimRef.{namespace,name}",
+            "status.{phase,reason}",
+        ],
+        |o| {
+            let spec = o.get("spec");
+            let claim = spec.get("claimRef");
+            let claim = if claim.is_null() {
+                String::new()
+            } else {
+                format!("{}/{}", claim.str_at(&["namespace"]), claim.str_at(&["name"]))
+            };
+            vec![
+                name(o),
+                spec.str_at(&["capacity", "storage"]).into(),
+                access_modes(spec.get("accessModes")).into(),
+                spec.str_at(&["persistentVolumeReclaimPolicy"]).into(),
+                phase(o),
+                claim.into(),
+                class(o),
+                unset(spec.get("volumeAttributesClassName")),
+                o.str_at(&["status", "reason"]).into(),
+                age(o),
+                unset(spec.get("volumeMode")),
+            ]
+        },
+    )
 }
 
 pub(crate) fn persistent_volume_claims() -> Columns {
@@ -97,29 +107,37 @@ pub(crate) fn persistent_volume_claims() -> Columns {
         A,
         ("VolumeMode", "string", 1, PVC_VOLUMEMODE),
     ];
-    table(&headings, |o| {
-        let spec = o.get("spec");
-        let volume = spec.str_at(&["volumeName"]);
-        let (capacity, modes) = if volume.is_empty() {
-            ("", String::new())
-        } else {
-            (
-                o.str_at(&["status", "capacity", "storage"]),
-                access_modes(o.at(&["status", "accessModes"])),
-            )
-        };
-        vec![
-            name(o),
-            phase(o),
-            volume.into(),
-            capacity.into(),
-            modes.into(),
-            class(o),
-            unset(spec.get("volumeAttributesClassName")),
-            age(o),
-            unset(spec.get("volumeMode")),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "metadata.{deletionTimestamp,annotations}",
+            "spec.{volumeName,storageClassName,volumeAttributesClassName,volumeMode}",
+            "status.{phase,capacity,accessModes}",
+        ],
+        |o| {
+            let spec = o.get("spec");
+            let volume = spec.str_at(&["volumeName"]);
+            let (capacity, modes) = if volume.is_empty() {
+                ("", String::new())
+            } else {
+                (
+                    o.str_at(&["status", "capacity", "storage"]),
+                    access_modes(o.at(&["status", "accessModes"])),
+                )
+            };
+            vec![
+                name(o),
+                phase(o),
+                volume.into(),
+                capacity.into(),
+                modes.into(),
+                class(o),
+                unset(spec.get("volumeAttributesClassName")),
+                age(o),
+                unset(spec.get("volumeMode")),
+            ]
+        },
+    )
 }
 
 pub(crate) fn resource_quotas() -> Columns {
@@ -129,7 +147,7 @@ pub(crate) fn resource_quotas() -> Columns {
         ("Limit", "string", 0, QUOTA_LIMIT),
         A,
     ];
-    table(&headings, |o| {
+    table(&headings, &["status.{hard,used}"], |o| {
         let hard = o.at(&["status", "hard"]);
         let (mut requests, mut limits) = (Vec::new(), Vec::new());
         for (key, most) in hard.as_object().into_iter().flat_map(|m| m.iter()) {
@@ -167,33 +185,46 @@ pub(crate) fn storage_classes() -> Columns {
         ("AllowVolumeExpansion", "string", 0, SC_ALLOWVOLUMEEXPANSION),
         A,
     ];
-    table(&headings, |o| {
-        let keys = [
-            "storageclass.kubernetes.io/is-default-class",
-            "storageclass.beta.kubernetes.io/is-default-class",
-        ];
-        vec![
-            default_name(o, &keys),
-            o.str_at(&["provisioner"]).into(),
-            o.str_at(&["reclaimPolicy"]).into(),
-            o.str_at(&["volumeBindingMode"]).into(),
-            (o.get("allowVolumeExpansion").as_bool() == Some(true)).into(),
-            age(o),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "metadata.annotations",
+            "{provisioner,reclaimPolicy,volumeBindingMode,allowVolumeExpansion}",
+        ],
+        |o| {
+            let keys = [
+                "storageclass.kubernetes.io/is-default-class",
+                "storageclass.beta.kubernetes.io/is-default-class",
+            ];
+            vec![
+                default_name(o, &keys),
+                o.str_at(&["provisioner"]).into(),
+                o.str_at(&["reclaimPolicy"]).into(),
+                o.str_at(&["volumeBindingMode"]).into(),
+                (o.get("allowVolumeExpansion").as_bool() == Some(true)).into(),
+                age(o),
+            ]
+        },
+    )
 }
 
 pub(crate) fn volume_attributes_classes() -> Columns {
-    table(&[N, ("DriverName", "string", 0, "Name of the CSI driver"), A], |o| {
-        vec![name(o), o.str_at(&["driverName"]).into(), age(o)]
-    })
+    table(
+        &[N, ("DriverName", "string", 0, "Name of the CSI driver"), A],
+        &["driverName"],
+        |o| vec![name(o), o.str_at(&["driverName"]).into(), age(o)],
+    )
 }
 
 pub(crate) fn csi_nodes() -> Columns {
-    table(&[N, ("Drivers", "integer", 0, CSINODE_DRIVERS), A], |o| {
-        let drivers = o.at(&["spec", "drivers"]).items().len() as i64;
-        vec![name(o), drivers.into(), age(o)]
-    })
+    table(
+        &[N, ("Drivers", "integer", 0, CSINODE_DRIVERS), A],
+        &["spec.drivers.#"],
+        |o| {
+            let drivers = o.at(&["spec", "drivers"]).items().len() as i64;
+            vec![name(o), drivers.into(), age(o)]
+        },
+    )
 }
 
 pub(crate) fn csi_drivers() -> Columns {
@@ -207,32 +238,39 @@ pub(crate) fn csi_drivers() -> Columns {
         ("Modes", "string", 0, CSIDRIVER_MODES),
         A,
     ];
-    table(&headings, |o| {
-        let spec = o.get("spec");
-        let flag = |key: &str, unsaid: bool| Value::from(spec.get(key).as_bool().unwrap_or(unsaid));
-        let audiences: Vec<&str> = spec
-            .get("tokenRequests")
-            .items()
-            .iter()
-            .map(|t| t.str_at(&["audience"]))
-            .collect();
-        let tokens = if audiences.is_empty() {
-            "<unset>".to_owned()
-        } else {
-            audiences.join(",")
-        };
-        let modes = super::cells::none_if_empty(strings(spec.get("volumeLifecycleModes")).join(","));
-        vec![
-            name(o),
-            flag("attachRequired", true),
-            flag("podInfoOnMount", false),
-            flag("storageCapacity", false),
-            tokens.into(),
-            flag("requiresRepublish", false),
-            modes.into(),
-            age(o),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "spec.{attachRequired,podInfoOnMount,storageCapacity,tokenRequests.audience}",
+            "spec.{requiresRepublish,volumeLifecycleModes}",
+        ],
+        |o| {
+            let spec = o.get("spec");
+            let flag = |key: &str, unsaid: bool| Value::from(spec.get(key).as_bool().unwrap_or(unsaid));
+            let audiences: Vec<&str> = spec
+                .get("tokenRequests")
+                .items()
+                .iter()
+                .map(|t| t.str_at(&["audience"]))
+                .collect();
+            let tokens = if audiences.is_empty() {
+                "<unset>".to_owned()
+            } else {
+                audiences.join(",")
+            };
+            let modes = super::cells::none_if_empty(strings(spec.get("volumeLifecycleModes")).join(","));
+            vec![
+                name(o),
+                flag("attachRequired", true),
+                flag("podInfoOnMount", false),
+                flag("storageCapacity", false),
+                tokens.into(),
+                flag("requiresRepublish", false),
+                modes.into(),
+                age(o),
+            ]
+        },
+    )
 }
 
 pub(crate) fn volume_attachments() -> Columns {
@@ -244,16 +282,23 @@ pub(crate) fn volume_attachments() -> Columns {
         ("Attached", "boolean", 0, ATTACHMENT_ATTACHED),
         A,
     ];
-    table(&headings, |o| {
-        vec![
-            name(o),
-            o.str_at(&["spec", "attacher"]).into(),
-            o.str_at(&["spec", "source", "persistentVolumeName"]).into(),
-            o.str_at(&["spec", "nodeName"]).into(),
-            (o.at(&["status", "attached"]).as_bool() == Some(true)).into(),
-            age(o),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "spec.{attacher,nodeName,source.persistentVolumeName}",
+            "status.attached",
+        ],
+        |o| {
+            vec![
+                name(o),
+                o.str_at(&["spec", "attacher"]).into(),
+                o.str_at(&["spec", "source", "persistentVolumeName"]).into(),
+                o.str_at(&["spec", "nodeName"]).into(),
+                (o.at(&["status", "attached"]).as_bool() == Some(true)).into(),
+                age(o),
+            ]
+        },
+    )
 }
 
 const ATTACHMENT_ATTACHER: &str = "attacher indicates the name of the volume driver that MUST handle this request. This is the name returned by GetPluginName().";

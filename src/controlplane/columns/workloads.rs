@@ -16,6 +16,8 @@ const C: Heading = ("Containers", "string", 1, CONTAINERS);
 const I: Heading = ("Images", "string", 1, IMAGES);
 
 const TEMPLATE: &[&str] = &["spec", "template"];
+/// What [`containers`] and [`images`] read there.
+const POD_TEMPLATE: &str = "spec.template.spec.containers.{name,image}";
 
 fn of_containers(o: &Value, template: &[&str], key: &str) -> Value {
     let all: Vec<&str> = o
@@ -60,14 +62,18 @@ pub(crate) fn pod_templates() -> Columns {
         ("Images", "string", 0, IMAGES),
         ("Pod Labels", "string", 0, POD_LABELS),
     ];
-    table(&headings, |o| {
-        vec![
-            name(o),
-            containers(o, &["template"]),
-            images(o, &["template"]),
-            labels(o.at(&["template", "metadata", "labels"])).into(),
-        ]
-    })
+    table(
+        &headings,
+        &["template.metadata.labels", "template.spec.containers.{name,image}"],
+        |o| {
+            vec![
+                name(o),
+                containers(o, &["template"]),
+                images(o, &["template"]),
+                labels(o.at(&["template", "metadata", "labels"])).into(),
+            ]
+        },
+    )
 }
 
 pub(crate) fn replication_controllers() -> Columns {
@@ -81,18 +87,26 @@ pub(crate) fn replication_controllers() -> Columns {
         I,
         ("Selector", "string", 1, RC_SELECTOR),
     ];
-    table(&headings, |o| {
-        vec![
-            name(o),
-            count(o, &["spec", "replicas"]).into(),
-            count(o, &["status", "replicas"]).into(),
-            count(o, &["status", "readyReplicas"]).into(),
-            age(o),
-            containers(o, TEMPLATE),
-            images(o, TEMPLATE),
-            labels(o.at(&["spec", "selector"])).into(),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "spec.{replicas,selector}",
+            POD_TEMPLATE,
+            "status.{replicas,readyReplicas}",
+        ],
+        |o| {
+            vec![
+                name(o),
+                count(o, &["spec", "replicas"]).into(),
+                count(o, &["status", "replicas"]).into(),
+                count(o, &["status", "readyReplicas"]).into(),
+                age(o),
+                containers(o, TEMPLATE),
+                images(o, TEMPLATE),
+                labels(o.at(&["spec", "selector"])).into(),
+            ]
+        },
+    )
 }
 
 pub(crate) fn replica_sets() -> Columns {
@@ -106,18 +120,26 @@ pub(crate) fn replica_sets() -> Columns {
         I,
         ("Selector", "string", 1, RS_SELECTOR),
     ];
-    table(&headings, |o| {
-        vec![
-            name(o),
-            count(o, &["spec", "replicas"]).into(),
-            count(o, &["status", "replicas"]).into(),
-            count(o, &["status", "readyReplicas"]).into(),
-            age(o),
-            containers(o, TEMPLATE),
-            images(o, TEMPLATE),
-            selector(o.at(&["spec", "selector"]), "<none>", "<error>"),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "spec.{replicas,selector}",
+            POD_TEMPLATE,
+            "status.{replicas,readyReplicas}",
+        ],
+        |o| {
+            vec![
+                name(o),
+                count(o, &["spec", "replicas"]).into(),
+                count(o, &["status", "replicas"]).into(),
+                count(o, &["status", "readyReplicas"]).into(),
+                age(o),
+                containers(o, TEMPLATE),
+                images(o, TEMPLATE),
+                selector(o.at(&["spec", "selector"]), "<none>", "<error>"),
+            ]
+        },
+    )
 }
 
 fn ready(o: &Value) -> Value {
@@ -140,24 +162,34 @@ pub(crate) fn deployments() -> Columns {
         I,
         ("Selector", "string", 1, DEPLOYMENT_SELECTOR),
     ];
-    table(&headings, |o| {
-        vec![
-            name(o),
-            ready(o),
-            count(o, &["status", "updatedReplicas"]).into(),
-            count(o, &["status", "availableReplicas"]).into(),
-            age(o),
-            containers(o, TEMPLATE),
-            images(o, TEMPLATE),
-            selector(o.at(&["spec", "selector"]), "", "<invalid>"),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "spec.{replicas,selector}",
+            POD_TEMPLATE,
+            "status.{readyReplicas,updatedReplicas,availableReplicas}",
+        ],
+        |o| {
+            vec![
+                name(o),
+                ready(o),
+                count(o, &["status", "updatedReplicas"]).into(),
+                count(o, &["status", "availableReplicas"]).into(),
+                age(o),
+                containers(o, TEMPLATE),
+                images(o, TEMPLATE),
+                selector(o.at(&["spec", "selector"]), "", "<invalid>"),
+            ]
+        },
+    )
 }
 
 pub(crate) fn stateful_sets() -> Columns {
-    table(&[N, ("Ready", "string", 0, PODS_READY), A, C, I], |o| {
-        vec![name(o), ready(o), age(o), containers(o, TEMPLATE), images(o, TEMPLATE)]
-    })
+    table(
+        &[N, ("Ready", "string", 0, PODS_READY), A, C, I],
+        &["spec.replicas", POD_TEMPLATE, "status.readyReplicas"],
+        |o| vec![name(o), ready(o), age(o), containers(o, TEMPLATE), images(o, TEMPLATE)],
+    )
 }
 
 pub(crate) fn daemon_sets() -> Columns {
@@ -174,22 +206,31 @@ pub(crate) fn daemon_sets() -> Columns {
         I,
         ("Selector", "string", 1, DAEMON_SELECTOR),
     ];
-    table(&headings, |o| {
-        let status = |key: &str| Value::from(count(o, &["status", key]));
-        vec![
-            name(o),
-            status("desiredNumberScheduled"),
-            status("currentNumberScheduled"),
-            status("numberReady"),
-            status("updatedNumberScheduled"),
-            status("numberAvailable"),
-            labels(o.at(&["spec", "template", "spec", "nodeSelector"])).into(),
-            age(o),
-            containers(o, TEMPLATE),
-            images(o, TEMPLATE),
-            selector(o.at(&["spec", "selector"]), "<none>", "<error>"),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "spec.{selector,template.spec.nodeSelector}",
+            POD_TEMPLATE,
+            "status.{desiredNumberScheduled,currentNumberScheduled,numberReady}",
+            "status.{updatedNumberScheduled,numberAvailable}",
+        ],
+        |o| {
+            let status = |key: &str| Value::from(count(o, &["status", key]));
+            vec![
+                name(o),
+                status("desiredNumberScheduled"),
+                status("currentNumberScheduled"),
+                status("numberReady"),
+                status("updatedNumberScheduled"),
+                status("numberAvailable"),
+                labels(o.at(&["spec", "template", "spec", "nodeSelector"])).into(),
+                age(o),
+                containers(o, TEMPLATE),
+                images(o, TEMPLATE),
+                selector(o.at(&["spec", "selector"]), "<none>", "<error>"),
+            ]
+        },
+    )
 }
 
 pub(crate) fn controller_revisions() -> Columns {
@@ -199,7 +240,7 @@ pub(crate) fn controller_revisions() -> Columns {
         ("Revision", "string", 0, REVISION_REVISION),
         A,
     ];
-    table(&headings, |o| {
+    table(&headings, &["metadata.ownerReferences", "revision"], |o| {
         vec![name(o), controller(o).into(), count(o, &["revision"]).into(), age(o)]
     })
 }
@@ -229,18 +270,28 @@ pub(crate) fn jobs() -> Columns {
         I,
         ("Selector", "string", 1, JOB_SELECTOR),
     ];
-    table(&headings, |o| {
-        vec![
-            name(o),
-            job_status(o).into(),
-            job_completions(o).into(),
-            job_duration(o).into(),
-            age(o),
-            containers(o, TEMPLATE),
-            images(o, TEMPLATE),
-            selector(o.at(&["spec", "selector"]), "<none>", "<error>"),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "metadata.deletionTimestamp",
+            "spec.{completions,parallelism,selector}",
+            POD_TEMPLATE,
+            "status.{succeeded,startTime,completionTime}",
+            "status.conditions.{type,status}",
+        ],
+        |o| {
+            vec![
+                name(o),
+                job_status(o).into(),
+                job_completions(o).into(),
+                job_duration(o).into(),
+                age(o),
+                containers(o, TEMPLATE),
+                images(o, TEMPLATE),
+                selector(o.at(&["spec", "selector"]), "<none>", "<error>"),
+            ]
+        },
+    )
 }
 
 fn job_status(o: &Value) -> &'static str {
@@ -290,29 +341,37 @@ pub(crate) fn cron_jobs() -> Columns {
         I,
         ("Selector", "string", 1, JOB_SELECTOR),
     ];
-    table(&headings, |o| {
-        let suspend = match o.at(&["spec", "suspend"]).as_bool() {
-            None => "<unset>",
-            Some(true) => "True",
-            Some(false) => "False",
-        };
-        let last = match o.at(&["status", "lastScheduleTime"]) {
-            Value::Null => "<none>".to_owned(),
-            t => since(t),
-        };
-        vec![
-            name(o),
-            o.str_at(&["spec", "schedule"]).into(),
-            none_if_empty(o.str_at(&["spec", "timeZone"]).to_owned()).into(),
-            suspend.into(),
-            (o.at(&["status", "active"]).items().len() as i64).into(),
-            last.into(),
-            age(o),
-            containers(o, JOB_TEMPLATE),
-            images(o, JOB_TEMPLATE),
-            selector(o.at(&["spec", "jobTemplate", "spec", "selector"]), "<none>", "<error>"),
-        ]
-    })
+    table(
+        &headings,
+        &[
+            "spec.{suspend,schedule,timeZone,jobTemplate.spec.selector}",
+            "spec.jobTemplate.spec.template.spec.containers.{name,image}",
+            "status.{active.#,lastScheduleTime}",
+        ],
+        |o| {
+            let suspend = match o.at(&["spec", "suspend"]).as_bool() {
+                None => "<unset>",
+                Some(true) => "True",
+                Some(false) => "False",
+            };
+            let last = match o.at(&["status", "lastScheduleTime"]) {
+                Value::Null => "<none>".to_owned(),
+                t => since(t),
+            };
+            vec![
+                name(o),
+                o.str_at(&["spec", "schedule"]).into(),
+                none_if_empty(o.str_at(&["spec", "timeZone"]).to_owned()).into(),
+                suspend.into(),
+                (o.at(&["status", "active"]).items().len() as i64).into(),
+                last.into(),
+                age(o),
+                containers(o, JOB_TEMPLATE),
+                images(o, JOB_TEMPLATE),
+                selector(o.at(&["spec", "jobTemplate", "spec", "selector"]), "<none>", "<error>"),
+            ]
+        },
+    )
 }
 
 #[cfg(test)]

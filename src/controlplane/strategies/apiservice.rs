@@ -4,6 +4,7 @@ use super::common::{keep_all_but_status, keep_meta};
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
+use crate::client::target;
 use crate::controlplane::fields::{restore, set_default};
 use crate::controlplane::validation;
 use crate::registry::strategy::{NameRule, Strategy};
@@ -63,6 +64,10 @@ impl Strategy for ApiService {
 
     fn validate_create(&self, object: &Value) -> ErrorList {
         validation::apiservice::api_service(object)
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        target::warnings(new)
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {

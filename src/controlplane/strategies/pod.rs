@@ -17,16 +17,16 @@ pub struct Pod;
 
 /// The quality of service, from cpu and memory of containers and init containers.
 pub(crate) fn quality_of_service(v: &Value) -> &'static str {
+    fn get<'v>(c: &'v Value, side: &str, what: &str) -> Option<&'v Value> {
+        let q = c.at(&["resources", side, what]);
+        let zero = matches!(q.as_str(), Some("0")) || q.as_i64() == Some(0) || q.is_null();
+        (!zero).then_some(q)
+    }
     let spec = v.get("spec");
     let containers = || {
         ["containers", "initContainers"]
             .into_iter()
             .flat_map(|k| spec.get(k).items())
-    };
-    let get = |c: &Value, side: &str, what: &str| {
-        let q = c.at(&["resources", side, what]).clone();
-        let zero = matches!(q.as_str(), Some("0")) || q.as_i64() == Some(0) || q.is_null();
-        (!zero).then_some(q)
     };
     let (mut any, mut all) = (false, true);
     // Resources of the whole pod decide alone.

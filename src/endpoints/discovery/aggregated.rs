@@ -15,6 +15,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH
 use http::{HeaderMap, StatusCode};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Who a part comes from; of two for the same group version the lower one is shown.
@@ -51,6 +52,7 @@ pub struct Rendered {
 pub struct AggregatedDiscovery {
     parts: Mutex<BTreeMap<GroupVersion, BTreeMap<Source, Part>>>,
     rendered: ArcSwapOption<Rendered>,
+    times: AtomicU64,
 }
 
 #[derive(Clone, PartialEq)]
@@ -117,7 +119,13 @@ impl AggregatedDiscovery {
             etag,
         });
         self.rendered.store(Some(rendered.clone()));
+        self.times.fetch_add(1, Ordering::Relaxed);
         rendered
+    }
+
+    /// How often it was put together.
+    pub fn times_rendered(&self) -> u64 {
+        self.times.load(Ordering::Relaxed)
     }
 
     /// Answers where the client asks for the aggregated form in any clause; `None`: it wants the plain list.

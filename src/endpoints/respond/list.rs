@@ -5,7 +5,8 @@
 
 mod protobuf;
 
-use super::{gzip, internal_package, not_acceptable, partial, table};
+use super::stored::{self, Rows};
+use super::{gzip, internal_package, not_acceptable, table};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Map, Value};
@@ -68,8 +69,9 @@ pub fn list(
     query: &Query,
 ) -> Result<Response> {
     let media = negotiated.media.content_type();
+    let plain = negotiated.media == Media::Json && !negotiated.pretty;
     let value = match negotiated.transform {
-        Transform::None if negotiated.media == Media::Json && !negotiated.pretty => {
+        Transform::None if plain => {
             return Ok(spliced(listing.entries, meta, resource, headers));
         }
         Transform::None if negotiated.media == Media::Protobuf => {
@@ -78,18 +80,44 @@ pub fn list(
         Transform::None => whole(&listing.entries, meta, resource),
         Transform::Table(version) => {
             let include = table::Include::parse(query)?;
-            let rows = listing.entries.iter();
-            let rows = rows
-                .map(|e| table::row(resource, &e.decode(), version, include))
-                .collect();
-            table::around(version, meta.to_map(), table::columns(resource), rows)
+            let columns = table::columns(resource);
+            if plain {
+                let head = table::head(version, meta.to_map(), columns);
+                let resource = resource.clone();
+                let row = move |entry: &Entry, out: &mut Vec<u8>| {
+                    let rows = Rows {
+                        resource: &resource,
+                        version,
+                        include,
+                    };
+                    rows.write(entry, out);
+                    None
+                };
+                return Ok(written(ListBody::new(head, listing.entries, row, table::END), headers));
+            }
+            let rows = Rows {
+                resource,
+                version,
+                include,
+            };
+            let rows = listing.entries.iter().map(|e| rows.tree(e)).collect();
+            table::around(version, meta.to_map(), columns, rows)
         }
         Transform::PartialList(version) => {
-            let items: Vec<Value> = listing
-                .entries
-                .iter()
-                .map(|e| partial::of(resource, &e.decode(), version))
-                .collect();
+            if plain {
+                let head = format!("{{\"apiVersion\":\"meta.k8s.io/{version}\",\"items\":[");
+                let mut tail = b"],\"kind\":\"PartialObjectMetadataList\",\"metadata\":".to_vec();
+                json::encode(&Value::Object(meta.to_map()), &mut tail);
+                tail.push(b'}');
+                let resource = resource.clone();
+                let item = move |entry: &Entry, out: &mut Vec<u8>| {
+                    stored::write_partial(&resource, entry, version, out);
+                    None
+                };
+                return Ok(written(ListBody::new(head, listing.entries, item, &tail), headers));
+            }
+            let entries = listing.entries.iter();
+            let items: Vec<Value> = entries.map(|e| stored::partial(resource, e, version)).collect();
             let mut m = Map::new();
             m.insert("kind", "PartialObjectMetadataList");
             m.insert("apiVersion", format!("meta.k8s.io/{version}"));
@@ -145,21 +173,28 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
     }
     head.push_str("},\"items\":[");
     let size: usize = head.len() + entries.iter().map(|e| e.json.len() + 1).sum::<usize>();
-    let mut body = ListBody {
-        first: format!("\"apiVersion\":\"{api_version}\",").into_bytes(),
-        second: format!("\"kind\":\"{}\",", resource.kind).into_bytes(),
-        entries: entries.into_iter(),
-        chunk: Vec::with_capacity(size.min(CHUNK + SHARED)),
-        pending: None,
-        shared: if size <= CHUNK { usize::MAX } else { SHARED },
-        started: false,
-        ended: false,
+    let first = format!("\"apiVersion\":\"{api_version}\",").into_bytes();
+    let second = format!("\"kind\":\"{}\",", resource.kind).into_bytes();
+    let shared = if size <= CHUNK { usize::MAX } else { SHARED };
+    let item = move |entry: &Entry, chunk: &mut Vec<u8>| {
+        let json = &entry.json;
+        let Some([a, b]) = left_out(json, entry.version_span.0 as usize, &first, &second) else {
+            chunk.extend_from_slice(json);
+            return None;
+        };
+        chunk.extend_from_slice(&json[..a.start]);
+        chunk.extend_from_slice(&json[a.end..b.start]);
+        if json.len() - b.end >= shared {
+            return Some(json.slice(b.end..));
+        }
+        chunk.extend_from_slice(&json[b.end..]);
+        None
     };
-    body.chunk.extend_from_slice(head.as_bytes());
+    let mut body = ListBody::new(head, entries, item, b"]}");
     let media = Media::Json.content_type();
     if size <= CHUNK {
         // One chunk holds it all, and its length is known.
-        body.fill();
+        body.fill(usize::MAX);
         return super::bytes(200, media, Body::full(std::mem::take(&mut body.chunk)));
     }
     let response = super::bytes(200, media, Body::stream(body));
@@ -169,44 +204,61 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
     response
 }
 
-struct ListBody {
-    first: Vec<u8>,
-    second: Vec<u8>,
+/// Sends what is not known to be big before it is written: what is compressed is sent while it is written.
+fn written<W: Write>(mut body: ListBody<W>, headers: &HeaderMap) -> Response {
+    let media = Media::Json.content_type();
+    body.fill(gzip::THRESHOLD as usize + 1);
+    if body.ended {
+        return gzip::maybe(super::bytes(200, media, Body::full(body.chunk)), headers);
+    }
+    let response = super::bytes(200, media, Body::stream(body));
+    if gzip::accepted(headers) {
+        return gzip::always(response);
+    }
+    response
+}
+
+/// Appends an item to a chunk; what it returns is a slice of a big object that goes out behind it.
+trait Write: FnMut(&Entry, &mut Vec<u8>) -> Option<Bytes> + Send + Unpin + 'static {}
+
+impl<W: FnMut(&Entry, &mut Vec<u8>) -> Option<Bytes> + Send + Unpin + 'static> Write for W {}
+
+/// A list that is written while it is sent.
+struct ListBody<W> {
     entries: std::vec::IntoIter<Arc<Entry>>,
+    write: W,
+    tail: Vec<u8>,
     chunk: Vec<u8>,
-    /// A slice of a big object that goes out after the chunk.
     pending: Option<Bytes>,
-    /// From this size on an object's bytes are shared.
-    shared: usize,
     started: bool,
     ended: bool,
 }
 
-impl ListBody {
-    /// Appends items until the chunk is full, a big object comes, or the list ends.
-    fn fill(&mut self) {
-        while !self.ended && self.chunk.len() < CHUNK && self.pending.is_none() {
+impl<W: Write> ListBody<W> {
+    fn new(head: impl Into<Vec<u8>>, entries: Vec<Arc<Entry>>, write: W, tail: &[u8]) -> Self {
+        Self {
+            entries: entries.into_iter(),
+            write,
+            tail: [tail, b"\n"].concat(),
+            chunk: head.into(),
+            pending: None,
+            started: false,
+            ended: false,
+        }
+    }
+
+    /// Appends items until the chunk has this size, a big object comes, or the list ends.
+    fn fill(&mut self, size: usize) {
+        while !self.ended && self.chunk.len() < size && self.pending.is_none() {
             let Some(entry) = self.entries.next() else {
-                self.chunk.extend_from_slice(b"]}\n");
+                self.chunk.append(&mut self.tail);
                 self.ended = true;
                 return;
             };
             if std::mem::replace(&mut self.started, true) {
                 self.chunk.push(b',');
             }
-            let json = &entry.json;
-            match left_out(json, entry.version_span.0 as usize, &self.first, &self.second) {
-                Some([a, b]) => {
-                    self.chunk.extend_from_slice(&json[..a.start]);
-                    self.chunk.extend_from_slice(&json[a.end..b.start]);
-                    if json.len() - b.end >= self.shared {
-                        self.pending = Some(json.slice(b.end..));
-                    } else {
-                        self.chunk.extend_from_slice(&json[b.end..]);
-                    }
-                }
-                None => self.chunk.extend_from_slice(json),
-            }
+            self.pending = (self.write)(&entry, &mut self.chunk);
         }
     }
 }
@@ -252,7 +304,7 @@ fn find_member(head: &[u8], member: &[u8]) -> Option<Range<usize>> {
     None
 }
 
-impl http_body::Body for ListBody {
+impl<W: Write> http_body::Body for ListBody<W> {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -263,7 +315,7 @@ impl http_body::Body for ListBody {
         {
             return Poll::Ready(Some(Ok(Frame::data(slice))));
         }
-        this.fill();
+        this.fill(CHUNK);
         if this.chunk.is_empty() {
             return Poll::Ready(None);
         }

@@ -1,11 +1,14 @@
 //! `meta.k8s.io` Tables: what kubectl prints.
 
 use super::partial;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::json::parts::Mask;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::options::Query;
 use crate::registry::Resource;
 use crate::registry::resource::Column;
+use std::borrow::Cow;
 
 /// What a row carries beside its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,17 +83,29 @@ pub fn columns(resource: &Resource) -> Value {
     Value::Array(columns.iter().map(one).collect())
 }
 
-/// The row of an object.
-pub fn row(resource: &Resource, object: &Value, version: &str, include: Include) -> Value {
-    let cells = match &resource.columns {
+/// What [`cells`] read of an object.
+pub fn reads(resource: &Resource) -> Cow<'_, Mask> {
+    match &resource.columns {
+        Some(c) => Cow::Borrowed(&c.reads),
+        None => Cow::Owned(Mask::of(&["metadata.{name,creationTimestamp}"])),
+    }
+}
+
+/// The cells of an object.
+pub fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
+    match &resource.columns {
         Some(c) => (c.cells)(object),
         None => vec![
             Value::from(object.str_at(&["metadata", "name"])),
             Value::from(object.str_at(&["metadata", "creationTimestamp"])),
         ],
-    };
+    }
+}
+
+/// The row of an object.
+pub fn row(resource: &Resource, object: &Value, version: &str, include: Include) -> Value {
     let mut m = Map::new();
-    m.insert("cells", cells);
+    m.insert("cells", cells(resource, object));
     m.insert(
         "object",
         match include {
@@ -113,12 +128,17 @@ pub fn around(version: &str, metadata: Map, columns: Value, rows: Vec<Value>) ->
     Value::Object(m)
 }
 
-/// The table of one object.
-pub fn of_object(resource: &Resource, object: &Value, version: &str, include: Include) -> Value {
-    of_event(resource, object, version, include, columns(resource))
+/// What a table begins with, encoded, up to its first row.
+pub fn head(version: &str, metadata: Map, columns: Value) -> Vec<u8> {
+    let mut out = json::to_vec(&around(version, metadata, columns, Vec::new()));
+    out.truncate(out.len() - END.len());
+    out
 }
 
-/// As [`of_object`], with the column definitions given: watches send them once.
+/// What closes an encoded table behind its last row, which are its last member.
+pub const END: &[u8] = b"]}";
+
+/// The table of one object, with the column definitions given: watches send them once.
 pub fn of_event(resource: &Resource, object: &Value, version: &str, include: Include, columns: Value) -> Value {
     let mut metadata = Map::new();
     let rv = object.str_at(&["metadata", "resourceVersion"]);

@@ -1,6 +1,7 @@
 //! A kind to be served, and the row it becomes.
 
-use crate::admission::Always;
+use crate::admission::Admission;
+use crate::apimachinery::codec::json::parts::Mask;
 use crate::apimachinery::field::{FieldPath, aggregate};
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
 use crate::apimachinery::object::ObjectView;
@@ -11,7 +12,7 @@ use crate::extensions::schema::{KindSchema, SchemaStrategy};
 use crate::registry::resource::{Backing, Column, Columns, Resource, SubresourceHandler};
 use crate::registry::strategy::Plain;
 use crate::registry::{Store, Strategy, Subresource, SubresourceBehaviour, Verbs};
-use crate::storage::embedded::{Engine, ResourceConfig};
+use crate::storage::Storage;
 use std::sync::Arc;
 
 type MakeHandler = Box<dyn FnOnce(Arc<Store>) -> Arc<dyn SubresourceHandler> + Send>;
@@ -112,16 +113,17 @@ impl Kind {
     }
 
     /// The row and its store.
-    pub(super) fn serve(self, gv: &GroupVersion, engine: &Engine) -> Result<(Arc<Resource>, Arc<Store>), String> {
+    pub(super) fn serve(
+        self,
+        gv: &GroupVersion,
+        storage: &dyn Fn(&Resource) -> Arc<dyn Storage>,
+        admission: &Arc<dyn Admission>,
+    ) -> Result<(Arc<Resource>, Arc<Store>), String> {
         let gvk = gv.with_kind(self.kind);
         let schema = KindSchema::parse(gvk.clone(), &self.schema, &FieldPath::default())
             .map_err(|e| format!("the schema of {} is wrong: {}", self.kind, aggregate(&e)))?;
         let strategy = SchemaStrategy::new(schema.structural().clone(), self.status, self.strategy);
         let prefix = format!("/registry/{}/{}/", gv.group, self.plural);
-        let storage = engine.resource(ResourceConfig {
-            prefix: prefix.clone(),
-            fields: None,
-        });
         let mut subresources = Vec::new();
         if self.status {
             subresources.push(Subresource {
@@ -152,7 +154,8 @@ impl Kind {
             storage_version_hash: Str::from(storage_version_hash(&gv.group, &gv.version, self.kind)),
             subresources,
         };
-        let store = |row: &Resource| Arc::new(Store::new(Arc::new(row.clone()), storage.clone(), Arc::new(Always)));
+        let storage = storage(&row);
+        let store = |row: &Resource| Arc::new(Store::new(Arc::new(row.clone()), storage.clone(), admission.clone()));
         // Handlers get a store whose row does not know them: it is the same storage, and no circle.
         let parent = store(&row);
         for sub in self.subresources {
@@ -181,6 +184,8 @@ fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
     all.extend(own.iter().map(|(name, ty, _)| column(name, ty, "")));
     all.push(column("Age", "string", ""));
     let paths: Vec<Vec<&'static str>> = own.iter().map(|(_, _, path)| path.split('.').collect()).collect();
+    let mut reads = Mask::of(&["metadata.{name,creationTimestamp}"]);
+    own.iter().for_each(|(_, _, path)| reads.add(path));
     let cells = move |object: &Value| {
         let now = time::OffsetDateTime::now_utc().unix_timestamp();
         let mut cells = vec![Value::from(object.name())];
@@ -191,5 +196,6 @@ fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
     Columns {
         columns: all.into(),
         cells: Arc::new(cells),
+        reads,
     }
 }

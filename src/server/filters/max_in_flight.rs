@@ -67,6 +67,9 @@ impl Handler for Limited {
                 }
             }
         };
+        if let Some(flow) = &flow {
+            flow.dispatch();
+        }
         let inner = self.inner.handle(req);
         Box::pin(async move {
             let response = inner.await;

@@ -2,13 +2,15 @@
 
 use super::activity::{Activity, InFlight, signals};
 use crate::request::body::BoxError;
-use crate::request::{Body, Handler};
+use crate::request::interim::Lane;
+use crate::request::{Answering, Body, Handler};
 use crate::serving::peer::{ConnectionCache, LocalAddr, PeerCertificates, RemoteAddr};
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,6 +23,8 @@ pub(super) struct Answerer {
     pub(super) local: LocalAddr,
     pub(super) certificates: Option<PeerCertificates>,
     pub(super) cache: ConnectionCache,
+    /// The way of 1xx answers; none over HTTP/2.
+    pub(super) lane: Option<Arc<Lane>>,
 }
 
 impl Answerer {
@@ -33,13 +37,17 @@ impl Answerer {
     ) -> impl Future<Output = Response<Counted>> + Send + use<'a> {
         let in_flight = self.activity.request();
         let version = request.version();
+        let lane = self.lane.as_deref().filter(|_| version == Version::HTTP_11);
+        if let Some(lane) = lane {
+            lane.open();
+        }
         let handling = match malformed(&request) {
             None => Ok(self.handler.handle(self.stamped(request))),
             Some(why) => Err(why),
         };
         async move {
             let mut response = match handling {
-                Ok(handling) => handling.await,
+                Ok(handling) => ahead(handling, lane).await,
                 Err(why) => return bad_request(why, version, in_flight),
             };
             if version == Version::HTTP_2 && response.headers().contains_key(CONNECTION) {
@@ -73,10 +81,30 @@ impl Answerer {
     }
 }
 
+/// The answer, behind the 1xx answers that came before it.
+async fn ahead(mut handling: Answering<'_>, lane: Option<&Lane>) -> Response<Body> {
+    let Some(lane) = lane else {
+        return handling.await;
+    };
+    let response = poll_fn(|cx| {
+        lane.register(cx);
+        handling.as_mut().poll(cx)
+    })
+    .await;
+    poll_fn(|cx| lane.poll_close(cx)).await;
+    response
+}
+
 /// What Go's server refuses before any handler sees it, and hyper lets through.
 fn malformed<B>(request: &Request<B>) -> Option<&'static str> {
-    if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
-        return Some("400 Bad Request: missing required Host header");
+    if request.version() <= Version::HTTP_11 {
+        let mut hosts = request.headers().get_all(HOST).iter();
+        if hosts.next().is_none() && request.version() == Version::HTTP_11 {
+            return Some("400 Bad Request: missing required Host header");
+        }
+        if hosts.next().is_some() {
+            return Some("400 Bad Request: too many Host headers");
+        }
     }
     let mut rest = request.uri().path().as_bytes();
     while let Some(at) = rest.iter().position(|b| *b == b'%') {

@@ -1,10 +1,12 @@
 //! The TLS stream, watched: reads and stalls leave marks for the connection's clock.
 
 use super::activity::Activity;
+use crate::request::interim::Lane;
+use bytes::{Buf, Bytes};
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -13,7 +15,17 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(super) struct Watched<S> {
     inner: S,
     activity: Arc<Activity>,
+    interim: Option<Ahead>,
     _slot: OwnedSemaphorePermit,
+}
+
+/// Writes 1xx answers between what hyper writes.
+struct Ahead {
+    lane: Arc<Lane>,
+    /// hyper has handed over all it had: what follows begins a message.
+    between: bool,
+    /// What is being written.
+    rest: Bytes,
 }
 
 impl<S> Watched<S> {
@@ -21,8 +33,19 @@ impl<S> Watched<S> {
         Self {
             inner,
             activity,
+            interim: None,
             _slot: slot,
         }
+    }
+
+    /// With a way for 1xx answers, which is for HTTP/1.1 alone.
+    pub(super) fn with_lane(mut self, lane: Arc<Lane>) -> Self {
+        self.interim = Some(Ahead {
+            lane,
+            between: true,
+            rest: Bytes::new(),
+        });
+        self
     }
 
     fn mark<T>(&self, poll: Poll<T>) -> Poll<T> {
@@ -52,9 +75,45 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
+impl<S: AsyncWrite + Unpin> Watched<S> {
+    /// Writes what goes ahead, where there is something and a message may begin.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(ahead) = &mut self.interim else {
+            return Poll::Ready(Ok(()));
+        };
+        if ahead.rest.is_empty() {
+            if !ahead.between || !ahead.lane.is_loaded() {
+                return Poll::Ready(Ok(()));
+            }
+            ahead.rest = ahead.lane.take();
+        }
+        while !ahead.rest.is_empty() {
+            match ready!(Pin::new(&mut self.inner).poll_write(cx, &ahead.rest))? {
+                0 => return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into())),
+                n => ahead.rest.advance(n),
+            }
+        }
+        ahead.lane.written();
+        Poll::Ready(Ok(()))
+    }
+
+    /// hyper is about to write; 1xx answers first.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        ready!(self.poll_ahead(cx))?;
+        if let Some(ahead) = &mut self.interim {
+            ahead.between = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
-        let poll = Pin::new(&mut self.inner).poll_write(cx, buf);
+        let poll = match self.poll_turn(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_write(cx, buf),
+            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+            Poll::Pending => Poll::Pending,
+        };
         self.mark_write(poll)
     }
 
@@ -63,7 +122,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        let poll = match self.poll_turn(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_write_vectored(cx, bufs),
+            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+            Poll::Pending => Poll::Pending,
+        };
         self.mark_write(poll)
     }
 
@@ -72,7 +135,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let poll = Pin::new(&mut self.inner).poll_flush(cx);
+        // hyper flushes when it has written all it has.
+        if let Some(ahead) = &mut self.interim {
+            ahead.between = true;
+        }
+        let poll = match self.poll_ahead(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_flush(cx),
+            other => other,
+        };
         self.mark(poll)
     }
 

@@ -3,6 +3,7 @@
 
 use super::SelectableFields;
 use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::json::parts::Cursor;
 use crate::apimachinery::value::Str;
 use crate::storage::{Draft, Entry, Revision};
 use bytes::Bytes;
@@ -29,49 +30,18 @@ pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&Sel
     draft.into_entry(key, Revision(revision))
 }
 
-/// Where the value of a member of the object that begins at `at` is. The JSON has no white space between tokens.
+/// Where the value of a member of the object that begins at `at` is.
 fn member(json: &[u8], at: usize, name: &str) -> Option<Range<usize>> {
-    let mut i = at;
-    if *json.get(i)? != b'{' {
-        return None;
-    }
-    loop {
-        i += 1;
-        if *json.get(i)? != b'"' {
-            return None;
-        }
-        let colon = skip(json, i)?;
-        let end = skip(json, colon + 1)?;
-        if json[i + 1..colon - 1] == *name.as_bytes() {
-            return Some(colon + 1..end);
-        }
-        i = end;
-        if *json.get(i)? != b',' {
-            return None;
+    let mut cursor = Cursor::at(json, at);
+    cursor.enter().ok()?;
+    while let Some(key) = cursor.key().ok()? {
+        let from = cursor.offset();
+        cursor.skip().ok()?;
+        if key == name.as_bytes() {
+            return Some(from..cursor.offset());
         }
     }
-}
-
-/// Behind the value that begins at `at`.
-fn skip(json: &[u8], at: usize) -> Option<usize> {
-    let (mut i, mut depth) = (at, 0usize);
-    loop {
-        match json.get(i)? {
-            b'"' => {
-                i += 1;
-                while *json.get(i)? != b'"' {
-                    i += if json[i] == b'\\' { 2 } else { 1 };
-                }
-            }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.checked_sub(1)?,
-            _ => {}
-        }
-        i += 1;
-        if depth == 0 && matches!(json.get(i), None | Some(b',' | b':' | b'}' | b']')) {
-            return Some(i);
-        }
-    }
+    None
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::{H1, H2, head};
 use crate::aggregator::apiservice::ServiceReference;
+use crate::aggregator::ledger::Budget;
 use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
 use crate::aggregator::testing::*;
 use crate::request::UnprotectedHandler;
@@ -73,7 +74,7 @@ async fn what_cannot_be_tried_is_said_before_trying() {
             service: ServiceReference::new("ns", "ext", 443),
             available,
             transport,
-            account: Arc::new(crate::aggregator::ledger::Account::new(0)),
+            account: Arc::new(crate::aggregator::ledger::Account::new(Default::default())),
         })
     };
     let shared = shared(Arc::new(Always("127.0.0.1:1".into())));
@@ -98,7 +99,9 @@ async fn a_redirect_is_refused() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let mut a = answer(302, "");
-        if r.uri().path() != "/bare" {
+        if r.uri().path() == "/broken" {
+            a.headers_mut().insert("location", "/%zz".parse().unwrap());
+        } else if r.uri().path() != "/bare" {
             a.headers_mut().insert("location", "https://evil/".parse().unwrap());
         }
         a
@@ -110,11 +113,18 @@ async fn a_redirect_is_refused() {
         (a.status().as_u16(), a.headers().contains_key("location")),
         (502, false)
     );
+    assert_eq!(a.headers()["content-type"], "text/plain; charset=utf-8");
     assert_eq!(
         text(a).await,
         "the backend attempted to redirect this request, which is not permitted"
     );
     assert_eq!(p.serve(get("/bare"), alice()).await.status(), 302);
+    let a = p.serve(get("/broken"), alice()).await;
+    assert_eq!(a.status(), 503);
+    assert_eq!(
+        text(a).await,
+        "Internal error occurred: error trying to parse Location header: parse \"/%zz\": invalid URL escape \"%zz\"\n"
+    );
 }
 
 #[tokio::test]
@@ -282,7 +292,10 @@ async fn a_backend_that_answers_no_ping_is_given_up() {
 async fn a_backend_with_all_it_may_have_is_429_and_others_pass() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
-    let account = Arc::new(crate::aggregator::ledger::Account::new(1));
+    let account = Arc::new(crate::aggregator::ledger::Account::new(Budget {
+        requests: 1,
+        watches: 0,
+    }));
     let settings = Settings::Remote(Remote {
         service: ServiceReference::new("ns", "ext", 443),
         available: true,
@@ -366,4 +379,35 @@ impl Whole for crate::request::Body {
         let trailers = whole.trailers().cloned().unwrap_or_default();
         (String::from_utf8(whole.to_bytes().to_vec()).unwrap(), trailers)
     }
+}
+
+#[tokio::test]
+async fn watches_have_a_budget_of_their_own() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+    let account = Arc::new(crate::aggregator::ledger::Account::new(Budget {
+        requests: 1,
+        watches: 1,
+    }));
+    let settings = Settings::Remote(Remote {
+        service: ServiceReference::new("ns", "ext", 443),
+        available: true,
+        transport: transport(&pki.ca_pem),
+        account: account.clone(),
+    });
+    let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
+    let watch = || {
+        let mut r = get("/apis/g/v1/things?watch=1");
+        let info = crate::request::RequestInfo::resolve(r.method(), r.uri()).unwrap();
+        r.extensions_mut().insert(Arc::new(info));
+        r
+    };
+    let _open = account.enter(true, || false);
+    let refused = p.serve(watch(), alice()).await;
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["retry-after"]),
+        (429, &"1".parse().unwrap())
+    );
+    assert!(text(refused).await.contains("too many watches are open"));
+    assert_eq!(p.serve(get("/x"), alice()).await.status(), 200, "requests are not told");
 }

@@ -1,7 +1,9 @@
 //! Tunnels.
 
 use super::{H1, H2, head};
-use crate::aggregator::proxy::ProxyHandler;
+use crate::aggregator::apiservice::ServiceReference;
+use crate::aggregator::ledger::Account;
+use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
 use crate::aggregator::testing::*;
 use crate::request::{Body, UnprotectedHandler};
 use hyper::client::conn::http1::SendRequest;
@@ -115,4 +117,55 @@ async fn a_backend_that_cannot_be_dialled_is_named() {
         text(a.map(Body::stream)).await,
         format!("error dialing backend: dial tcp {address}: connect: connection refused\n")
     );
+}
+
+#[tokio::test]
+async fn a_refusal_that_does_not_end_is_cut_after_ten_seconds() {
+    let pki = Pki::new(&["ext.ns.svc"], H1);
+    let backend = raw_backend(&pki, |mut s| async move {
+        head(&mut s).await;
+        s.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 10\r\n\r\nno")
+            .await
+            .unwrap();
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let mut client = front(proxy(&backend.authority, &pki.ca_pem)).await;
+    let a = client.send_request(upgrade_request()).await.unwrap();
+    assert_eq!(a.status(), 403);
+    let began = tokio::time::Instant::now();
+    tokio::time::pause();
+    assert!(a.map(Body::stream).into_body().collect(100).await.is_err());
+    let took = began.elapsed().as_secs();
+    assert!((9..=11).contains(&took), "{took}");
+}
+
+#[tokio::test]
+async fn a_tunnel_has_its_place_at_the_backend_until_it_ends() {
+    let pki = Pki::new(&["ext.ns.svc"], H1);
+    let backend = raw_backend(&pki, |mut s| async move {
+        head(&mut s).await;
+        s.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+            .await
+            .unwrap();
+        // Until the client leaves.
+        let _ = s.read_u8().await;
+    })
+    .await;
+    let account = Arc::new(Account::new(Default::default()));
+    let settings = Settings::Remote(Remote {
+        service: ServiceReference::new("ns", "ext", 443),
+        available: true,
+        transport: transport(&pki.ca_pem),
+        account: account.clone(),
+    });
+    let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
+    let mut client = front(Arc::new(p)).await;
+    let answer = client.send_request(upgrade_request()).await.unwrap();
+    assert_eq!(answer.status(), 101);
+    assert_eq!(account.figures().in_flight, 1);
+    drop(hyper::upgrade::on(answer).await.unwrap());
+    while account.figures().in_flight > 0 {
+        tokio::task::yield_now().await;
+    }
 }

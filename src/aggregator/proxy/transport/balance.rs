@@ -7,7 +7,7 @@
 //!    └─────────────────────────────────────────────────────── one success
 //! ```
 
-use super::host::{Host, Lease};
+use super::host::{Host, Lease, NoConnection};
 use super::{DialError, Outgoing};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 const EJECTING: u32 = 3;
 const FIRST_EJECTION: Duration = Duration::from_secs(1);
 const LONGEST_EJECTION: Duration = Duration::from_secs(30);
+const TRIALS_APART: Duration = Duration::from_secs(1);
 /// Patience with a connection where another address is there.
 const IMPATIENCE: Duration = Duration::from_secs(2);
 
@@ -35,6 +36,8 @@ pub(super) struct Health {
     failures: AtomicU32,
     /// Milliseconds since `began`; 0: not ejected.
     ejected_until: AtomicU64,
+    /// When the last trial was given, likewise; 0: never.
+    tried_at: AtomicU64,
     last_failure: Mutex<Option<String>>,
 }
 
@@ -51,10 +54,16 @@ pub struct EndpointState {
     pub http2_streams: usize,
     /// HTTP/1.1 connections that wait for a request.
     pub idle_http1_connections: usize,
+    /// All connections, those being made included.
+    pub connections: usize,
+    /// Requests that wait for one.
+    pub waiting: usize,
     /// A connection is being made.
     pub dialing: bool,
     /// Requests that failed since one succeeded.
     pub failures_in_a_row: u32,
+    /// It was left alone for a while, and no request has succeeded since.
+    pub was_ejected: bool,
     /// Left alone for this long, where others are there.
     pub ejected_for: Option<Duration>,
     /// Why the last request failed.
@@ -92,7 +101,7 @@ pub(super) fn choose<'a>(
 }
 
 /// Spreads consecutive numbers over all.
-fn scatter(n: u64) -> u64 {
+pub(super) fn scatter(n: u64) -> u64 {
     let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -100,13 +109,13 @@ fn scatter(n: u64) -> u64 {
 }
 
 /// A connection; where there are `others` to go to, not at any price.
-pub(super) async fn checkout(host: &Arc<Host>, others: bool) -> Result<Lease, DialError> {
+pub(super) async fn checkout(host: &Arc<Host>, others: bool, bounded: bool) -> Result<Lease, NoConnection> {
     if !others {
-        return host.checkout().await;
+        return host.checkout(bounded).await;
     }
-    match tokio::time::timeout(IMPATIENCE, host.checkout()).await {
+    match tokio::time::timeout(IMPATIENCE, host.checkout(bounded)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.authority))),
+        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.address)).into()),
     }
 }
 
@@ -144,6 +153,7 @@ impl Default for Health {
             began: OnceLock::new(),
             failures: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
+            tried_at: AtomicU64::new(0),
             last_failure: Mutex::default(),
         }
     }
@@ -175,6 +185,26 @@ impl Health {
     pub(super) fn ejected_for(&self) -> Option<Duration> {
         let until = Duration::from_millis(self.ejected_until.load(Ordering::Relaxed));
         until.checked_sub(self.now()).filter(|left| !left.is_zero())
+    }
+
+    /// It was ejected, that time is over, and no request has succeeded since.
+    pub(super) fn is_on_probation(&self) -> bool {
+        self.was_ejected() && self.is_sound()
+    }
+
+    /// Leave to send one request to an address on probation: once a second.
+    pub(super) fn take_trial(&self) -> bool {
+        let (now, last) = (self.now().as_millis() as u64, self.tried_at.load(Ordering::Relaxed));
+        let is_due = last == 0 || now.saturating_sub(last) >= TRIALS_APART.as_millis() as u64;
+        let swapped = is_due.then(|| {
+            self.tried_at
+                .compare_exchange(last, now.max(1), Ordering::Relaxed, Ordering::Relaxed)
+        });
+        swapped.is_some_and(|s| s.is_ok())
+    }
+
+    pub(super) fn was_ejected(&self) -> bool {
+        self.ejected_until.load(Ordering::Relaxed) != 0
     }
 
     pub(super) fn failures(&self) -> u32 {
@@ -251,7 +281,7 @@ mod tests {
                 body: crate::request::Body::full("body"),
             };
             let first = t.choose(&all).clone();
-            assert_eq!(t.send_to(&all, &first, out).await.unwrap().status(), 200);
+            assert_eq!(t.send_to(&all, &first, out, None).await.unwrap().status(), 200);
         }
         let state = t.endpoints().into_iter().find(|e| e.address == gone).unwrap();
         assert!(state.ejected_for.is_some() && state.failures_in_a_row < 10, "{state:?}");

@@ -1,10 +1,13 @@
 //! The connections to one `host:port`.
 
-use super::super::dial::{DialError, Dialed, Offer, dial_watched};
+use super::super::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
 use super::super::tls::ClientTls;
+use super::Way;
 use super::balance::{Busy, EndpointState, Health};
 use super::http2::{self, Heartbeat, Http2, Pulse, Stream};
+use super::room::{self, Bounds, Open, Room};
 use crate::client::outbound::Outbound;
+use crate::client::target::Socket;
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use http::HeaderValue;
@@ -13,8 +16,10 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
+use tokio::sync::futures::Notified;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -22,11 +27,17 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How often a connection's task looks after idle ones, and at its heartbeat.
 const CHECK: Duration = Duration::from_secs(1);
 const MOST_IDLE: usize = 25;
+/// Most addresses of one name that have a connection of their own because of that.
+const MOST_SPREAD: usize = 8;
+const SPREAD_AGAIN: Duration = Duration::from_secs(30);
 /// Streams on a first connection, until the backend says how many it allows.
 const FIRST_STREAMS: usize = 100;
 
 /// Connections to one address, under one TLS configuration.
 pub(super) struct Host {
+    /// `host:port`, or the URL of a socket.
+    pub(super) address: Arc<str>,
+    /// What the backend is told.
     pub(super) authority: Authority,
     pub(super) value: HeaderValue,
     tls: Arc<ClientTls>,
@@ -34,6 +45,10 @@ pub(super) struct Host {
     pub(super) tasks: TaskGroup,
     pub(super) busy: Busy,
     pub(super) health: Health,
+    socket: Option<Socket>,
+    connect_timeout: Option<Duration>,
+    bounds: Bounds,
+    room: Arc<Room>,
     state: Mutex<State>,
 }
 
@@ -42,15 +57,54 @@ struct State {
     expected_streams: usize,
     http2: Vec<Arc<Http2>>,
     idle: Vec<Idle>,
+    /// Counts requests, so that connections that are equally busy take turns.
+    turn: usize,
+    /// Counts dials: each begins with the next of the name's addresses.
+    dials: usize,
+    /// How many those are.
+    addresses: usize,
+    /// When a connection to one more of them is tried.
+    spread_at: Instant,
     /// The backend chose HTTP/1.1 last time: connections cannot be shared, so everybody dials alone.
     alone: bool,
     /// The dial that everybody waits for.
-    dialing: Option<watch::Receiver<Option<Result<(), DialError>>>>,
+    dialing: Option<Dialing>,
 }
+
+type Dialing = watch::Receiver<Option<Result<(), DialError>>>;
 
 struct Idle {
     sender: http1::SendRequest<Body>,
     since: Instant,
+}
+
+/// What there is for a request.
+enum Found {
+    /// A stream of a connection that is there.
+    Stream(Stream),
+    /// A connection that is there.
+    Idle(http1::SendRequest<Body>),
+    /// Leave to make a connection.
+    Place(Open),
+    /// A connection that is being made, for all who wait.
+    Dialing(Dialing),
+    /// Nothing, until somebody is done.
+    Full,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(super) enum NoConnection {
+    /// None came about.
+    Dial(DialError),
+    /// There are, or wait, as many as there may be.
+    Full,
+}
+
+impl From<DialError> for NoConnection {
+    fn from(e: DialError) -> Self {
+        Self::Dial(e)
+    }
 }
 
 /// A connection to send one request on.
@@ -62,87 +116,157 @@ pub(super) enum Lease {
     },
 }
 
+/// A dial that is given up after `limit`, in Go's words.
+pub(super) async fn within<T>(
+    limit: Option<Duration>,
+    address: &str,
+    dialing: impl Future<Output = Result<T, DialError>>,
+) -> Result<T, DialError> {
+    let Some(limit) = limit else { return dialing.await };
+    match tokio::time::timeout(limit, dialing).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(DialError(format!("dial tcp {address}: i/o timeout"))),
+    }
+}
+
 // === impl Host ===
 
 impl Host {
+    /// `told` is what the backend is told as its name.
     pub(super) fn new(
-        authority: Authority,
-        value: HeaderValue,
+        address: Arc<str>,
+        told: (Authority, HeaderValue),
         tls: Arc<ClientTls>,
         outbound: Arc<Outbound>,
         tasks: TaskGroup,
+        bounds: Bounds,
+        way: &Way,
     ) -> Self {
+        let place = way.target.as_ref().and_then(|t| t.place(&address));
         Self {
-            authority,
-            value,
+            socket: place.and_then(|p| p.socket.clone()),
+            connect_timeout: way.timeouts.connect,
+            address,
+            authority: told.0,
+            value: told.1,
             tls,
             outbound,
             tasks,
             busy: Busy::default(),
             health: Health::default(),
+            bounds,
+            room: Arc::default(),
             state: Mutex::new(State {
                 expected_streams: FIRST_STREAMS,
                 http2: Vec::new(),
                 idle: Vec::new(),
+                turn: 0,
+                dials: 0,
+                addresses: 1,
+                spread_at: Instant::now(),
                 alone: false,
                 dialing: None,
             }),
         }
     }
 
-    /// A connection: one that is there, or a new one.
-    pub(super) async fn checkout(self: &Arc<Self>) -> Result<Lease, DialError> {
+    /// A connection: one that is there, or a new one. What is not `bounded` (probes, which decide whether anybody is let
+    /// through) goes over the limits.
+    pub(super) async fn checkout(self: &Arc<Self>, bounded: bool) -> Result<Lease, NoConnection> {
+        let bounds = match bounded {
+            true => self.bounds,
+            false => Bounds {
+                connections: usize::MAX,
+                waiting: usize::MAX,
+            },
+        };
+        let mut queued = None;
+        let mut armed: Option<Pin<Box<Notified<'_>>>> = None;
+        let mut until = None;
         loop {
-            let (idle, dialing) = {
-                let mut s = self.lock();
-                if let Some(stream) = s.free_stream() {
-                    return Ok(Lease::Http2(stream));
+            match self.look(bounds.connections) {
+                Found::Stream(stream) => return Ok(Lease::Http2(stream)),
+                Found::Idle(mut sender) => {
+                    // Ready at once, or as soon as the last answer's end was read; an error is a connection that closed.
+                    if sender.ready().await.is_ok() {
+                        return Ok(Lease::Http1 { sender, reused: true });
+                    }
                 }
-                match s.free_connection() {
-                    Some(sender) => (Some(sender), None),
-                    None if s.alone => (None, None),
-                    None => (None, Some(self.shared_dial(&mut s))),
+                _ if queued.is_none() => {
+                    queued = Some(self.room.wait(bounds.waiting).ok_or(NoConnection::Full)?);
                 }
-            };
-            if let Some(mut sender) = idle {
-                // Ready at once, or as soon as the last answer's end was read; an error is a connection that closed.
-                if sender.ready().await.is_ok() {
-                    return Ok(Lease::Http1 { sender, reused: true });
+                Found::Place(open) => {
+                    // Boxed: a handshake's future is some 8 kB, which every request would make room for.
+                    let connection = Box::pin(async {
+                        let dialed = self.dial().await?;
+                        self.adopt(dialed, open, false).await
+                    });
+                    if let Some(sender) = connection.await? {
+                        return Ok(Lease::Http1 { sender, reused: false });
+                    }
                 }
-                continue;
-            }
-            let Some(mut dialing) = dialing else {
-                // Boxed: a handshake's future is some 8 kB, which every request would make room for.
-                let connection = Box::pin(async {
-                    let dialed = self.dial().await?;
-                    self.adopt(dialed).await
-                });
-                if let Some(sender) = connection.await? {
-                    return Ok(Lease::Http1 { sender, reused: false });
+                Found::Dialing(mut dialing) => {
+                    let outcome = match dialing.wait_for(Option::is_some).await {
+                        Ok(outcome) => outcome.clone(),
+                        Err(_) => Some(Err(DialError("dial aborted".into()))),
+                    };
+                    if let Some(Err(e)) = outcome {
+                        return Err(e.into());
+                    }
                 }
-                continue;
-            };
-            let outcome = match dialing.wait_for(Option::is_some).await {
-                Ok(outcome) => outcome.clone(),
-                Err(_) => Some(Err(DialError("dial aborted".into()))),
-            };
-            if let Some(Err(e)) = outcome {
-                return Err(e);
+                Found::Full => match armed.take() {
+                    // Armed, then looked again: what is freed in between is not missed.
+                    None => {
+                        let mut bell = Box::pin(self.room.freed().notified());
+                        bell.as_mut().enable();
+                        armed = Some(bell);
+                    }
+                    Some(bell) => {
+                        let until = *until.get_or_insert_with(|| Instant::now() + room::PATIENCE);
+                        let rung = tokio::time::timeout_at(until, bell).await;
+                        rung.map_err(|_| NoConnection::Full)?;
+                    }
+                },
             }
         }
     }
 
-    /// Joins the dial under way, or starts one in a task of its own, so that it outlives the client that asked first.
-    fn shared_dial(self: &Arc<Self>, s: &mut State) -> watch::Receiver<Option<Result<(), DialError>>> {
-        if let Some(dialing) = &s.dialing {
-            return dialing.clone();
+    /// What there is for one more request.
+    fn look(self: &Arc<Self>, most: usize) -> Found {
+        let mut s = self.lock();
+        if let Some(stream) = s.free_stream() {
+            // A name of several addresses: requests go to all of them, once there is a connection to each.
+            if s.wants_to_spread()
+                && let Some(open) = self.room.open(most)
+            {
+                s.spread_at = Instant::now() + CHECK;
+                self.shared_dial(&mut s, open, true);
+            }
+            return Found::Stream(stream);
         }
+        if let Some(sender) = s.free_connection() {
+            return Found::Idle(sender);
+        }
+        if !s.alone
+            && let Some(dialing) = &s.dialing
+        {
+            return Found::Dialing(dialing.clone());
+        }
+        match self.room.open(most) {
+            None => Found::Full,
+            Some(open) if s.alone => Found::Place(open),
+            Some(open) => Found::Dialing(self.shared_dial(&mut s, open, false)),
+        }
+    }
+
+    /// Starts a dial in a task of its own, so that it outlives the client that asked first.
+    fn shared_dial(self: &Arc<Self>, s: &mut State, open: Open, spreading: bool) -> Dialing {
         let (tell, dialing) = watch::channel(None);
         s.dialing = Some(dialing.clone());
         let host = self.clone();
         let started = self.tasks.spawn("dial a backend", async move {
             let outcome = match host.dial().await {
-                Ok(dialed) => host.adopt(dialed).await,
+                Ok(dialed) => host.adopt(dialed, open, spreading).await,
                 Err(e) => Err(e),
             };
             let outcome = outcome.map(|http1| {
@@ -160,12 +284,40 @@ impl Host {
     }
 
     async fn dial(&self) -> Result<Dialed, DialError> {
-        dial_watched(self.authority.as_str(), &self.tls, Offer::Any, &self.outbound).await
+        let dialing = async {
+            if let Some(socket) = &self.socket {
+                return dial_socket(socket, &self.tls, Offer::Any, &self.outbound).await;
+            }
+            let turn = {
+                let mut s = self.lock();
+                let turn = s.dials;
+                s.dials = turn.wrapping_add(1);
+                turn
+            };
+            dial_watched(&self.address, &self.tls, Offer::Any, &self.outbound, turn).await
+        };
+        within(self.connect_timeout, &self.address, dialing).await
     }
 
     /// Starts the HTTP side of a new connection: an HTTP/2 one joins the pool, an HTTP/1.1 one is the caller's.
-    async fn adopt(self: &Arc<Self>, dialed: Dialed) -> Result<Option<http1::SendRequest<Body>>, DialError> {
+    /// `spreading`: only where it leads to an address that has none yet.
+    async fn adopt(
+        self: &Arc<Self>,
+        dialed: Dialed,
+        open: Open,
+        spreading: bool,
+    ) -> Result<Option<http1::SendRequest<Body>>, DialError> {
         let host = Arc::downgrade(self);
+        let peer = dialed.peer;
+        {
+            let mut s = self.lock();
+            s.addresses = dialed.addresses;
+            if spreading && s.http2.iter().any(|c| c.peer() == peer) {
+                // The others do not answer now.
+                s.spread_at = Instant::now() + SPREAD_AGAIN;
+                return Ok(None);
+            }
+        }
         if !dialed.http2 {
             let (sender, connection) = http1::Builder::new()
                 .title_case_headers(true)
@@ -173,11 +325,11 @@ impl Host {
                 .await
                 .map_err(|e| DialError(super::error_text(&e, false)))?;
             self.lock().alone = true;
-            self.drive(connection, host, None);
+            self.drive(connection, host, open, None);
             return Ok(Some(sender));
         }
         let expected = self.lock().expected_streams;
-        let (shared, heartbeat, connection) = http2::connect(dialed.io, expected)
+        let (shared, heartbeat, connection) = http2::connect(dialed.io, expected, peer, self.room.clone())
             .await
             .map_err(|e| DialError(http2::error_text(&e)))?;
         let shared = Arc::new(shared);
@@ -187,19 +339,20 @@ impl Host {
             s.alone = false;
             s.http2.push(shared);
         }
-        self.drive(connection, host, Some((mine, heartbeat)));
+        self.drive(connection, host, open, Some((mine, heartbeat)));
         Ok(None)
     }
 
     /// The task of a connection: drives it, and looks after it and idle ones now and then.
-    fn drive<C, E>(&self, connection: C, host: Weak<Self>, mut http2: Option<(Weak<Http2>, Heartbeat)>)
+    fn drive<C, E>(&self, connection: C, host: Weak<Self>, open: Open, mut http2: Option<(Weak<Http2>, Heartbeat)>)
     where
         C: Future<Output = Result<(), E>> + Send + 'static,
         E: fmt::Display + Send,
     {
         let stop = self.tasks.stop_signal().clone();
-        let authority = self.authority.clone();
+        let authority = self.address.clone();
         self.tasks.spawn("backend connection", async move {
+            let _open = open;
             tokio::pin!(connection);
             let mut check = tokio::time::interval_at(Instant::now() + CHECK, CHECK);
             loop {
@@ -252,6 +405,8 @@ impl Host {
                 sender,
                 since: Instant::now(),
             });
+            drop(s);
+            self.room.free();
         }
     }
 
@@ -273,13 +428,16 @@ impl Host {
             (s.http2.len(), streams, s.idle.len(), s.dialing.is_some())
         };
         EndpointState {
-            address: self.authority.to_string(),
+            address: self.address.to_string(),
             under_way: self.busy.now(),
             http2_connections: http2,
             http2_streams: streams,
             idle_http1_connections: idle,
             dialing,
+            connections: self.room.connections(),
+            waiting: self.room.waiting(),
             failures_in_a_row: self.health.failures(),
+            was_ejected: self.health.was_ejected(),
             ejected_for: self.health.ejected_for(),
             last_failure: self.health.last_failure(),
         }
@@ -301,7 +459,13 @@ impl State {
     /// A stream on the least busy connection that has one left.
     fn free_stream(&mut self) -> Option<Stream> {
         loop {
-            let (at, connection) = self.http2.iter().enumerate().min_by_key(|(_, c)| c.streams())?;
+            let n = self.http2.len();
+            if n > 1 {
+                self.turn = self.turn.wrapping_add(1);
+            }
+            let around = (0..n).map(|i| self.turn.wrapping_add(i) % n);
+            let at = around.min_by_key(|at| self.http2[*at].streams())?;
+            let connection = &self.http2[at];
             let Some(most) = connection.most_streams() else {
                 self.http2.swap_remove(at);
                 continue;
@@ -309,6 +473,10 @@ impl State {
             self.expected_streams = most;
             return (connection.streams() < most).then(|| connection.stream());
         }
+    }
+
+    fn wants_to_spread(&self) -> bool {
+        self.http2.len() < self.addresses.min(MOST_SPREAD) && self.dialing.is_none() && Instant::now() >= self.spread_at
     }
 
     /// The most recently used idle connection.

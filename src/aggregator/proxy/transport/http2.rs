@@ -2,21 +2,26 @@
 
 use super::super::dial;
 use super::GOAWAY;
+use super::room::Room;
 use super::upload::{self, Upload};
-use crate::client::io::{Heard, Io};
-use crate::request::Body;
+use crate::client::headers::clean_response;
+use crate::client::io::{Heard, Wire};
+use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
+use crate::tasks::gather::gather;
 use bytes::Bytes;
-use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::{Body as _, Frame, SizeHint};
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::time::Instant;
-use tokio_rustls::client::TlsStream;
 
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
@@ -28,6 +33,8 @@ pub(super) struct Http2 {
     streams: AtomicUsize,
     used: AtomicBool,
     last_end: Mutex<Instant>,
+    room: Arc<Room>,
+    peer: Option<SocketAddr>,
 }
 
 /// One stream's place on a connection.
@@ -78,12 +85,16 @@ pub(super) struct Received {
     data_ended: bool,
 }
 
-/// Starts HTTP/2 on a connection whose backend is taken to allow `expected` streams until it says otherwise.
+/// Starts HTTP/2 on a connection whose backend is taken to allow `expected` streams until it says otherwise. The future
+/// drives the connection.
 pub(super) async fn connect(
-    io: TlsStream<Io>,
+    io: Wire,
     expected: usize,
-) -> Result<(Http2, Heartbeat, Connection<TlsStream<Io>, Bytes>), h2::Error> {
-    let heard = io.get_ref().0.heard();
+    peer: Option<SocketAddr>,
+    room: Arc<Room>,
+) -> Result<(Http2, Heartbeat, impl Future<Output = Result<(), h2::Error>>), h2::Error> {
+    let heard = io.heard();
+    let (io, turns) = gather(io);
     let (sender, mut connection) = Builder::new()
         .enable_push(false)
         .initial_max_send_streams(expected)
@@ -103,8 +114,10 @@ pub(super) async fn connect(
         streams: AtomicUsize::new(0),
         used: AtomicBool::new(false),
         last_end: Mutex::new(Instant::now()),
+        room,
+        peer,
     };
-    Ok((http2, heartbeat, connection))
+    Ok((http2, heartbeat, turns.around(connection)))
 }
 
 /// A failure in Go's words, as far as they are the same thing.
@@ -121,6 +134,11 @@ pub(super) fn error_text(e: &h2::Error) -> String {
 // === impl Http2 ===
 
 impl Http2 {
+    /// The address it leads to.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
     /// Streams in use.
     pub(super) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
@@ -192,10 +210,11 @@ impl Stream {
         mut request: Request<()>,
         body: Body,
         tasks: &TaskGroup,
+        interim: Option<&Interim>,
     ) -> Result<(Response<Received>, Option<Upload>), Failed> {
         let ends = body.is_end_stream();
         announce_length(&mut request, &body);
-        let (answer, sending) = match self.connection.open(request, ends) {
+        let (mut answer, sending) = match self.connection.open(request, ends) {
             Ok(opened) => opened,
             Err((error, unsent)) => {
                 return Err(Failed {
@@ -211,7 +230,16 @@ impl Stream {
         } else {
             upload::start(body, sending, tasks).await
         };
-        match answer.await {
+        let head = poll_fn(|cx| {
+            if let Some(interim) = interim {
+                while let Poll::Ready(Some(Ok(mut early))) = answer.poll_informational(cx) {
+                    clean_response(early.headers_mut());
+                    interim.send(early.status(), early.headers());
+                }
+            }
+            Pin::new(&mut answer).poll(cx)
+        });
+        match head.await {
             Ok(answer) => {
                 let length = content_length(answer.headers());
                 Ok((answer.map(|stream| Received::new(stream, length)), upload))
@@ -235,6 +263,7 @@ impl Drop for Stream {
                 .lock()
                 .expect("no code panics while holding this lock") = Instant::now();
         }
+        self.connection.room.free();
     }
 }
 

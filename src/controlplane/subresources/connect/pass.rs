@@ -2,8 +2,10 @@
 
 use crate::apimachinery::status::{Result, Status};
 use crate::client::backend::{self, Backend, BackendError, Upgrade};
+use crate::client::html::{Encoding, Rewritten};
+use crate::client::links::Links;
 use crate::client::{headers, tunnel, url};
-use crate::request::{Body, FromBackend, RemoteAddr, Request, Response};
+use crate::request::{Body, FromBackend, Interim, RemoteAddr, Request, Response};
 use crate::tasks::TaskGroup;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -33,6 +35,9 @@ fn outgoing(req: Request, to: Uri) -> http::Request<Body> {
     let client = head.extensions.get::<RemoteAddr>().map(|a| a.0.ip());
     headers::forwarded_for(&mut head.headers, client);
     let mut out = http::Request::new(body);
+    if let Some(interim) = Interim::of(&head.extensions) {
+        headers::pass_interim(&mut out, interim);
+    }
     *out.method_mut() = head.method;
     *out.headers_mut() = head.headers;
     *out.uri_mut() = to;
@@ -113,19 +118,29 @@ pub(super) async fn any(backend: &Backend, path: &str, req: Request, tasks: &Tas
         }
     };
     headers::clean_response(answer.headers_mut());
+    let own = [
+        backend.authority.as_str(),
+        host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or(""),
+    ];
+    let links = Links::below(&prefix, &own);
+    answer.extensions_mut().insert(FromBackend::Proxied);
     if let Some(location) = answer.headers().get(header::LOCATION).and_then(|l| l.to_str().ok()) {
-        let own = [
-            backend.authority.as_str(),
-            host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or(""),
-        ];
-        if let Some(rewritten) = below(location, &own, &prefix)
+        if let Some(rewritten) = links.rewritten(location)
             && let Ok(value) = HeaderValue::from_str(&rewritten)
         {
             answer.headers_mut().insert(header::LOCATION, value);
         }
+        return Ok(answer.map(Body::stream));
     }
-    answer.extensions_mut().insert(FromBackend::Proxied);
-    Ok(answer.map(Body::stream))
+    let (mut head, body) = answer.map(Body::stream).into_parts();
+    let body = match Encoding::of_page(&head.headers) {
+        Some(encoding) if !http_body::Body::is_end_stream(&body) => {
+            head.headers.remove(header::CONTENT_LENGTH);
+            Body::stream(Rewritten::new(body, encoding, links))
+        }
+        _ => body,
+    };
+    Ok(Response::from_parts(head, body))
 }
 
 /// A root is asked for with its slash, so that what is relative to it works.
@@ -139,40 +154,44 @@ fn moved(path: &str, query: &str) -> Response {
     answer
 }
 
-/// A place at the other end as the client reaches it; `None`: somewhere else, or relative.
-fn below(location: &str, own: &[&str], prefix: &str) -> Option<String> {
-    let path = match location.split_once("://") {
-        Some((_, rest)) => {
-            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            if !own.contains(&host) {
-                return None;
-            }
-            path
-        }
-        None => location,
-    };
-    if !path.starts_with('/') || path.starts_with("//") {
-        return None;
-    }
-    if path.starts_with(prefix) {
-        return Some(path.to_owned());
-    }
-    Some(format!("{}{path}", prefix.trim_end_matches('/')))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn redirects_stay_below_the_proxy() {
+    #[tokio::test]
+    async fn links_of_a_page_stay_below_the_proxy() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let authority = listener.local_addr().unwrap().to_string();
+        let page = format!("<a href=\"/x\"><img src=\"http://{authority}/i\"><a href=\"y\">");
+        let said = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{page}",
+            page.len()
+        );
+        tokio::spawn(async move {
+            let (mut s, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(s.read_u8().await.unwrap());
+            }
+            s.write_all(said.as_bytes()).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        let backend = Backend {
+            authority,
+            tls: None,
+            connect_timeout: std::time::Duration::from_secs(5),
+        };
         let prefix = "/api/v1/namespaces/n/pods/p/proxy";
-        let of = |l: &str| below(l, &["10.0.0.1:80"], prefix);
-        assert_eq!(of("/x?y=z").unwrap(), format!("{prefix}/x?y=z"));
-        assert_eq!(of("http://10.0.0.1:80/x").unwrap(), format!("{prefix}/x"));
-        assert_eq!(of(&format!("{prefix}/x")).unwrap(), format!("{prefix}/x"));
-        assert_eq!(of("http://elsewhere/x"), None);
-        assert_eq!(of("x"), None);
+        let req = http::Request::get(format!("{prefix}/page"))
+            .body(Body::empty())
+            .unwrap();
+        let tasks = TaskGroup::new("test");
+        let answer = any(&backend, "page", req, &tasks).await.unwrap();
+        assert!(!answer.headers().contains_key(header::CONTENT_LENGTH));
+        let bytes = answer.into_body().collect(1 << 10).await.unwrap();
+        let wanted = format!("<a href=\"{prefix}/x\"><img src=\"{prefix}/i\"><a href=\"y\">");
+        assert_eq!(bytes, wanted);
     }
 
     #[test]

@@ -19,18 +19,20 @@ pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath
     let (mut host, mut other) = (0, 0);
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for (i, c) in spec.get(list).items().iter().enumerate() {
-            let at = path
-                .child(list)
-                .index(i)
-                .child("securityContext")
-                .child("windowsOptions");
-            credentials(out, options(c), &at);
             let own = options(c).get("hostProcess").as_bool();
-            if let (Some(pod), Some(own)) = (of_pod, own)
-                && pod != own
-            {
-                let why = format!("pod hostProcess value must be identical if both are specified, was {pod}");
-                out.push(FieldError::invalid(&at.child("hostProcess"), own, why));
+            if !options(c).is_null() {
+                let at = path
+                    .child(list)
+                    .index(i)
+                    .child("securityContext")
+                    .child("windowsOptions");
+                credentials(out, options(c), &at);
+                if let (Some(pod), Some(own)) = (of_pod, own)
+                    && pod != own
+                {
+                    let why = format!("pod hostProcess value must be identical if both are specified, was {pod}");
+                    out.push(FieldError::invalid(&at.child("hostProcess"), own, why));
+                }
             }
             match own.or(of_pod) {
                 Some(true) => host += 1,

@@ -7,9 +7,10 @@ use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::endpoints::negotiate::Media;
 use crate::endpoints::respond::partial;
+use crate::endpoints::respond::stored::{self, Rows};
 use crate::endpoints::respond::table::{self, Include};
 use crate::registry::Resource;
-use crate::storage::{Event, EventType, WatchItem};
+use crate::storage::{Entry, Event, EventType, WatchItem};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -33,11 +34,16 @@ pub struct Frames {
 }
 
 fn line(kind: &str, object: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(object.len() + kind.len() + 24);
+    line_of(kind, object.len(), |out| out.extend_from_slice(object))
+}
+
+/// A line around what is written, which has about this size.
+fn line_of(kind: &str, size: usize, object: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size + kind.len() + 24);
     out.extend_from_slice(b"{\"type\":\"");
     out.extend_from_slice(kind.as_bytes());
     out.extend_from_slice(b"\",\"object\":");
-    out.extend_from_slice(object);
+    object(&mut out);
     out.extend_from_slice(b"}\n");
     out
 }
@@ -83,7 +89,7 @@ impl Frames {
             WatchItem::Change(t, event) => Some(self.change(t, &event)),
             WatchItem::Initial(entry) => Some(match self.form {
                 Form::Object if self.media == Media::Json => line("ADDED", &entry.json).into(),
-                _ => self.formed("ADDED", entry.decode()),
+                _ => self.stored("ADDED", &entry),
             }),
             WatchItem::Bookmark { revision, initial_end } => {
                 if !self.bookmarks || (initial_end && !self.mark_initial_end) {
@@ -105,8 +111,44 @@ impl Frames {
             (Form::Object, _) => event.frames[t as usize]
                 .get_or_init(|| line(text(t), &event.object(t).json).into())
                 .clone(),
-            _ => self.formed(text(t), event.object(t).decode()),
+            _ => self.stored(text(t), &event.object(t)),
         }
+    }
+
+    /// The frame of a stored object, of which no more is decoded than it needs.
+    fn stored(&mut self, kind: &str, entry: &Entry) -> Bytes {
+        let binary = matches!(self.media, Media::Protobuf | Media::Cbor);
+        match self.form {
+            Form::Object => encoded(self.media, kind, &entry.decode()),
+            Form::Partial(version) if binary => {
+                encoded(self.media, kind, &stored::partial(&self.resource, entry, version))
+            }
+            Form::Partial(version) => line_of(kind, 1024, |out| {
+                stored::write_partial(&self.resource, entry, version, out);
+            }),
+            Form::Table(version, include) => {
+                let columns = self.columns();
+                let rows = Rows {
+                    resource: &self.resource,
+                    version,
+                    include,
+                };
+                if binary {
+                    encoded(self.media, kind, &rows.table(entry, columns))
+                } else {
+                    line_of(kind, 1024, |out| rows.write_table(entry, columns, out))
+                }
+            }
+        }
+        .into()
+    }
+
+    /// The column definitions, the first time.
+    fn columns(&mut self) -> Value {
+        if std::mem::replace(&mut self.columns_sent, true) {
+            return Value::Null;
+        }
+        table::columns(&self.resource)
     }
 
     fn bookmark(&mut self, version: &str, initial_end: bool) -> Bytes {
@@ -133,20 +175,12 @@ impl Frames {
         }
     }
 
-    fn formed(&mut self, kind: &str, object: Value) -> Bytes {
-        self.formed_as(kind, object, self.form)
-    }
-
     fn formed_as(&mut self, kind: &str, object: Value, form: Form) -> Bytes {
         let value = match form {
             Form::Object => object,
             Form::Partial(version) => partial::of(&self.resource, &object, version),
             Form::Table(version, include) => {
-                let columns = if std::mem::replace(&mut self.columns_sent, true) {
-                    Value::Null
-                } else {
-                    table::columns(&self.resource)
-                };
+                let columns = self.columns();
                 table::of_event(&self.resource, &object, version, include, columns)
             }
         };

@@ -1,0 +1,44 @@
+//! A gateway with a group of its own in the same process: `notes.example.com/v1`. See README.md.
+
+mod notes;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use torana::cli::{self, Command, CompletedOptions};
+
+fn main() -> ExitCode {
+    match options().and_then(serve) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("embedded-group: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The flags of `torana serve`.
+fn options() -> Result<CompletedOptions, String> {
+    let words = ["embedded-group", "serve"].map(OsString::from);
+    match cli::parse(words.into_iter().chain(std::env::args_os().skip(1))) {
+        Ok(Command::Serve(options)) => options.complete().map_err(|e| e.to_string()),
+        Ok(Command::Print(text)) => {
+            print!("{text}");
+            std::process::exit(0)
+        }
+        Ok(_) => Err("it takes the flags of `torana serve`".to_owned()),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn serve(options: CompletedOptions) -> Result<(), String> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(options.logging.filter())
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(8 << 20)
+        .build()
+        .map_err(|e| format!("cannot start the runtime: {e}"))?;
+    runtime.block_on(torana::app::run_with(options, vec![notes::group()]))
+}

@@ -1,0 +1,214 @@
+//! Which connection a request goes out on, how many there may be, and what is sent a second time.
+
+use super::{H1, H2, head};
+use crate::aggregator::apiservice::ServiceReference;
+use crate::aggregator::ledger::Account;
+use crate::aggregator::proxy::transport::{Bounds, Transport};
+use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
+use crate::aggregator::testing::*;
+use crate::client::outbound::Outbound;
+use crate::request::{Body, Request, UnprotectedHandler};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
+
+/// More than is kept.
+const LARGE: &str = match std::str::from_utf8(&[b'x'; 65_537]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
+
+fn over(transport: Transport, authority: &str) -> Arc<ProxyHandler> {
+    let settings = Settings::Remote(Remote {
+        service: ServiceReference::new("ns", "ext", 443),
+        available: true,
+        transport: Ok(Arc::new(transport)),
+        account: Arc::new(Account::new(Default::default())),
+    });
+    Arc::new(ProxyHandler::new(
+        shared(Arc::new(Always(authority.to_owned()))),
+        settings,
+    ))
+}
+
+fn request(method: &str, body: &'static str) -> Request {
+    http::Request::builder()
+        .method(method)
+        .uri("/x")
+        .body(Body::full(body))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn over_http1_nothing_is_sent_twice_but_what_may_be() {
+    // A first request on each connection is answered; a second is read, and the connection dies.
+    for (method, body, reads, status) in [
+        ("GET", "", 2, 200),
+        ("HEAD", "", 2, 200),
+        ("GET", "with a body", 1, 503),
+        ("POST", "", 1, 503),
+        ("POST", "body", 1, 503),
+        ("PUT", "body", 1, 503),
+        ("DELETE", "", 1, 503),
+        ("PATCH", "body", 1, 503),
+    ] {
+        let pki = Pki::new(&["ext.ns.svc"], H1);
+        let seen = Arc::new(AtomicUsize::new(0));
+        let count = seen.clone();
+        let backend = raw_backend(&pki, move |mut s| {
+            let count = count.clone();
+            async move {
+                let first = head(&mut s).await.unwrap_or_default();
+                count.fetch_add(usize::from(!first.contains("/warm")), Ordering::Relaxed);
+                s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                    .await
+                    .unwrap();
+                head(&mut s).await.unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+        .await;
+        let p = proxy(&backend.authority, &pki.ca_pem);
+        assert_eq!(p.serve(get("/warm"), alice()).await.status(), 200);
+        let answer = p.serve(request(method, body), alice()).await;
+        assert_eq!(
+            (answer.status().as_u16(), seen.load(Ordering::Relaxed)),
+            (status, reads),
+            "{method} {body:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn over_http2_nothing_is_sent_twice_but_what_was_not_looked_at() {
+    use h2::Reason;
+    for (method, body, reset, reads, status) in [
+        ("GET", "", Reason::REFUSED_STREAM, 2, 200),
+        ("POST", "", Reason::REFUSED_STREAM, 2, 200),
+        ("POST", "body", Reason::REFUSED_STREAM, 2, 200),
+        ("PUT", LARGE, Reason::REFUSED_STREAM, 1, 503),
+        ("POST", "body", Reason::INTERNAL_ERROR, 1, 503),
+        ("POST", "body", Reason::NO_ERROR, 1, 503),
+        ("GET", "", Reason::INTERNAL_ERROR, 1, 503),
+        ("GET", "", Reason::CANCEL, 1, 503),
+        ("DELETE", "", Reason::ENHANCE_YOUR_CALM, 1, 503),
+    ] {
+        let pki = Pki::new(&["ext.ns.svc"], H2);
+        let seen = Arc::new(AtomicUsize::new(0));
+        let count = seen.clone();
+        let backend = raw_backend(&pki, move |stream| {
+            let count = count.clone();
+            async move {
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                while let Some(Ok((request, mut respond))) = connection.accept().await {
+                    if count.fetch_add(1, Ordering::Relaxed) == 0 {
+                        respond.send_reset(reset);
+                        continue;
+                    }
+                    // What is sent again is whole.
+                    tokio::spawn(async move {
+                        let mut sent = request.into_body();
+                        let mut all = Vec::new();
+                        while let Some(Ok(data)) = sent.data().await {
+                            all.extend_from_slice(&data);
+                        }
+                        let status = if all == body.as_bytes() { 200 } else { 400 };
+                        let answer = http::Response::builder().status(status).body(()).unwrap();
+                        respond.send_response(answer, true).unwrap();
+                    });
+                }
+            }
+        })
+        .await;
+        let answer = proxy(&backend.authority, &pki.ca_pem)
+            .serve(request(method, body), alice())
+            .await;
+        assert_eq!(
+            (answer.status().as_u16(), seen.load(Ordering::Relaxed)),
+            (status, reads),
+            "{method} {body:?} {reset:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn connections_and_those_who_wait_for_one_are_bounded() {
+    let pki = Pki::new(&["ext.ns.svc"], H1);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let (go, gone) = tokio::sync::watch::channel(false);
+    let backend = Backend::http(&pki, 1, move |_| {
+        let (tell, mut gone) = (tell.clone(), gone.clone());
+        async move {
+            tell.send(()).unwrap();
+            let _ = gone.wait_for(|g| *g).await;
+            answer(200, "ok")
+        }
+    })
+    .await;
+    let bounds = Bounds {
+        connections: 2,
+        waiting: 1,
+    };
+    let tls = transport_tls(&pki.ca_pem);
+    let p = over(
+        Transport::new(tls, Arc::default(), tasks()).bounded(bounds),
+        &backend.authority,
+    );
+    let send = || {
+        let p = p.clone();
+        tokio::spawn(async move { p.serve(get("/x"), alice()).await })
+    };
+    let first = send();
+    told.recv().await.unwrap();
+    let second = send();
+    told.recv().await.unwrap();
+    let third = send();
+    let waiting = || {
+        let Settings::Remote(remote) = &*p.settings() else {
+            unreachable!()
+        };
+        remote.transport.as_ref().unwrap().endpoints()[0].waiting
+    };
+    while waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let turned_away = p.serve(get("/x"), alice()).await;
+    assert_eq!(
+        (turned_away.status().as_u16(), &turned_away.headers()["retry-after"]),
+        (503, &"1".parse().unwrap())
+    );
+    let status = crate::apimachinery::codec::json::decode(text(turned_away).await.as_bytes()).unwrap();
+    assert_eq!(status.str_at(&["reason"]), "ServiceUnavailable");
+    go.send(true).unwrap();
+    for served in [first, second, third] {
+        assert_eq!(text(served.await.unwrap()).await, "ok");
+    }
+    assert_eq!(backend.connections.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_name_of_several_addresses_is_asked_at_all_of_them() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let named = |name: &'static str| Backend::http(&pki, 100, move |_| async move { answer(200, name) });
+    let (a, b) = (named("a").await, named("b").await);
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = dead.local_addr().unwrap();
+    drop(dead);
+    let addresses = [a.authority.parse().unwrap(), gone, b.authority.parse().unwrap()];
+    let outbound = Outbound::direct().knowing("api.example:443", &addresses);
+    let t = Transport::new(transport_tls(&pki.ca_pem), Arc::new(outbound), tasks());
+    let p = over(t, "api.example:443");
+    let mut seen = std::collections::BTreeMap::new();
+    // The connection to the other address is made beside, so the first requests may all go to one.
+    while seen.len() < 2 {
+        *seen.entry(text(p.serve(get("/x"), alice()).await).await).or_insert(0) += 1;
+        tokio::task::yield_now().await;
+    }
+    seen.clear();
+    for _ in 0..100 {
+        *seen.entry(text(p.serve(get("/x"), alice()).await).await).or_insert(0) += 1;
+    }
+    assert!(seen.len() == 2 && seen.values().all(|n| *n >= 40), "{seen:?}");
+    drop(a);
+}

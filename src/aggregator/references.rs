@@ -1,0 +1,186 @@
+//! Certificates that APIServices refer to: what Secrets and ConfigMaps hold of them now. A change is in effect for the next
+//! connection.
+//!
+//! The server reads them as itself: who may write an APIService may have a Secret of the type `kubernetes.io/tls` used,
+//! though never read.
+
+use super::apiservice::ApiService;
+use crate::apimachinery::value::Value;
+use crate::client::target::{Reference, Source};
+use crate::client::{Informer, InformerHandle};
+use crate::serving::certs::KeyPairData;
+use crate::storage::{Entry, Storage};
+use crate::tasks::Signal;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use rustls::crypto::CryptoProvider;
+use rustls::sign::CertifiedKey;
+use std::sync::{Arc, OnceLock};
+
+const TLS_SECRET: &str = "kubernetes.io/tls";
+
+/// Secrets and ConfigMaps as their stores have them; decoded only where an APIService refers to one.
+pub struct References {
+    secrets: Informer<Material>,
+    config_maps: Informer<Material>,
+    provider: Arc<CryptoProvider>,
+}
+
+/// Why an APIService cannot be served as its annotations have it: a reason and a message for its condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    /// One CamelCase word.
+    pub reason: &'static str,
+    /// For people; it names objects and keys, and tells nothing of what they hold.
+    pub message: String,
+}
+
+/// One object, and what was made of it.
+struct Material {
+    entry: Entry,
+    pair: OnceLock<Result<Arc<CertifiedKey>, Unmet>>,
+}
+
+/// The informers' running ends.
+pub struct Feeds {
+    secrets: InformerHandle<Material>,
+    config_maps: InformerHandle<Material>,
+}
+
+impl References {
+    /// References into these stores; nothing is there before the feeds run.
+    pub fn new(
+        secrets: Arc<dyn Storage>,
+        config_maps: Arc<dyn Storage>,
+        provider: Arc<CryptoProvider>,
+    ) -> (Arc<Self>, Feeds) {
+        let (secrets, secrets_feed) = Informer::new(secrets, Material::from_entry);
+        let (config_maps, config_maps_feed) = Informer::new(config_maps, Material::from_entry);
+        let references = Arc::new(Self {
+            secrets,
+            config_maps,
+            provider,
+        });
+        let feeds = Feeds {
+            secrets: secrets_feed,
+            config_maps: config_maps_feed,
+        };
+        (references, feeds)
+    }
+
+    /// Fire when what is stored is known.
+    pub fn synced(&self) -> [Signal; 2] {
+        [self.secrets.synced().clone(), self.config_maps.synced().clone()]
+    }
+
+    /// Calls `f` with each object that has changed.
+    pub fn subscribe(&self, f: impl Fn(Source, &str) + Clone + Send + Sync + 'static) {
+        let told = f.clone();
+        self.secrets.subscribe(move |c| told(Source::Secret, c.key));
+        self.config_maps.subscribe(move |c| f(Source::ConfigMap, c.key));
+    }
+
+    /// PEM of roots.
+    ///
+    /// # Errors
+    /// [`Unmet`].
+    pub fn roots(&self, reference: &Reference) -> Result<Bytes, Unmet> {
+        let material = self.material(reference)?;
+        let pem = datum(&material.entry.decode(), reference)?;
+        // No roots must never mean the system's.
+        if pem.iter().all(u8::is_ascii_whitespace) {
+            return Err(invalid(reference, format!("its key {:?} is empty", reference.key)));
+        }
+        Ok(pem)
+    }
+
+    /// A certificate and its key, ready to be shown. The same until the Secret changes.
+    ///
+    /// # Errors
+    /// [`Unmet`].
+    pub fn pair(&self, reference: &Reference) -> Result<Arc<CertifiedKey>, Unmet> {
+        let material = self.material(reference)?;
+        let made = material.pair.get_or_init(|| {
+            let object = material.entry.decode();
+            if object.str_at(&["type"]) != TLS_SECRET {
+                let why = format!("it is of the type {:?}, not {TLS_SECRET:?}", object.str_at(&["type"]));
+                return Err(invalid(reference, why));
+            }
+            let key = Reference {
+                key: "tls.key".into(),
+                ..reference.clone()
+            };
+            let (certificate, key) = (datum(&object, reference)?, datum(&object, &key)?);
+            let pair = KeyPairData::from_pem(certificate, key, &self.provider);
+            pair.map(|p| p.certified_key)
+                .map_err(|e| invalid(reference, e.to_string()))
+        });
+        made.clone()
+    }
+
+    fn material(&self, reference: &Reference) -> Result<Arc<Material>, Unmet> {
+        let objects = match reference.source {
+            Source::Secret => &self.secrets,
+            Source::ConfigMap => &self.config_maps,
+        };
+        objects.get(&reference.object).ok_or_else(|| Unmet {
+            reason: "ReferenceNotFound",
+            message: format!("{reference} is not present"),
+        })
+    }
+}
+
+impl Material {
+    fn from_entry(entry: &Entry) -> Self {
+        Self {
+            entry: entry.clone(),
+            pair: OnceLock::new(),
+        }
+    }
+}
+
+impl Feeds {
+    /// Keeps both up to date, until dropped.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn run(self) {
+        tokio::join!(self.secrets.run(), self.config_maps.run());
+    }
+}
+
+impl ApiService {
+    /// True where this object is used for its backend.
+    pub fn refers_to(&self, source: Source, key: &str) -> bool {
+        let both = [&self.backend.ca_from, &self.backend.certificate_from];
+        both.into_iter()
+            .flatten()
+            .any(|r| r.source == source && *r.object == *key)
+    }
+}
+
+/// A reference that is there and cannot be used.
+pub(super) fn invalid(reference: &Reference, why: impl std::fmt::Display) -> Unmet {
+    Unmet {
+        reason: "ReferenceInvalid",
+        message: format!("{reference} cannot be used: {why}"),
+    }
+}
+
+fn datum(object: &Value, reference: &Reference) -> Result<Bytes, Unmet> {
+    let key = &*reference.key;
+    let plain = object.at(&["data", key]).as_str();
+    let encoded = match reference.source {
+        Source::Secret => plain,
+        Source::ConfigMap => match plain {
+            Some(text) => return Ok(Bytes::copy_from_slice(text.as_bytes())),
+            None => object.at(&["binaryData", key]).as_str(),
+        },
+    };
+    let Some(encoded) = encoded else {
+        return Err(invalid(reference, format!("it has no key {key:?}")));
+    };
+    let decoded = STANDARD.decode(encoded).map(Bytes::from);
+    decoded.map_err(|_| invalid(reference, format!("its key {key:?} is not base64")))
+}

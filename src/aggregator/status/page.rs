@@ -1,0 +1,201 @@
+//! The page for people: what is down first, in words; then every backend with what it did.
+
+use crate::apimachinery::value::Value;
+use crate::server::respond::html_escape;
+use http::HeaderValue;
+use std::fmt::Write;
+
+/// Nothing but this style sheet has any effect, whatever an object's message holds.
+pub(super) const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'sha256-g84Bkf2tEoP7lGnxz73ovyPWEM7DDqOj/I6N2hHN4jY='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+pub(super) const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:1.5em auto;max-width:82em;padding:0 1em;\
+color:#111;background:#fff}h1{font-size:1.3em;margin:.2em 0}h1.bad{color:#b00}h1.good{color:#060}h2{font-size:1.05em}\
+table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.35em 1em .35em 0;border-bottom:1px solid #ddd;\
+vertical-align:top}.True,.Good,.Current,.Closed{color:#060}.False,.Ejected,.Missing,.Open{color:#b00;font-weight:bold}\
+.Unknown,.Failing,.Probation,.Stale,.Partial,.HalfOpen{color:#a60}small{color:#555}li{margin:.4em 0}\
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#111}th,td{border-color:#333}small{color:#999}\
+h1.good,.True,.Good,.Current,.Closed{color:#6c6}h1.bad,.False,.Ejected,.Missing,.Open{color:#f77}\
+.Unknown,.Failing,.Probation,.Stale,.Partial,.HalfOpen{color:#fb4}}";
+
+/// Words that the style sheet knows.
+const COLOURED: [&str; 13] = [
+    "True",
+    "False",
+    "Good",
+    "Ejected",
+    "Failing",
+    "Probation",
+    "Current",
+    "Stale",
+    "Missing",
+    "Closed",
+    "Open",
+    "HalfOpen",
+    "Partial",
+];
+
+/// The page. Writing to a String cannot fail, so that nobody asks whether it did.
+pub(super) fn render(document: &Value) -> String {
+    let items = document.get("items").items();
+    let (remote, local): (Vec<&Value>, Vec<&Value>) = items.iter().partition(|v| v.str_at(&["service"]) != "Local");
+    let (up, down): (Vec<&Value>, Vec<&Value>) = remote.iter().partition(|v| v.str_at(&["available"]) == "True");
+    let mut out = String::new();
+    let _ = write!(
+        out,
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
+         <meta http-equiv=refresh content=5><title>{}Aggregator</title><style>{STYLE}</style>{}\
+         <p><small>{} · looks again every 5 s · the same as JSON: ?format=json, <code>torana status</code></small></p>",
+        if down.is_empty() { "" } else { "\u{26a0} " },
+        headline(remote.len(), down.len()),
+        html_escape(document.str_at(&["time"])),
+    );
+    if !down.is_empty() {
+        out.push_str("<ul>");
+        for v in &down {
+            let _ = write!(
+                out,
+                "<li><b>{}</b> {} {} since {}: {}<br><small>{}</small>",
+                html_escape(v.str_at(&["name"])),
+                coloured(v.str_at(&["available"])),
+                html_escape(v.str_at(&["reason"])),
+                html_escape(since(v)),
+                html_escape(v.str_at(&["message"])),
+                html_escape(v.str_at(&["hint"])),
+            );
+        }
+        out.push_str("</ul>");
+    }
+    if !remote.is_empty() {
+        out.push_str(
+            "<table><tr><th>APIService<th>Verdict<th>Requests<th>Latency<br><small>50 / 90 / 99 of 100</small>\
+             <th>Endpoints<th>Documents</tr>",
+        );
+        down.iter().chain(&up).for_each(|v| row(&mut out, v));
+        out.push_str("</table>");
+    }
+    let names: Vec<String> = local.iter().map(|v| html_escape(v.str_at(&["name"]))).collect();
+    let _ = write!(out, "<p><small>Served here: {}</small></p></html>", names.join(", "));
+    out
+}
+
+fn headline(all: usize, down: usize) -> String {
+    match (all, down) {
+        (0, _) => "<h1>No APIService has a backend</h1>".to_owned(),
+        (all, 0) => format!("<h1 class=good>All {all} backends are available</h1>"),
+        (all, 1) => format!("<h1 class=bad>1 of {all} backends is unavailable</h1>"),
+        (all, down) => format!("<h1 class=bad>{down} of {all} backends are unavailable</h1>"),
+    }
+}
+
+fn since(v: &Value) -> &str {
+    match v.str_at(&["since"]) {
+        "" => "the start",
+        since => since,
+    }
+}
+
+fn row(out: &mut String, v: &Value) {
+    let _ = write!(
+        out,
+        "<tr><td><b>{}</b><br><small>{}</small><td>{} {}<br><small>since {}</small><br>{}<td>{}<td>{}<td>breaker {}<br>",
+        html_escape(v.str_at(&["name"])),
+        html_escape(v.str_at(&["service"])),
+        coloured(v.str_at(&["available"])),
+        html_escape(v.str_at(&["reason"])),
+        html_escape(since(v)),
+        html_escape(v.str_at(&["configuration"])),
+        counts(v.get("requests")),
+        latency(v.get("requests")),
+        coloured(v.str_at(&["breaker"])),
+    );
+    for e in v.get("endpoints").items() {
+        endpoint(out, e);
+    }
+    out.push_str("<td>");
+    for (key, name) in [
+        ("discovery", "discovery"),
+        ("openapiV2", "OpenAPI v2"),
+        ("openapiV3", "OpenAPI v3"),
+    ] {
+        let d = v.at(&["documents", key]);
+        let _ = write!(
+            out,
+            "{name}: {} <small>{} {}</small><br>",
+            coloured(d.str_at(&["state"])),
+            html_escape(d.str_at(&["age"])),
+            html_escape(d.str_at(&["error"])),
+        );
+    }
+    out.push_str("</tr>");
+}
+
+fn endpoint(out: &mut String, e: &Value) {
+    let n = |key: &str| e.get(key).as_i64().unwrap_or(0);
+    let turn = match (e.get("weight").as_i64(), n("failover")) {
+        (Some(weight), 0) => format!(", weight {weight}"),
+        (Some(weight), turn) => format!(", failover {turn}, weight {weight}"),
+        (None, _) => String::new(),
+    };
+    let left = match e.str_at(&["ejectedFor"]) {
+        "" => String::new(),
+        left => format!(" for another {}", html_escape(left)),
+    };
+    let _ = write!(
+        out,
+        "{} {}{left} <small>{} under way, {} connections{turn} {}</small><br>",
+        coloured(e.str_at(&["state"])),
+        html_escape(e.str_at(&["address"])),
+        n("underWay"),
+        n("http2Connections") + n("idleHTTP1Connections"),
+        html_escape(e.str_at(&["lastFailure"])),
+    );
+}
+
+/// One of the words that the style sheet knows, in its colour.
+fn coloured(word: &str) -> String {
+    let class = COLOURED.into_iter().find(|k| *k == word).unwrap_or("Unknown");
+    format!("<span class={class}>{}</span>", html_escape(word))
+}
+
+fn counts(r: &Value) -> String {
+    let n = |key: &str| r.get(key).as_i64().unwrap_or(0);
+    let limit = r.get("limit").as_i64().map_or(String::new(), |l| format!(" of {l}"));
+    let last = match r.at(&["lastFailure", "error"]).as_str() {
+        Some(why) => format!(
+            "<br><small>last failure {}: {}</small>",
+            html_escape(r.str_at(&["lastFailure", "time"])),
+            html_escape(why)
+        ),
+        None => String::new(),
+    };
+    format!(
+        "{}{limit} under way, {} watches<br>{} answered, {} with 5xx, {} unreachable, {} turned away{last}",
+        n("inFlight"),
+        n("watching"),
+        n("answered"),
+        n("serverErrors"),
+        n("unreachable"),
+        n("turnedAway")
+    )
+}
+
+fn latency(r: &Value) -> String {
+    let l = r.get("latency");
+    match l.str_at(&["p50"]) {
+        "" => "–".to_owned(),
+        p50 => format!("{p50} / {} / {}", l.str_at(&["p90"]), l.str_at(&["p99"])),
+    }
+}
+
+/// The policy for a style sheet.
+#[cfg(test)]
+pub(super) fn policy_of(style: &str) -> String {
+    use base64::Engine as _;
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, style.as_bytes());
+    let digest = base64::engine::general_purpose::STANDARD.encode(digest);
+    format!(
+        "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}

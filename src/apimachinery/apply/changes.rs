@@ -1,0 +1,99 @@
+//! What a write changes, as managers name it: each in the shape of the version its fields are named in. The write is
+//! compared once per shape, however many managers and versions there are.
+
+use super::fieldset::FieldSet;
+use super::managed::ManagedEntry;
+use super::typed::{self, Comparison};
+use super::{ApplySchema, AtVersion, Versions};
+use crate::apimachinery::value::Value;
+
+/// What a write changes in one shape.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Change {
+    /// Added, or given another value: it becomes the writer's.
+    pub taken: FieldSet,
+    /// Gone: nobody owns it.
+    pub removed: FieldSet,
+}
+
+impl From<Comparison> for Change {
+    fn from(c: Comparison) -> Self {
+        let mut taken = c.added;
+        taken.absorb(c.modified);
+        Self {
+            taken,
+            removed: c.removed,
+        }
+    }
+}
+
+impl Change {
+    /// Takes from an entry what is not its own any more.
+    pub fn release(&self, entry: &mut ManagedEntry) {
+        entry.lose(&self.taken);
+        entry.lose(&self.removed);
+    }
+}
+
+/// What a write changes in every shape that entries need.
+pub(super) struct Changes<'a, S> {
+    here: Change,
+    api_version: &'a str,
+    versions: &'a dyn Versions<S>,
+    others: Vec<(usize, Change)>,
+}
+
+impl<'a, S: ApplySchema> Changes<'a, S> {
+    /// `here` is the change in the version of the write. Entries whose version is not known any more are dropped.
+    pub fn new(
+        here: Comparison,
+        api_version: &'a str,
+        versions: &'a dyn Versions<S>,
+        (live, new): (Option<&Value>, &Value),
+        entries: &mut Vec<ManagedEntry>,
+    ) -> Self {
+        let mut changes = Self {
+            here: here.into(),
+            api_version,
+            versions,
+            others: Vec::new(),
+        };
+        if let Some(live) = live {
+            let own = versions.shape(api_version);
+            entries.retain(|e| {
+                if e.api_version == api_version {
+                    return true;
+                }
+                let shape = versions.shape(&e.api_version);
+                if shape != own && shape.is_some_and(|s| changes.others.iter().all(|(there, _)| *there != s)) {
+                    changes.compare(&e.api_version, live, new);
+                }
+                shape.is_some()
+            });
+        }
+        changes
+    }
+
+    fn compare(&mut self, api_version: &str, live: &Value, new: &Value) {
+        let shape = self.versions.shape(api_version);
+        let both = (self.versions.at(live, api_version), self.versions.at(new, api_version));
+        if let (Some(shape), (AtVersion::Converted(live, schema), AtVersion::Converted(new, _))) = (shape, both) {
+            self.others.push((shape, typed::compare(&live, &new, schema).into()));
+        }
+    }
+
+    /// In the version of the write.
+    pub fn here(self) -> Change {
+        self.here
+    }
+
+    /// As an entry names it.
+    pub fn of(&self, entry: &ManagedEntry) -> &Change {
+        if entry.api_version == self.api_version || self.others.is_empty() {
+            return &self.here;
+        }
+        let shape = self.versions.shape(&entry.api_version);
+        let there = self.others.iter().find(|(s, _)| Some(*s) == shape);
+        there.map_or(&self.here, |(_, change)| change)
+    }
+}

@@ -1,0 +1,256 @@
+//! The plain part of JSON, decoded fast: no key twice in an object, no halves of surrogate pairs. Whatever else a text holds, and
+//! whatever is wrong with it, is left to the decoder behind this one, which begins anew and has the words for it.
+
+use super::MAX_DEPTH;
+use super::parts::{splat, zero_bytes};
+use crate::apimachinery::value::{Map, Str, Value};
+
+/// The value of a text; `None`: it is not as plain as that.
+pub(super) fn decode(text: &str) -> Option<Value> {
+    let mut reader = Reader { text, at: 0 };
+    let value = reader.value(0)?;
+    reader.space();
+    (reader.at == text.len()).then_some(value)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// The next byte that is no white space.
+    fn token(&mut self) -> Option<u8> {
+        let b = self.peek()?;
+        if b > b' ' {
+            return Some(b);
+        }
+        self.space();
+        self.peek()
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Value> {
+        match self.token()? {
+            b'"' => self.string().map(Value::String),
+            b'{' => self.object(depth).map(Value::Object),
+            b'[' => self.array(depth).map(Value::Array),
+            b't' => self.word("true", Value::Bool(true)),
+            b'f' => self.word("false", Value::Bool(false)),
+            b'n' => self.word("null", Value::Null),
+            b'-' | b'0'..=b'9' => self.number(),
+            _ => None,
+        }
+    }
+
+    fn word(&mut self, word: &str, value: Value) -> Option<Value> {
+        let found = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
+        self.at += word.len();
+        found.then_some(value)
+    }
+
+    fn number(&mut self) -> Option<Value> {
+        /// Integers with fewer digits fit.
+        const DIGITS: usize = 18;
+        let part = |b: &u8| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.' | b'e' | b'E');
+        let rest = &self.text[self.at..];
+        let len = rest.bytes().position(|b| !part(&b)).unwrap_or(rest.len());
+        let text = &rest[..len];
+        self.at += len;
+        let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+        let plain = match digits {
+            [b'0'] => digits.len() == text.len(),
+            [b'1'..=b'9', rest @ ..] => rest.len() < DIGITS && rest.iter().all(u8::is_ascii_digit),
+            _ => false,
+        };
+        if !plain {
+            return super::decode_slowly(text.as_bytes()).ok().map(|(v, _)| v);
+        }
+        let n = digits.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0'));
+        Some(Value::Int(if digits.len() == text.len() { n } else { -n }))
+    }
+
+    fn object(&mut self, depth: usize) -> Option<Map> {
+        if depth >= MAX_DEPTH {
+            return None;
+        }
+        self.at += 1;
+        let mut pairs: Vec<(Str, Value)> = Vec::new();
+        let mut sorted = true;
+        if self.token()? == b'}' {
+            self.at += 1;
+            return Some(Map::new());
+        }
+        loop {
+            if self.token()? != b'"' {
+                return None;
+            }
+            let key = self.string()?;
+            if self.token()? != b':' {
+                return None;
+            }
+            self.at += 1;
+            sorted = sorted && pairs.last().is_none_or(|(last, _)| *last < key);
+            let value = self.value(depth + 1)?;
+            pairs.push((key, value));
+            let next = self.token()?;
+            self.at += 1;
+            match next {
+                b',' => {}
+                b'}' => break,
+                _ => return None,
+            }
+        }
+        if !sorted {
+            pairs.sort_by(|a, b| a.0.cmp(&b.0));
+            // Who noticed duplicates is told of them.
+            if pairs.windows(2).any(|w| w[0].0 == w[1].0) {
+                return None;
+            }
+        }
+        Some(Map::from_pairs(pairs))
+    }
+
+    fn array(&mut self, depth: usize) -> Option<Vec<Value>> {
+        if depth >= MAX_DEPTH {
+            return None;
+        }
+        self.at += 1;
+        let mut items = Vec::new();
+        if self.token()? == b']' {
+            self.at += 1;
+            return Some(items);
+        }
+        loop {
+            items.push(self.value(depth + 1)?);
+            let next = self.token()?;
+            self.at += 1;
+            match next {
+                b',' => {}
+                b']' => return Some(items),
+                _ => return None,
+            }
+        }
+    }
+
+    fn string(&mut self) -> Option<Str> {
+        let from = self.at + 1;
+        let mut end = self.plain_end(from);
+        if *self.text.as_bytes().get(end)? == b'"' {
+            self.at = end + 1;
+            return Some(Str::new(self.text.get(from..end)?));
+        }
+        let mut out = String::with_capacity(2 * (end - from) + 16);
+        let mut start = from;
+        loop {
+            out.push_str(self.text.get(start..end)?);
+            let mut escape = 2;
+            match *self.text.as_bytes().get(end)? {
+                b'"' => break,
+                b'\\' => out.push(match *self.text.as_bytes().get(end + 1)? {
+                    b'n' => '\n',
+                    b't' => '\t',
+                    b'r' => '\r',
+                    b'b' => '\u{8}',
+                    b'f' => '\u{c}',
+                    b'u' => {
+                        escape = 6;
+                        let digits = self.text.get(end + 2..end + 6)?;
+                        let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+                        // Halves of pairs are rare.
+                        char::from_u32(u32::from_str_radix(digits, 16).ok().filter(|_| hex)?)?
+                    }
+                    c @ (b'"' | b'\\' | b'/') => char::from(c),
+                    _ => return None,
+                }),
+                _ => return None,
+            }
+            start = end + escape;
+            end = self.plain_end(start);
+        }
+        self.at = end + 1;
+        Some(Str::from(out))
+    }
+
+    /// The first byte from here on that is a quote, a backslash or a control character; the end of the text where none is.
+    fn plain_end(&self, mut at: usize) -> usize {
+        let bytes = self.text.as_bytes();
+        while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+            let word = u64::from_le_bytes(*word);
+            // Below 0x20: the upper three bits are zero.
+            let control = zero_bytes(word & splat(0xe0));
+            let found = zero_bytes(word ^ splat(b'"')) | zero_bytes(word ^ splat(b'\\')) | control;
+            if found != 0 {
+                return at + found.trailing_zeros() as usize / 8;
+            }
+            at += 8;
+        }
+        while bytes.get(at).is_some_and(|b| !matches!(b, b'"' | b'\\' | 0..0x20)) {
+            at += 1;
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::codec::json;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_objects_hold_is_plain() {
+        let text =
+            " {\"a\" : [1, -20,0,true ,false,null,\"x\\n\\\"\u{e9}\", {}, [ ] ]\n,\"b\":{\"c\":\"a longer text\"}}\r\n";
+        let v = decode(text).expect("plain");
+        assert_eq!(
+            json::to_string(&v),
+            r#"{"a":[1,-20,0,true,false,null,"x\n\"é",{},[]],"b":{"c":"a longer text"}}"#
+        );
+        for odd in [
+            "",
+            "{",
+            "{\"a\":1,}",
+            "[1,]",
+            "01",
+            "1.",
+            "+1",
+            "\"\\ud800\"",
+            "\"\\u+123\"",
+            "-",
+            "\"a\nb\"",
+            "nul",
+            "{\"a\":1,\"a\":2}",
+            "{} x",
+            "{a:1}",
+            "[1 2]",
+            "truefalse",
+            "\"abc",
+            "1x",
+            "\u{feff}1",
+        ] {
+            assert_eq!(decode(odd), None, "{odd}");
+        }
+        assert_eq!(decode(&("[".repeat(5000) + &"]".repeat(5000))), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_is_what_the_whole_decoder_takes(text in "[\\[\\]{}:,\" \\\\ntrufalse0-9.eE+\\-\n\u{1}\u{e9}]{0,40}") {
+            if let Some(v) = decode(&text) {
+                let (slow, notes) = json::decode_slowly(text.as_bytes()).unwrap();
+                prop_assert_eq!(&v, &slow);
+                prop_assert!(notes.duplicates.is_empty());
+            }
+        }
+    }
+}

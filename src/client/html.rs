@@ -1,0 +1,415 @@
+//! Rewrites the links of HTML pages as they stream by. Only start tags are looked at, and only links in attributes; of a
+//! page no more is held than the tag at its end.
+//!
+//! Tags are written as Go's `html.Token.String` writes them: names in lower case, every value in double quotes. Entities
+//! inside values stay as they are where nothing is rewritten.
+
+mod body;
+
+pub use body::{Encoding, Rewritten};
+
+use super::links::Links;
+
+/// A tag longer than this is passed on unread.
+const MOST_TAG: usize = 64 << 10;
+
+/// Attributes that hold a link, by tag.
+const LINKS: &[(&str, &[&str])] = &[
+    ("a", &["href"]),
+    ("applet", &["codebase"]),
+    ("area", &["href"]),
+    ("audio", &["src"]),
+    ("base", &["href"]),
+    ("blockquote", &["cite"]),
+    ("body", &["background"]),
+    ("button", &["formaction"]),
+    ("command", &["icon"]),
+    ("del", &["cite"]),
+    ("embed", &["src"]),
+    ("form", &["action"]),
+    ("frame", &["longdesc", "src"]),
+    ("head", &["profile"]),
+    ("html", &["manifest"]),
+    ("iframe", &["longdesc", "src"]),
+    ("img", &["longdesc", "src", "usemap"]),
+    ("input", &["src", "usemap", "formaction"]),
+    ("ins", &["cite"]),
+    ("link", &["href"]),
+    ("object", &["classid", "codebase", "data", "usemap"]),
+    ("q", &["cite"]),
+    ("script", &["src"]),
+    ("source", &["src"]),
+    ("video", &["poster", "src"]),
+];
+
+/// Tags whose content is text up to their end tag, whatever it looks like.
+const RAW: [&str; 9] = [
+    "iframe",
+    "noembed",
+    "noframes",
+    "script",
+    "style",
+    "textarea",
+    "title",
+    "xmp",
+    "plaintext",
+];
+
+/// A page in the making.
+pub struct Page {
+    links: Links,
+    /// What is not understood yet.
+    rest: Vec<u8>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Text,
+    /// In the content of a tag of [`RAW`].
+    Raw(&'static str),
+    /// In a comment, or what counts as one, up to these bytes.
+    Comment(&'static [u8]),
+}
+
+struct Attribute<'a> {
+    name: &'a [u8],
+    value: &'a [u8],
+}
+
+impl Page {
+    /// An empty page.
+    pub fn new(links: Links) -> Self {
+        Self {
+            links,
+            rest: Vec::new(),
+            state: State::Text,
+        }
+    }
+
+    /// Takes more of the page; what is ready goes to `out`.
+    pub fn push(&mut self, more: &[u8], out: &mut Vec<u8>) {
+        self.rest.extend_from_slice(more);
+        let rest = std::mem::take(&mut self.rest);
+        let used = self.scan(&rest, out);
+        self.rest = rest;
+        self.rest.drain(..used);
+    }
+
+    /// The page has ended.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.rest);
+    }
+
+    /// How many bytes of `page` are dealt with.
+    fn scan(&mut self, page: &[u8], out: &mut Vec<u8>) -> usize {
+        let mut at = 0;
+        while at < page.len() {
+            let here = &page[at..];
+            let used = match self.state {
+                State::Text => self.text(here, out),
+                State::Raw(tag) => self.raw(tag, here, out),
+                State::Comment(end) => self.comment(end, here, out),
+            };
+            if used == 0 {
+                break;
+            }
+            at += used;
+        }
+        at
+    }
+
+    fn text(&mut self, here: &[u8], out: &mut Vec<u8>) -> usize {
+        let tag = here.iter().position(|b| *b == b'<').unwrap_or(here.len());
+        if tag > 0 {
+            out.extend_from_slice(&here[..tag]);
+            return tag;
+        }
+        let opening = |state: &mut State, end: &'static [u8], out: &mut Vec<u8>| {
+            *state = State::Comment(end);
+            out.push(b'<');
+            1
+        };
+        match here.get(1) {
+            None => 0,
+            Some(b) if b.is_ascii_alphabetic() => match start_tag(here) {
+                Some(length) => {
+                    self.tag(&here[..length], out);
+                    length
+                }
+                None if here.len() < MOST_TAG => 0,
+                None => {
+                    out.push(b'<');
+                    1
+                }
+            },
+            Some(b'!') if here.len() < 4 => 0,
+            Some(b'!') if here.starts_with(b"<!--") => {
+                self.state = State::Comment(b"-->");
+                // `<!-->` is a whole comment.
+                out.extend_from_slice(b"<!");
+                2
+            }
+            Some(b'!' | b'?') => opening(&mut self.state, b">", out),
+            Some(_) => {
+                out.push(b'<');
+                1
+            }
+        }
+    }
+
+    fn comment(&mut self, end: &'static [u8], here: &[u8], out: &mut Vec<u8>) -> usize {
+        let used = match here.windows(end.len()).position(|w| w == end) {
+            Some(found) => {
+                self.state = State::Text;
+                found + end.len()
+            }
+            None => here.len().saturating_sub(end.len() - 1),
+        };
+        out.extend_from_slice(&here[..used]);
+        used
+    }
+
+    fn raw(&mut self, tag: &'static str, here: &[u8], out: &mut Vec<u8>) -> usize {
+        let end = tag.len() + 3;
+        let is_end = |w: &[u8]| {
+            w.starts_with(b"</")
+                && w[2..end - 1].eq_ignore_ascii_case(tag.as_bytes())
+                && matches!(w[end - 1], b' ' | b'\n' | b'\r' | b'\t' | 0x0c | b'/' | b'>')
+        };
+        let used = match here.windows(end).position(is_end) {
+            Some(found) if tag != "plaintext" => {
+                self.state = State::Text;
+                // The end tag itself is text to us.
+                found + 2
+            }
+            _ => here.len().saturating_sub(end - 1),
+        };
+        out.extend_from_slice(&here[..used]);
+        used
+    }
+
+    fn tag(&mut self, tag: &[u8], out: &mut Vec<u8>) {
+        let (name, mut rest) = split_name(&tag[1..tag.len() - 1]);
+        let name = name.to_ascii_lowercase();
+        let known = |all: &str| all.as_bytes() == name.as_slice();
+        if let Some(raw) = RAW.into_iter().find(|raw| known(raw)) {
+            self.state = State::Raw(raw);
+        }
+        let links = LINKS.iter().find(|(tag, _)| known(tag)).map_or(&[][..], |(_, a)| *a);
+        let closes = tag[tag.len() - 2] == b'/';
+        out.push(b'<');
+        out.extend_from_slice(&name);
+        while let Some(a) = attribute(&mut rest) {
+            let key = a.name.to_ascii_lowercase();
+            out.push(b' ');
+            out.extend_from_slice(&key);
+            out.extend_from_slice(b"=\"");
+            let is_link = links.iter().any(|l| l.as_bytes() == key.as_slice());
+            let new = std::str::from_utf8(a.value)
+                .ok()
+                .filter(|_| is_link)
+                .and_then(|v| self.links.rewritten(&unescaped(v)));
+            match new {
+                Some(new) => escape(new.as_bytes(), false, out),
+                None => escape(a.value, true, out),
+            }
+            out.push(b'"');
+        }
+        out.extend_from_slice(if closes { b"/>" } else { b">" });
+    }
+}
+
+/// The length of the start tag at the beginning; `None`: its end is not there.
+fn start_tag(here: &[u8]) -> Option<usize> {
+    #[derive(PartialEq)]
+    enum At {
+        Between,
+        Name,
+        Equals,
+        Bare,
+        Quoted(u8),
+    }
+    let mut at = At::Name;
+    for (i, b) in here.iter().enumerate().skip(1) {
+        at = match (at, *b) {
+            (At::Quoted(q), b) if b == q => At::Between,
+            (At::Quoted(q), _) => At::Quoted(q),
+            (_, b'>') => return Some(i + 1),
+            (At::Equals, q @ (b'"' | b'\'')) => At::Quoted(q),
+            (At::Equals, b) if is_space(b) => At::Equals,
+            (At::Equals, _) => At::Bare,
+            (At::Bare, b) if !is_space(b) => At::Bare,
+            // An attribute may not begin with it, but may be followed by it after spaces.
+            (At::Name | At::Between, b'=') => At::Equals,
+            (At::Name, b) if !is_space(b) && b != b'/' => At::Name,
+            (_, b) if is_space(b) || b == b'/' => At::Between,
+            (_, _) => At::Name,
+        };
+    }
+    None
+}
+
+fn is_space(b: u8) -> bool {
+    matches!(b, b' ' | b'\n' | b'\r' | b'\t' | 0x0c)
+}
+
+fn split_name(tag: &[u8]) -> (&[u8], &[u8]) {
+    tag.split_at(tag.iter().position(|b| is_space(*b) || *b == b'/').unwrap_or(tag.len()))
+}
+
+fn attribute<'a>(rest: &mut &'a [u8]) -> Option<Attribute<'a>> {
+    let skip = |s: &'a [u8], also: u8| {
+        let n = s.iter().position(|b| !is_space(*b) && *b != also).unwrap_or(s.len());
+        &s[n..]
+    };
+    let s = skip(rest, b'/');
+    if s.is_empty() {
+        return None;
+    }
+    let end = |b: &u8| is_space(*b) || matches!(*b, b'/' | b'=');
+    // What begins with `=` has it in its name.
+    let length = s[1..].iter().position(end).map_or(s.len(), |n| n + 1);
+    let (name, s) = s.split_at(length);
+    let after = skip(s, b' ');
+    let Some((b'=', value)) = after.split_first() else {
+        *rest = s;
+        return Some(Attribute { name, value: b"" });
+    };
+    let value = skip(value, b' ');
+    let (value, left) = match value.split_first() {
+        Some((q @ (b'"' | b'\''), quoted)) => {
+            let end = quoted.iter().position(|b| b == q).unwrap_or(quoted.len());
+            (&quoted[..end], &quoted[(end + 1).min(quoted.len())..])
+        }
+        _ => value.split_at(value.iter().position(|b| is_space(*b)).unwrap_or(value.len())),
+    };
+    *rest = left;
+    Some(Attribute { name, value })
+}
+
+/// As Go's `html.EscapeString`. `entities`: those that are there stay.
+fn escape(value: &[u8], entities: bool, out: &mut Vec<u8>) {
+    for (i, b) in value.iter().enumerate() {
+        match b {
+            b'&' if entities && is_entity(&value[i + 1..]) => out.push(b'&'),
+            b'&' => out.extend_from_slice(b"&amp;"),
+            b'<' => out.extend_from_slice(b"&lt;"),
+            b'>' => out.extend_from_slice(b"&gt;"),
+            b'"' => out.extend_from_slice(b"&#34;"),
+            b'\'' => out.extend_from_slice(b"&#39;"),
+            b'\r' => out.extend_from_slice(b"&#13;"),
+            b => out.push(*b),
+        }
+    }
+}
+
+fn is_entity(after: &[u8]) -> bool {
+    let word = |b: &u8| !(b.is_ascii_alphanumeric() || *b == b'#');
+    let end = after.iter().position(word).unwrap_or(after.len());
+    end > 0 && after.get(end) == Some(&b';')
+}
+
+/// The entities that stand in links.
+fn unescaped(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    let mut rest = value;
+    while let Some(at) = rest.find('&') {
+        out.push_str(&rest[..at]);
+        let here = &rest[at..];
+        let entity = here.find(';').map(|end| (&here[1..end], &here[end + 1..]));
+        let meant = entity.and_then(|(name, after)| Some((character(name)?, after)));
+        rest = match meant {
+            Some((c, after)) => {
+                out.push(c);
+                after
+            }
+            None => {
+                out.push('&');
+                &here[1..]
+            }
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+fn character(entity: &str) -> Option<char> {
+    match entity {
+        "amp" => Some('&'),
+        "lt" => Some('<'),
+        "gt" => Some('>'),
+        "quot" => Some('"'),
+        "apos" => Some('\''),
+        _ => {
+            let number = entity.strip_prefix('#')?;
+            let code = match number.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16),
+                None => number.parse(),
+            };
+            char::from_u32(code.ok()?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rewritten(chunks: &[&[u8]]) -> String {
+        let mut page = Page::new(Links::below("/proxy", &["own:1"]));
+        let mut out = Vec::new();
+        for c in chunks {
+            page.push(c, &mut out);
+        }
+        page.finish(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn links_in_attributes_change_and_nothing_else() {
+        for (page, want) in [
+            ("<a href=\"/x\">/x</a>", "<a href=\"/proxy/x\">/x</a>"),
+            ("<A HREF='/x' Id=b>", "<a href=\"/proxy/x\" id=\"b\">"),
+            ("<img src=/i.png alt>", "<img src=\"/proxy/i.png\" alt=\"\">"),
+            ("<link href = \"/s.css\" />", "<link href=\"/proxy/s.css\"/>"),
+            ("<a href=\"/x?a=1&amp;b=2\">", "<a href=\"/proxy/x?a=1&amp;b=2\">"),
+            ("<a href=\"http://own:1/x\">", "<a href=\"/proxy/x\">"),
+            ("<a href=\"http://other/x\">", "<a href=\"http://other/x\">"),
+            ("<p title=\"a &nbsp; b & c\">", "<p title=\"a &nbsp; b &amp; c\">"),
+            (
+                "<!-- <a href=\"/x\"> --><q cite=/y>",
+                "<!-- <a href=\"/x\"> --><q cite=\"/proxy/y\">",
+            ),
+            (
+                "<!DOCTYPE html><a data=\">\" href=/x>",
+                "<!DOCTYPE html><a data=\"&gt;\" href=\"/proxy/x\">",
+            ),
+            (
+                "<script src=/s.js>'<a href=\"/x\">'</script><a href=/x>",
+                "<script src=\"/proxy/s.js\">'<a href=\"/x\">'</script><a href=\"/proxy/x\">",
+            ),
+            ("1 < 2 <> <a", "1 < 2 <> <a"),
+            ("<!--><a href=/x>", "<!--><a href=\"/proxy/x\">"),
+        ] {
+            assert_eq!(rewritten(&[page.as_bytes()]), want, "{page}");
+        }
+    }
+
+    #[test]
+    fn a_tag_without_end_is_passed_on() {
+        let endless = format!("<a href=\"/x{}", "y".repeat(2 * MOST_TAG));
+        assert_eq!(rewritten(&[endless.as_bytes()]), endless);
+    }
+
+    proptest! {
+        #[test]
+        fn any_cutting_gives_the_same_page(page in "[<>/a-c!\\-\"'= x]{0,60}", at in 0_usize..60) {
+            let page = format!("{page}<a href='/x'>");
+            let at = at.min(page.len());
+            let (one, two) = page.as_bytes().split_at(at);
+            prop_assert_eq!(rewritten(&[one, two]), rewritten(&[page.as_bytes()]));
+        }
+    }
+}

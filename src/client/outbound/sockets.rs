@@ -1,0 +1,96 @@
+//! Sockets of this machine: which of them may be connected to, and who must listen there.
+
+use super::Outbound;
+use crate::client::dial::{self, DialError};
+use crate::client::target::Socket;
+use std::path::PathBuf;
+use tokio::net::UnixStream;
+
+impl Outbound {
+    /// Sockets of this machine below these directories may be connected to; without this, none.
+    pub fn to_sockets_below(mut self, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.socket_dirs = dirs.into_iter().collect();
+        self
+    }
+
+    /// A connection to a socket of this machine: one below the directories that are open to us, on which the user listens
+    /// that shall. Who listens is asked of the connection, so that nothing that happens to the path meanwhile matters.
+    ///
+    /// # Errors
+    /// [`DialError`], in Go's words.
+    ///
+    /// # Cancel safety
+    /// When dropped, the attempt ends.
+    pub async fn connect_socket(&self, socket: &Socket) -> Result<UnixStream, DialError> {
+        let failed = |why: String| DialError(format!("dial unix {}: {why}", socket.path.display()));
+        let system = |e: std::io::Error| failed(dial::system_error("connect", &e));
+        let place = tokio::fs::canonicalize(&socket.path).await.map_err(system)?;
+        let mut open = false;
+        for dir in &self.socket_dirs {
+            // One that is not there has no sockets.
+            open |= tokio::fs::canonicalize(dir)
+                .await
+                .is_ok_and(|dir| place.starts_with(dir));
+        }
+        if !open {
+            return Err(failed("it is in no directory of --backend-socket-dirs".into()));
+        }
+        let unix = UnixStream::connect(&place).await.map_err(system)?;
+        let peer = unix.peer_cred().map_err(system)?.uid();
+        let ours = rustix::process::geteuid().as_raw();
+        let (is_right, wanted) = match socket.uid {
+            Some(uid) => (peer == uid, format!("user {uid}")),
+            None => (peer == ours || peer == 0, format!("user {ours} or root")),
+        };
+        if !is_right {
+            return Err(failed(format!("user {peer} listens there, not {wanted}")));
+        }
+        Ok(unix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::target::Protocol;
+
+    #[tokio::test]
+    async fn a_socket_is_connected_to_where_it_may_be_and_where_the_right_user_listens() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = dir.path().join("a.sock");
+        let _listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let socket = |path: PathBuf, uid| Socket {
+            path,
+            protocol: Protocol::Http1,
+            uid,
+        };
+        let refusal = |e: Result<UnixStream, DialError>| e.unwrap_err().0;
+        let o = Outbound::direct();
+        let told = refusal(o.connect_socket(&socket(path.clone(), None)).await);
+        assert!(
+            told.ends_with("it is in no directory of --backend-socket-dirs"),
+            "{told}"
+        );
+        let o = o.to_sockets_below([dir.path().to_owned(), dir.path().join("not-there")]);
+        o.connect_socket(&socket(path.clone(), None)).await.unwrap();
+        let other = rustix::process::geteuid().as_raw() + 1;
+        let told = refusal(o.connect_socket(&socket(path.clone(), Some(other))).await);
+        assert!(told.ends_with(&format!("listens there, not user {other}")), "{told}");
+        let gone = dir.path().join("gone.sock");
+        let told = refusal(o.connect_socket(&socket(gone.clone(), None)).await);
+        assert_eq!(
+            told,
+            format!("dial unix {}: connect: no such file or directory", gone.display())
+        );
+        // A link out of the directory is where it leads to.
+        let outside = elsewhere.path().join("b.sock");
+        let _other = tokio::net::UnixListener::bind(&outside).unwrap();
+        let link = dir.path().join("link.sock");
+        std::os::unix::fs::symlink(&outside, &link).unwrap();
+        let told = refusal(o.connect_socket(&socket(link, None)).await);
+        assert!(
+            told.ends_with("it is in no directory of --backend-socket-dirs"),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! Addresses of backends outside the cluster: hosts by TLS, sockets of this machine with it or without, their share of the
+//! requests and their turn when others fail.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use http::Uri;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const MOST_URLS: usize = 64;
+const MOST_WEIGHT: u32 = 1000;
+const MOST_FAILOVER: u32 = 9;
+/// What fits into a socket's address on every system.
+const LONGEST_PATH: usize = 103;
+
+/// Backends outside the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// `host:port`, or the URL of a socket, of each place, in the places' order; never empty.
+    pub addresses: Arc<[Arc<str>]>,
+    /// Those that are used first stand first.
+    pub places: Box<[Place]>,
+    /// What their certificates are for, and what sockets are told as the host.
+    pub server_name: Arc<str>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// `host:port`, or the URL of a socket.
+    pub address: Arc<str>,
+    /// The host alone, without brackets; `None`: a socket.
+    pub host: Option<Box<str>>,
+    /// The socket.
+    pub socket: Option<Socket>,
+    /// Its share among those of its turn.
+    pub weight: u32,
+    /// Its turn: used while no place of a lower number is well.
+    pub failover: u32,
+}
+
+/// A socket of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Socket {
+    /// Absolute, without `.` and `..`.
+    pub path: PathBuf,
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// The user that must listen there; `None`: this process' or root.
+    pub uid: Option<u32>,
+}
+
+/// What is spoken on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// TLS, and what the peer chooses above it.
+    Tls,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 from the first byte.
+    Http2,
+}
+
+impl Target {
+    pub(super) fn new(mut places: Vec<Place>, server_name: Arc<str>) -> Option<Self> {
+        places.sort_by_key(|p| p.failover);
+        (!places.is_empty()).then(|| Self {
+            addresses: places.iter().map(|p| p.address.clone()).collect(),
+            places: places.into(),
+            server_name,
+        })
+    }
+
+    /// The place of an address.
+    pub fn place(&self, address: &str) -> Option<&Place> {
+        self.places.iter().find(|p| *p.address == *address)
+    }
+
+    /// Places that are used at the same time, those used first first.
+    pub fn turns(&self) -> impl Iterator<Item = Range<usize>> {
+        let mut start = 0;
+        self.places.chunk_by(|a, b| a.failover == b.failover).map(move |turn| {
+            let range = start..start + turn.len();
+            start = range.end;
+            range
+        })
+    }
+}
+
+impl Place {
+    /// A certificate is shown there.
+    pub fn is_tls(&self) -> bool {
+        self.socket.as_ref().is_none_or(|s| s.protocol == Protocol::Tls)
+    }
+}
+
+/// The places of a list of URLs; what is wrong goes to `errors`.
+pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<Place> {
+    let given: Vec<&str> = urls.split(',').map(str::trim).collect();
+    if given.len() > MOST_URLS {
+        errors.push(FieldError::too_many(at, given.len(), MOST_URLS));
+    }
+    let mut found: Vec<Place> = Vec::new();
+    for url in given {
+        match one(url) {
+            Err(why) => errors.push(FieldError::invalid(at, url, why)),
+            Ok(new) if found.iter().any(|p| p.address == new.address) => errors.push(FieldError::duplicate(at, url)),
+            Ok(new) => found.push(new),
+        }
+    }
+    if !found.is_empty() && found.iter().all(|p| p.failover > 0) {
+        errors.push(FieldError::invalid(
+            at,
+            urls,
+            "at least one URL must be without failover",
+        ));
+    }
+    found
+}
+
+fn one(text: &str) -> Result<Place, String> {
+    let mut parts = text.split(';').map(str::trim);
+    let url = parts.next().unwrap_or("");
+    let mut place = match url.split_once("://") {
+        Some(("http+unix", path)) => socket(url, path, Protocol::Http1)?,
+        Some(("h2c+unix", path)) => socket(url, path, Protocol::Http2)?,
+        Some(("https+unix", path)) => socket(url, path, Protocol::Tls)?,
+        _ => host(url)?,
+    };
+    for part in parts {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let number = |most: u32, least: u32| {
+            let number = value.parse().ok().filter(|n| (least..=most).contains(n));
+            number.ok_or_else(|| format!("{key} must be a whole number between {least} and {most}, inclusive"))
+        };
+        match (key, &mut place.socket) {
+            ("weight", _) => place.weight = number(MOST_WEIGHT, 1)?,
+            ("failover", _) => place.failover = number(MOST_FAILOVER, 0)?,
+            ("uid", Some(socket)) => socket.uid = Some(number(u32::MAX - 1, 0)?),
+            ("uid", None) => return Err("uid may only be set on a socket".into()),
+            _ => {
+                return Err(format!(
+                    "unknown parameter {key:?}: known are weight, failover and, of sockets, uid"
+                ));
+            }
+        }
+    }
+    Ok(place)
+}
+
+fn host(url: &str) -> Result<Place, String> {
+    let uri: Uri = url.parse().map_err(|_| "must be a URL such as https://host:port")?;
+    if uri.scheme_str() != Some("https") {
+        return Err("must begin with https://, https+unix://, http+unix:// or h2c+unix://".into());
+    }
+    if !matches!(uri.path(), "" | "/") || uri.query().is_some() || url.contains('#') {
+        return Err("must name a host and nothing below it".into());
+    }
+    let authority = uri.authority().ok_or("must name a host")?;
+    if authority.as_str().contains('@') {
+        return Err("must not hold credentials".into());
+    }
+    let port = match (
+        authority.port_u16(),
+        authority.port().is_some() || authority.as_str().ends_with(':'),
+    ) {
+        (Some(0), _) | (None, true) => return Err("must name a port between 1 and 65535, or none".into()),
+        (Some(port), _) => port,
+        (None, false) => 443,
+    };
+    let host = authority.host().to_ascii_lowercase();
+    if host.is_empty() {
+        return Err("must name a host".into());
+    }
+    Ok(Place {
+        address: format!("{host}:{port}").into(),
+        host: Some(host.trim_start_matches('[').trim_end_matches(']').into()),
+        socket: None,
+        weight: 1,
+        failover: 0,
+    })
+}
+
+fn socket(url: &str, path: &str, protocol: Protocol) -> Result<Place, String> {
+    let segments = path.strip_prefix('/').unwrap_or("");
+    let plain =
+        |s: &str| !matches!(s, "" | "." | "..") && s.bytes().all(|b| b.is_ascii_graphic() && !b"?#%".contains(&b));
+    if path.len() > LONGEST_PATH || !segments.split('/').all(plain) {
+        return Err(format!(
+            "must name the absolute path of a socket, of at most {LONGEST_PATH} printable characters and without \
+             `.`, `..`, `?`, `#` and `%`"
+        ));
+    }
+    Ok(Place {
+        address: url.into(),
+        host: None,
+        socket: Some(Socket {
+            path: Path::new(path).to_owned(),
+            protocol,
+            uid: None,
+        }),
+        weight: 1,
+        failover: 0,
+    })
+}

@@ -1,0 +1,69 @@
+//! `secret/<namespace>/<name>` and `configmap/<namespace>/<name>/<key>`: certificates that are kept as objects.
+
+use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
+use std::fmt;
+
+/// A Secret or a ConfigMap, and what of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// Which of the two.
+    pub source: Source,
+    /// `<namespace>/<name>`: its storage key.
+    pub object: Box<str>,
+    /// The key of its data; of a certificate and its key, that of the certificate.
+    pub key: Box<str>,
+}
+
+/// What kind of object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A Secret.
+    Secret,
+    /// A ConfigMap.
+    ConfigMap,
+}
+
+impl Reference {
+    /// Of roots: in a ConfigMap or a Secret, under `ca.crt` unless a key is named.
+    pub(super) fn of_roots(value: &str) -> Result<Self, String> {
+        Self::read(value, "ca.crt", true)
+            .ok_or_else(|| "must be configmap/<namespace>/<name> or secret/<namespace>/<name>, with /<key> behind it where the key is not ca.crt".into())
+    }
+
+    /// Of a certificate and its key: in a Secret of the type `kubernetes.io/tls`.
+    pub(super) fn of_pair(value: &str) -> Result<Self, String> {
+        Self::read(value, "tls.crt", false)
+            .filter(|r| r.source == Source::Secret)
+            .ok_or_else(|| "must be secret/<namespace>/<name>, a Secret of the type kubernetes.io/tls".into())
+    }
+
+    fn read(value: &str, usual: &str, may_name_key: bool) -> Option<Self> {
+        let parts: Vec<&str> = value.split('/').collect();
+        let (kind, namespace, name, key) = match *parts.as_slice() {
+            [kind, namespace, name] => (kind, namespace, name, usual),
+            [kind, namespace, name, key] if may_name_key && !key.is_empty() => (kind, namespace, name, key),
+            _ => return None,
+        };
+        let source = match kind {
+            "secret" => Source::Secret,
+            "configmap" => Source::ConfigMap,
+            _ => return None,
+        };
+        let named = dns1123_label(namespace).is_empty() && dns1123_subdomain(name).is_empty();
+        named.then(|| Self {
+            source,
+            object: format!("{namespace}/{name}").into(),
+            key: key.into(),
+        })
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.source {
+            Source::Secret => "secret",
+            Source::ConfigMap => "configmap",
+        };
+        write!(f, "{kind} {:?}", self.object)
+    }
+}

@@ -1,0 +1,216 @@
+//! Rows and metadata out of stored bytes are what they are out of whole trees, for every kind, over generated objects.
+
+use super::*;
+use crate::api::{Free, Ty, TypeDef};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::json::parts::Mask;
+use crate::apimachinery::value::Map;
+use crate::endpoints::respond::partial;
+use crate::endpoints::respond::stored::{self, Rows};
+use crate::endpoints::respond::table::{self, Include};
+use crate::storage::{Draft, Revision};
+
+/// Values that cells tell from others, and some that need escapes.
+const WORDS: &[&str] = &[
+    "a",
+    "b",
+    "True",
+    "False",
+    "Ready",
+    "Available",
+    "Always",
+    "Running",
+    "Completed",
+    "PodScheduled",
+    "SchedulingGated",
+    "PodInitializing",
+    "NodeLost",
+    "Succeeded",
+    "Complete",
+    "Failed",
+    "Suspended",
+    "Dangling",
+    "Healthy",
+    "Approved",
+    "Denied",
+    "Established",
+    "ClusterIP",
+    "LoadBalancer",
+    "ExternalName",
+    "InternalIP",
+    "ExternalIP",
+    "User",
+    "Group",
+    "ServiceAccount",
+    "ReadWriteOnce",
+    "ReadOnlyMany",
+    "Resource",
+    "Pods",
+    "Object",
+    "External",
+    "ContainerResource",
+    "In",
+    "Exists",
+    "apps/v1",
+    "",
+    "a\"<b>\\\u{e9}\u{2028}",
+    "a text that is longer than what fits inline",
+];
+
+/// Keys that cells look for.
+const KEYS: &[&str] = &[
+    "a",
+    "k\"}",
+    "node-role.kubernetes.io/x",
+    "kubernetes.io/role",
+    "storage",
+    "limits.cpu",
+    "cpu",
+    "deprecated.daemonset.template.generation",
+    "deprecated.deployment.rollback.to",
+    "autoscaling.alpha.kubernetes.io/metrics",
+    "volume.beta.kubernetes.io/storage-class",
+    "storageclass.kubernetes.io/is-default-class",
+    "ingressclass.kubernetes.io/is-default-class",
+];
+
+/// xorshift64*
+struct Random {
+    state: u64,
+    /// Values that may still be made.
+    left: usize,
+}
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.state ^= self.state >> 12;
+        self.state ^= self.state << 25;
+        self.state ^= self.state >> 27;
+        (self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n
+    }
+
+    fn word(&mut self) -> &'static str {
+        WORDS[self.below(WORDS.len())]
+    }
+
+    /// An object of a type: mostly with the fields that are read, and with some of the others.
+    fn object(&mut self, def: &'static TypeDef, reads: Option<&Mask>) -> Value {
+        let mut m = Map::new();
+        for f in def.fields {
+            let read = match reads {
+                Some(Mask::Members(_)) => reads
+                    .and_then(|mask| mask.member(f.name.as_bytes()))
+                    .map(|(_, mask)| mask),
+                other => other,
+            };
+            let often = if read.is_some() { 9 } else { 3 };
+            if self.left > 0 && self.below(10) < often {
+                self.left -= 1;
+                let v = self.value(f.ty, read);
+                m.insert(f.name, v);
+            }
+        }
+        Value::Object(m)
+    }
+
+    fn value(&mut self, ty: Ty, reads: Option<&Mask>) -> Value {
+        match ty {
+            Ty::String => self.word().into(),
+            Ty::Int32 | Ty::Int64 | Ty::Float => (self.below(5) as i64).into(),
+            Ty::Bool => (self.below(2) == 0).into(),
+            Ty::Bytes => "YQ==".into(),
+            // So long ago that ages of them don't change while this runs.
+            Ty::Time => "2001-02-03T04:05:06Z".into(),
+            Ty::MicroTime => "2001-02-03T04:05:06.000000Z".into(),
+            Ty::Quantity => ["1", "100m", "2Gi"][self.below(3)].into(),
+            Ty::IntOrString => [Value::from(3i64), "10%".into()][self.below(2)].clone(),
+            Ty::Any(Free::FieldsV1) => json!({"f:spec": {"k:{\"name\":\"x\"}": {".": {}}}}),
+            Ty::Any(_) | Ty::SchemaOr(_) => json!({"a": {"b": [1, "}", {}]}}),
+            Ty::Struct(of) => self.object(of.get(), reads),
+            Ty::List(of) => Value::Array((0..self.below(3)).map(|_| self.value(*of, reads)).collect()),
+            Ty::Map(of) => {
+                let one = |r: &mut Self| (KEYS[r.below(KEYS.len())], r.value(*of, reads));
+                Value::Object((0..self.below(4)).map(|_| one(self)).collect())
+            }
+        }
+    }
+}
+
+fn kinds() -> Vec<Arc<Resource>> {
+    let rows = running_rows();
+    let groups = rows.groups.iter().chain([&rows.apiregistration]);
+    let stored = |r: &&(Arc<Resource>, _)| !matches!(r.0.backing, Backing::Answered(_));
+    groups
+        .flat_map(|g| g.resources.iter().filter(stored).map(|(r, _)| r.clone()))
+        .collect()
+}
+
+#[test]
+fn rows_out_of_bytes_are_those_out_of_trees() {
+    for resource in kinds() {
+        let def = resource.schema.definition().unwrap();
+        let reads = table::reads(&resource);
+        for seed in 1..=60u64 {
+            let mut r = Random {
+                state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                left: 400,
+            };
+            let mut object = r.object(def, Some(&reads));
+            object.set(&["kind"], resource.kind.as_str());
+            object.set(&["apiVersion"], resource.gvk().api_version());
+            if resource.schema.normalize(&mut object).is_err() {
+                // A word is no duration, say.
+                continue;
+            }
+            if object.get("metadata").as_object().is_none() {
+                object.set(&["metadata"], Value::object());
+            }
+            let entry = Draft::new(&object, vec![]).into_entry("ns/a", Revision(7));
+            let tree = entry.decode();
+            let show = |v: &Value| json::to_string(v);
+            for include in [Include::None, Include::Metadata, Include::Object] {
+                let rows = Rows {
+                    resource: &resource,
+                    version: "v1",
+                    include,
+                };
+                let want = table::row(&resource, &tree, "v1", include);
+                let mut got = Vec::new();
+                rows.write(&entry, &mut got);
+                let of = || format!("{} {include:?} of {}", resource.kind, show(&tree));
+                assert_eq!(String::from_utf8(got).unwrap(), show(&want), "{}", of());
+                assert_eq!(show(&rows.tree(&entry)), show(&want), "{}", of());
+                let want = table::of_event(&resource, &tree, "v1", include, table::columns(&resource));
+                let mut got = Vec::new();
+                rows.write_table(&entry, table::columns(&resource), &mut got);
+                assert_eq!(String::from_utf8(got).unwrap(), show(&want), "{}", of());
+                assert_eq!(
+                    show(&rows.table(&entry, table::columns(&resource))),
+                    show(&want),
+                    "{}",
+                    of()
+                );
+            }
+            let want = partial::of(&resource, &tree, "v1");
+            let mut got = Vec::new();
+            stored::write_partial(&resource, &entry, "v1", &mut got);
+            assert_eq!(String::from_utf8(got).unwrap(), show(&want));
+            assert_eq!(show(&stored::partial(&resource, &entry, "v1")), show(&want));
+        }
+    }
+}
+
+#[test]
+fn no_table_reads_all_of_an_object() {
+    for resource in kinds() {
+        let converted = matches!(resource.backing, Backing::Converted { .. });
+        let reads = table::reads(&resource);
+        assert_eq!(*reads == Mask::Whole, converted, "{}", resource.kind);
+        for part in ["metadata", "spec", "status", "data"] {
+            let whole = reads
+                .member(part.as_bytes())
+                .is_some_and(|(_, mask)| *mask == Mask::Whole);
+            assert!(!whole, "{} reads all of {part}", resource.kind);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Rows and metadata of stored objects, out of their bytes: the columns' fields are read, the rest is skipped, and what
+//! goes out whole is copied. [`table`] and [`partial`] say what the answers are; here are the same bytes for less.
+
+use super::partial;
+use super::table::{self, Include};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::json::parts::{self, Cursor, Mask, Odd};
+use crate::apimachinery::value::{Map, Value};
+use crate::registry::Resource;
+use crate::storage::Entry;
+
+/// How rows of a table are made.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    /// The kind.
+    pub resource: &'a Resource,
+    /// The version of `meta.k8s.io`.
+    pub version: &'static str,
+    /// What they carry beside their cells.
+    pub include: Include,
+}
+
+impl Rows<'_> {
+    /// The row as a tree.
+    pub fn tree(self, entry: &Entry) -> Value {
+        let object = match (self.include, table::reads(self.resource)) {
+            (Include::Object, _) => entry.decode(),
+            (Include::None, reads) => entry.decode_parts(&reads),
+            (Include::Metadata, reads) => {
+                let mut reads = reads.into_owned();
+                reads.add("metadata");
+                entry.decode_parts(&reads)
+            }
+        };
+        table::row(self.resource, &object, self.version, self.include)
+    }
+
+    /// Appends the row, encoded.
+    pub fn write(self, entry: &Entry, out: &mut Vec<u8>) {
+        let Ok((object, metadata)) = survey(entry, &table::reads(self.resource)) else {
+            return json::encode(&self.tree(entry), out);
+        };
+        out.extend_from_slice(b"{\"cells\":[");
+        for (i, cell) in table::cells(self.resource, &object).iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            json::encode(cell, out);
+        }
+        out.extend_from_slice(b"],\"object\":");
+        match self.include {
+            Include::None => out.extend_from_slice(b"null"),
+            Include::Metadata => splice_partial(self.resource, entry, &metadata, self.version, out),
+            Include::Object => {
+                out.extend_from_slice(&entry.json[..metadata.first]);
+                metadata.write(entry, out);
+                out.extend_from_slice(&entry.json[metadata.end..]);
+            }
+        }
+        out.push(b'}');
+    }
+
+    /// The table of one object, with these column definitions, as a tree.
+    pub fn table(self, entry: &Entry, columns: Value) -> Value {
+        table::around(self.version, list_metadata(entry), columns, vec![self.tree(entry)])
+    }
+
+    /// Appends the table of one object, with these column definitions: watches send them once.
+    pub fn write_table(self, entry: &Entry, columns: Value, out: &mut Vec<u8>) {
+        out.append(&mut table::head(self.version, list_metadata(entry), columns));
+        self.write(entry, out);
+        out.extend_from_slice(table::END);
+    }
+}
+
+/// The metadata of a table of one object.
+fn list_metadata(entry: &Entry) -> Map {
+    let mut metadata = Map::new();
+    if entry.version_span.1 > 0 {
+        metadata.insert("resourceVersion", entry.revision.0.to_string());
+    }
+    metadata
+}
+
+/// Metadata alone, as a tree: see [`partial::of`].
+pub fn partial(resource: &Resource, entry: &Entry, version: &str) -> Value {
+    partial::of(resource, &entry.decode_parts(&Mask::of(&["metadata"])), version)
+}
+
+/// Appends metadata alone, encoded.
+pub fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mut Vec<u8>) {
+    match survey(entry, &Mask::Members(Vec::new())) {
+        Ok((_, metadata)) => splice_partial(resource, entry, &metadata, version, out),
+        Err(Odd) => json::encode(&partial(resource, entry, version), out),
+    }
+}
+
+fn splice_partial(resource: &Resource, entry: &Entry, metadata: &Metadata, version: &str, out: &mut Vec<u8>) {
+    let fields = resource.strategy.wire_annotations();
+    if !fields.is_empty() && metadata.annotated(&entry.json, fields) {
+        return json::encode(&partial(resource, entry, version), out);
+    }
+    out.extend_from_slice(b"{\"apiVersion\":\"meta.k8s.io/");
+    out.extend_from_slice(version.as_bytes());
+    out.extend_from_slice(b"\",\"kind\":\"PartialObjectMetadata\",\"metadata\":{");
+    metadata.write(entry, out);
+    out.extend_from_slice(b"}}");
+}
+
+/// Where the members of `metadata` are. The stored bytes begin them with the version, which answers have at its sorted
+/// place.
+struct Metadata {
+    /// Where the members begin, the version among them.
+    first: usize,
+    /// Where the first member is that sorts behind the version.
+    behind: usize,
+    /// The brace that closes them.
+    end: usize,
+    /// Where the annotations are.
+    annotations: Option<usize>,
+}
+
+impl Metadata {
+    /// Where the members are of the metadata before which the cursor stands, and what a mask names of them; the cursor
+    /// goes behind it.
+    fn find(cursor: &mut Cursor<'_>, entry: &Entry, mask: &Mask) -> Result<(Self, Value), Odd> {
+        const VERSION: &[u8] = b"resourceVersion";
+        cursor.enter()?;
+        let first = cursor.offset();
+        if first != entry.version_span.0 as usize {
+            return Err(Odd);
+        }
+        let (mut behind, mut annotations, mut members) = (None, None, Vec::new());
+        while let Some(key) = cursor.key()? {
+            let value_at = cursor.offset();
+            if key > VERSION && behind.is_none() {
+                // The key stands between quotes, and a colon behind them.
+                behind = Some(value_at - key.len() - 3);
+            }
+            if key == b"annotations" {
+                annotations = Some(value_at);
+            }
+            match mask.member(key) {
+                Some((name, mask)) => members.push((name.clone(), cursor.read(mask)?)),
+                None => cursor.skip()?,
+            }
+        }
+        let end = cursor.offset() - 1;
+        let found = Self {
+            first,
+            behind: behind.unwrap_or(end),
+            end,
+            annotations,
+        };
+        let members = match mask {
+            Mask::Members(_) => Value::Object(Map::from_pairs(members)),
+            mask => Cursor::at(&entry.json, first - 1).read(mask)?,
+        };
+        Ok((found, members))
+    }
+
+    /// Appends the members, sorted.
+    fn write(&self, entry: &Entry, out: &mut Vec<u8>) {
+        let json = &entry.json;
+        let (at, len) = (entry.version_span.0 as usize, entry.version_span.1 as usize);
+        let version = json[at..at + len].strip_suffix(b",").unwrap_or(&json[at..at + len]);
+        // The commas between members stay where they are: behind all but the last.
+        let (before, behind) = (&json[at + len..self.behind], &json[self.behind..self.end]);
+        out.extend_from_slice(before);
+        if !version.is_empty() {
+            if behind.is_empty() && !before.is_empty() {
+                out.push(b',');
+            }
+            out.extend_from_slice(version);
+            if !behind.is_empty() {
+                out.push(b',');
+            }
+        }
+        out.extend_from_slice(behind);
+    }
+
+    /// True where one of these annotations is set.
+    fn annotated(&self, json: &[u8], names: &[&str]) -> bool {
+        let Some(at) = self.annotations else { return false };
+        let mut cursor = Cursor::at(json, at);
+        let mut any = || {
+            cursor.enter()?;
+            while let Some(key) = cursor.key()? {
+                if names.iter().any(|n| n.as_bytes() == key) {
+                    return Ok(true);
+                }
+                cursor.skip()?;
+            }
+            Ok::<_, Odd>(false)
+        };
+        // A tree is looked at where the bytes are odd.
+        any().unwrap_or(true)
+    }
+}
+
+/// What a mask names of an object, and where its metadata is. Ends where all of it is found.
+fn survey(entry: &Entry, mask: &Mask) -> Result<(Value, Metadata), Odd> {
+    let none = Mask::Members(Vec::new());
+    let Mask::Members(wanted) = mask else {
+        let (_, metadata) = survey(entry, &none)?;
+        return Ok((parts::read(&entry.json, mask)?, metadata));
+    };
+    let mut missing = wanted.len() + usize::from(mask.member(b"metadata").is_none());
+    let (mut members, mut metadata) = (Vec::with_capacity(wanted.len()), None);
+    let mut cursor = Cursor::at(&entry.json, 0);
+    cursor.enter()?;
+    while missing > 0 {
+        let Some(key) = cursor.key()? else { break };
+        let wanted = mask.member(key);
+        if key == b"metadata" {
+            let (found, value) = Metadata::find(&mut cursor, entry, wanted.map_or(&none, |(_, mask)| mask))?;
+            metadata = Some(found);
+            members.extend(wanted.map(|(name, _)| (name.clone(), value)));
+        } else if let Some((name, mask)) = wanted {
+            members.push((name.clone(), cursor.read(mask)?));
+        } else {
+            cursor.skip()?;
+            continue;
+        }
+        missing -= 1;
+    }
+    Ok((Value::Object(Map::from_pairs(members)), metadata.ok_or(Odd)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::storage::{Draft, Revision};
+
+    #[test]
+    fn what_is_asked_for_is_found_in_stored_bytes() {
+        let object = json!({"kind": "A", "metadata": {"managedFields": [{"manager": "m"}], "name": "a", "uid": "u"},
+            "spec": {"a": 1, "b": 2}, "status": {"c": "\"}"}});
+        let entry = Draft::new(&object, vec![]).into_entry("a", Revision(7));
+        let (found, metadata) = survey(&entry, &Mask::of(&["metadata.name", "spec.b"])).unwrap();
+        assert_eq!(found, json!({"metadata": {"name": "a"}, "spec": {"b": 2}}));
+        let mut out = Vec::new();
+        metadata.write(&entry, &mut out);
+        let want = r#""managedFields":[{"manager":"m"}],"name":"a","resourceVersion":"7","uid":"u""#;
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+
+    #[test]
+    fn the_version_is_written_where_it_sorts() {
+        for metadata in [
+            json!({}),
+            json!({"name": "a"}),
+            json!({"uid": "u"}),
+            json!({"name": "a", "resourceVersioN": "", "uid": "u"}),
+        ] {
+            let entry = Draft::new(&json!({"metadata": metadata}), vec![]).into_entry("a", Revision(7));
+            let (_, found) = survey(&entry, &Mask::Whole).unwrap();
+            let mut out = b"{".to_vec();
+            found.write(&entry, &mut out);
+            out.push(b'}');
+            assert_eq!(out, json::to_vec(entry.decode().get("metadata")));
+        }
+    }
+}

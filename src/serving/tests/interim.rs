@@ -1,0 +1,92 @@
+//! Answers ahead of the answer, on real connections.
+
+use super::support::{self, Fixture};
+use crate::request::{Answering, Body, Handler, Interim, Request};
+use crate::serving::Limits;
+use http::{HeaderMap, Response, StatusCode, header};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+
+/// Says two hints, the second when it is told to, then answers with what it read.
+struct Hinting(Arc<Notify>);
+
+impl Handler for Hinting {
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
+        Box::pin(async move {
+            let interim = Interim::of(req.extensions());
+            let hint = |link: &'static str| {
+                let headers = HeaderMap::from_iter([(header::LINK, link.parse().unwrap())]);
+                if let Some(interim) = &interim {
+                    interim.send(StatusCode::EARLY_HINTS, &headers);
+                }
+            };
+            hint("</1>");
+            if interim.is_some() {
+                self.0.notified().await;
+            }
+            // At once with the answer.
+            hint("</2>");
+            let asked = req.into_body().collect(100).await.unwrap();
+            Response::new(Body::full(asked))
+        })
+    }
+}
+
+const FIRST: &str = "HTTP/1.1 103 Early Hints\r\nLink: </1>\r\n\r\n";
+const SECOND: &str = "HTTP/1.1 103 Early Hints\r\nLink: </2>\r\n\r\n";
+
+#[tokio::test]
+async fn hints_reach_an_http1_client_before_the_answer_and_while_it_waits() {
+    let (fixture, go) = (Fixture::new(), Arc::new(Notify::new()));
+    let server = fixture.serve(Limits::default(), Arc::new(Hinting(go.clone())));
+    let mut tls = fixture
+        .connect(&server, "localhost", &["http/1.1"], None)
+        .await
+        .unwrap();
+    // Twice on the same connection, the second time with `Expect`, whose own 1xx comes in between.
+    for (expect, ahead) in [("", ""), ("Expect: 100-continue\r\n", "HTTP/1.1 100 Continue\r\n\r\n")] {
+        let head = format!("POST / HTTP/1.1\r\nHost: x\r\n{expect}Content-Length: 4\r\n\r\n");
+        tls.write_all(head.as_bytes()).await.unwrap();
+        let mut first = vec![0; FIRST.len()];
+        tls.read_exact(&mut first).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&first), FIRST, "nobody has answered yet");
+        go.notify_one();
+        if !ahead.is_empty() {
+            let mut seen = vec![0; SECOND.len() + ahead.len()];
+            tls.read_exact(&mut seen).await.unwrap();
+            let seen = String::from_utf8_lossy(&seen);
+            assert!(seen.contains(ahead) && seen.contains(SECOND), "{seen}");
+        }
+        tls.write_all(b"body").await.unwrap();
+        let mut seen = String::new();
+        while !seen.ends_with("body") {
+            seen.push(char::from(tls.read_u8().await.unwrap()));
+        }
+        let answer = match expect {
+            "" => seen.strip_prefix(SECOND).unwrap_or_else(|| panic!("{seen}")),
+            _ => &seen,
+        };
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn who_cannot_be_hinted_gets_the_answer_alone() {
+    let fixture = Fixture::new();
+    let server = fixture.serve(Limits::default(), Arc::new(Hinting(Arc::default())));
+    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    assert_eq!(support::get(tls, "/").await, (StatusCode::OK, String::new()));
+    let mut tls = fixture
+        .connect(&server, "localhost", &["http/1.1"], None)
+        .await
+        .unwrap();
+    tls.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+    let mut seen = String::new();
+    tls.read_to_string(&mut seen).await.unwrap();
+    assert!(seen.starts_with("HTTP/1.0 200 OK\r\n"), "{seen}");
+}

@@ -1,0 +1,184 @@
+//! Families of the aggregation layer. Those named `torana_` have no counterpart upstream.
+
+use super::{counter, counters, gauges, int_gauges};
+use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What the aggregator does with backends and their documents.
+pub struct BackendMetrics {
+    /// `aggregator_discovery_aggregation_count_total`: how often the aggregated discovery document was put together.
+    pub aggregations: IntCounter,
+    openapi_v2_regenerations: IntCounterVec,
+    openapi_v2_regeneration_seconds: GaugeVec,
+    requests: IntGaugeVec,
+    turned_away: IntCounterVec,
+    known: Mutex<BTreeSet<String>>,
+    connections: IntGaugeVec,
+    under_way: IntGaugeVec,
+    waiting: IntGaugeVec,
+    ejected: IntGaugeVec,
+}
+
+/// One backend's numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BackendReading {
+    /// Requests under way.
+    pub requests: usize,
+    /// Watches open.
+    pub watches: usize,
+    /// Requests and watches over the limit, since the start.
+    pub turned_away: u64,
+}
+
+/// One address' numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndpointReading {
+    /// Connections, those being made included.
+    pub connections: usize,
+    /// Requests and watches on them.
+    pub under_way: usize,
+    /// Requests that wait for one.
+    pub waiting: usize,
+    /// Left alone for a while.
+    pub ejected: bool,
+}
+
+impl BackendMetrics {
+    pub(super) fn new(r: &Registry) -> Self {
+        Self {
+            aggregations: counter(
+                r,
+                "aggregator_discovery_aggregation_count_total",
+                "How often the aggregated discovery document was put together.",
+            ),
+            openapi_v2_regenerations: counters(
+                r,
+                "aggregator_openapi_v2_regeneration_count",
+                "How often /openapi/v2 was merged anew, by the APIService and the reason that caused it.",
+                &["apiservice", "reason"],
+            ),
+            openapi_v2_regeneration_seconds: gauges(
+                r,
+                "aggregator_openapi_v2_regeneration_duration",
+                "Seconds the last merge of /openapi/v2 took, by reason.",
+                &["reason"],
+            ),
+            requests: int_gauges(
+                r,
+                "torana_backend_requests",
+                "Requests and watches under way to the backend of an APIService.",
+                &["apiservice", "kind"],
+            ),
+            turned_away: counters(
+                r,
+                "torana_backend_turned_away_total",
+                "Requests and watches answered with 429 or 503 because the backend of an APIService had as many as it may have.",
+                &["apiservice"],
+            ),
+            known: Mutex::default(),
+            connections: int_gauges(
+                r,
+                "torana_backend_endpoint_connections",
+                "Connections to an address, those being made included.",
+                &["endpoint"],
+            ),
+            under_way: int_gauges(
+                r,
+                "torana_backend_endpoint_requests",
+                "Requests and watches under way to an address.",
+                &["endpoint"],
+            ),
+            waiting: int_gauges(
+                r,
+                "torana_backend_endpoint_waiting",
+                "Requests that wait for a connection to an address.",
+                &["endpoint"],
+            ),
+            ejected: int_gauges(
+                r,
+                "torana_backend_endpoint_ejected",
+                "1 for addresses that are left alone for a while because they failed.",
+                &["endpoint"],
+            ),
+        }
+    }
+
+    /// `/openapi/v2` was merged anew because of this APIService.
+    pub fn merged_openapi_v2(&self, apiservice: &str, reason: &str, took: Duration) {
+        self.openapi_v2_regenerations
+            .with_label_values(&[apiservice, reason])
+            .inc();
+        self.openapi_v2_regeneration_seconds
+            .with_label_values(&[reason])
+            .set(took.as_secs_f64());
+    }
+
+    /// What is known of all backends now, by APIService; others are forgotten.
+    pub fn set_backends<'a>(&self, all: impl Iterator<Item = (&'a str, BackendReading)>) {
+        self.requests.reset();
+        let mut known = self.known.lock().expect("no code panics while holding this lock");
+        let before = std::mem::take(&mut *known);
+        for (name, r) in all {
+            known.insert(name.to_owned());
+            let gauge = |kind: &str, n: usize| self.requests.with_label_values(&[name, kind]).set(n as i64);
+            gauge("request", r.requests);
+            gauge("watch", r.watches);
+            let counter = self.turned_away.with_label_values(&[name]);
+            counter.inc_by(r.turned_away.saturating_sub(counter.get()));
+        }
+        for gone in before.difference(&known) {
+            // It was counted, so it is there.
+            let _ = self.turned_away.remove_label_values(&[gone.as_str()]);
+        }
+    }
+
+    /// What is known of all addresses now; one that several backends have is the sum.
+    pub fn set_endpoints<'a>(&self, all: impl Iterator<Item = (&'a str, EndpointReading)>) {
+        for family in [&self.connections, &self.under_way, &self.waiting, &self.ejected] {
+            family.reset();
+        }
+        for (endpoint, r) in all {
+            let add = |family: &IntGaugeVec, n: usize| family.with_label_values(&[endpoint]).add(n as i64);
+            add(&self.connections, r.connections);
+            add(&self.under_way, r.under_way);
+            add(&self.waiting, r.waiting);
+            add(&self.ejected, usize::from(r.ejected));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::Telemetry;
+
+    #[test]
+    fn what_is_gone_is_not_shown_and_counts_only_grow() {
+        let t = Telemetry::new();
+        let reading = |turned_away| BackendReading {
+            requests: 2,
+            watches: 1,
+            turned_away,
+        };
+        let text = || String::from_utf8(t.text()).unwrap();
+        t.backends
+            .set_backends([("v1.a", reading(3)), ("v1.b", reading(1))].into_iter());
+        t.backends.set_backends([("v1.a", reading(5))].into_iter());
+        let endpoint = EndpointReading {
+            connections: 1,
+            ..EndpointReading::default()
+        };
+        t.backends
+            .set_endpoints([("h:1", endpoint), ("h:1", endpoint)].into_iter());
+        for line in [
+            "torana_backend_requests{apiservice=\"v1.a\",kind=\"watch\"} 1",
+            "torana_backend_turned_away_total{apiservice=\"v1.a\"} 5",
+            "torana_backend_endpoint_connections{endpoint=\"h:1\"} 2",
+        ] {
+            assert!(text().contains(line), "{line} in {}", text());
+        }
+        assert!(!text().contains("v1.b"), "{}", text());
+    }
+}

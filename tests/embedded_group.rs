@@ -1,0 +1,307 @@
+//! The group of `examples/embedded-group` in a gateway's own process, by HTTP and kubectl.
+
+#![allow(clippy::unwrap_used)] // the lint's exception for tests does not see helpers beside them
+
+#[path = "../examples/embedded-group/notes.rs"]
+mod notes;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command as Program, Stdio};
+use std::time::Duration;
+use tokio::time::Instant;
+use torana::apimachinery::Value;
+use torana::app::{self, Gateway};
+use torana::cli::{self, Command};
+use torana::client::{Client, ClientConfig, ClientError};
+use torana::extensions::api_server::ApiGroup;
+use torana::json;
+
+const NOTES: &str = "/apis/notes.example.com/v1/namespaces/default/notes";
+const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.notes.example.com";
+
+struct Served {
+    gateway: Gateway,
+    client: Client,
+    dir: PathBuf,
+}
+
+fn options(dir: &Path, more: &[&str]) -> cli::CompletedOptions {
+    let data = format!("--data-dir={}", dir.join("data").display());
+    let args = ["torana", "serve", "--secure-port=0", "--bind-address=127.0.0.1", &data];
+    match cli::parse(args.iter().chain(more).map(OsString::from)).unwrap() {
+        Command::Serve(options) => options.complete().unwrap(),
+        _ => panic!("these are flags of serve"),
+    }
+}
+
+async fn serve(dir: &Path) -> Served {
+    let gateway = app::start_with(options(dir, &[]), vec![notes::group()]).await.unwrap();
+    let client = Client::try_new(&ClientConfig::from_kubeconfig(gateway.kubeconfig()).unwrap()).unwrap();
+    let served = Served {
+        gateway,
+        client,
+        dir: dir.to_owned(),
+    };
+    served
+        .until("it is ready", async || served.client.get("/readyz").await.is_ok())
+        .await;
+    served
+}
+
+impl Served {
+    /// Asks until it holds; panics after a minute.
+    async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+        let limit = Instant::now() + Duration::from_secs(60);
+        while !holds().await {
+            assert!(Instant::now() < limit, "{what} (waited a minute)");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Standard output of kubectl, or its standard error where it fails.
+    async fn kubectl(&self, args: &[&str]) -> Result<String, String> {
+        let (kubeconfig, cache) = (self.gateway.kubeconfig().to_owned(), self.dir.join("kube-cache"));
+        let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
+        let ran = tokio::task::spawn_blocking(move || {
+            let program = Program::new("kubectl")
+                .arg("--kubeconfig")
+                .arg(kubeconfig)
+                .arg("--cache-dir")
+                .arg(cache)
+                .args(args)
+                .stdin(Stdio::null())
+                .output();
+            program.expect("kubectl is installed (make tools)")
+        });
+        let out = ran.await.unwrap();
+        match out.status.success() {
+            true => Ok(String::from_utf8(out.stdout).unwrap()),
+            false => Err(String::from_utf8(out.stderr).unwrap()),
+        }
+    }
+
+    /// The answer's code.
+    async fn code(&self, path: &str) -> u16 {
+        match self.client.get(path).await {
+            Ok(_) => 200,
+            Err(ClientError::Api(code, _)) => code.as_u16(),
+            Err(e) => e.code().unwrap_or_else(|| panic!("{path}: {e}")),
+        }
+    }
+}
+
+fn note(name: &str, text: &str) -> Value {
+    json!({"apiVersion": "notes.example.com/v1", "kind": "Note", "metadata": {"name": name}, "spec": {"text": text}})
+}
+
+fn refusal(e: ClientError) -> (u16, String) {
+    match e {
+        ClientError::Api(code, status) => (code.as_u16(), status.str_at(&["message"]).to_owned()),
+        other => panic!("expected a refusal: {other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_in_the_process_is_served_as_the_built_in_ones_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let s = serve(dir.path()).await;
+    let client = &s.client;
+
+    // Created with defaults, listed, watched, patched, refused.
+    let made = client.create(NOTES, &note("one", "hello")).await.unwrap();
+    assert_eq!(made.get("spec"), &json!({"text": "hello", "pinned": false}));
+    let list = client.get(NOTES).await.unwrap();
+    let kind = (list.str_at(&["kind"]), list.get("items").items().len());
+    assert_eq!(kind, ("NoteList", 1));
+    let since = list.str_at(&["metadata", "resourceVersion"]);
+    let mut events = client
+        .watch(&format!("{NOTES}?watch=1&resourceVersion={since}"))
+        .await
+        .unwrap();
+    let pin = json!({"spec": {"pinned": true}});
+    client.merge_patch(&format!("{NOTES}/one"), &pin).await.unwrap();
+    let event = events.next().await.unwrap();
+    let seen = (
+        event.str_at(&["type"]),
+        event.at(&["object", "spec", "pinned"]).as_bool(),
+    );
+    assert_eq!(seen, ("MODIFIED", Some(true)));
+    let (code, told) = refusal(client.create(NOTES, &note("blank", " ")).await.unwrap_err());
+    assert_eq!(code, 422);
+    assert!(
+        told.contains("spec.text: Invalid value: \" \": must hold a word"),
+        "{told}"
+    );
+    // The gateway's own admission sees its writes.
+    let elsewhere = NOTES.replace("default", "nowhere");
+    let (code, told) = refusal(client.create(&elsewhere, &note("one", "hello")).await.unwrap_err());
+    assert_eq!((code, told.as_str()), (404, "namespaces \"nowhere\" not found"));
+
+    let manifest = dir.path().join("note.json");
+    let text = torana::apimachinery::codec::json::to_vec(&note("two", "applied"));
+    std::fs::write(&manifest, text).unwrap();
+    for field_managed in ["--server-side", "--server-side=false"] {
+        let file = manifest.to_str().unwrap();
+        let applied = s.kubectl(&["apply", field_managed, "-f", file, "-n", "default"]).await;
+        assert!(applied.unwrap().starts_with("note.notes.example.com/two "));
+    }
+    let table = s.kubectl(&["get", "nt", "-n", "default"]).await.unwrap();
+    let row: Vec<&str> = table.lines().last().unwrap().split_whitespace().take(3).collect();
+    assert_eq!(row, ["two", "applied", "false"]);
+    let explained = s.kubectl(&["explain", "note.spec.text"]).await.unwrap();
+    assert!(explained.contains("The words."), "{explained}");
+
+    // Restarted, it has what it had.
+    assert!(s.gateway.shut_down().await);
+    let s = serve(dir.path()).await;
+    assert_eq!(s.client.get(NOTES).await.unwrap().get("items").items().len(), 2);
+    s.gateway.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_discovered_registered_and_falls_back_into_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let s = serve(dir.path()).await;
+    let client = &s.client;
+
+    let groups = client.get("/apis").await.unwrap();
+    let groups = groups.get("groups").items();
+    let group = groups.iter().find(|g| g.str_at(&["name"]) == notes::GROUP).unwrap();
+    assert_eq!(
+        group.str_at(&["preferredVersion", "groupVersion"]),
+        "notes.example.com/v1"
+    );
+    assert_eq!(s.code("/apis/notes.example.com").await, 200);
+    let resources = client.get("/apis/notes.example.com/v1").await.unwrap();
+    let names: Vec<&str> = resources
+        .get("resources")
+        .items()
+        .iter()
+        .map(|r| r.str_at(&["name"]))
+        .collect();
+    assert_eq!(names, ["notes", "notes/status"]);
+    // kubectl reads the aggregated document.
+    let listed = s
+        .kubectl(&["api-resources", "--api-group=notes.example.com", "--no-headers"])
+        .await
+        .unwrap();
+    let listed: Vec<&str> = listed.split_whitespace().collect();
+    assert_eq!(listed, ["notes", "nt", "notes.example.com/v1", "true", "Note"]);
+    let index = client.get("/openapi/v3").await.unwrap();
+    let path = index
+        .at(&["paths", "apis/notes.example.com/v1", "serverRelativeURL"])
+        .as_str()
+        .unwrap();
+    let document = client.get(path).await.unwrap();
+    let schema = ["components", "schemas", "com.example.notes.v1.Note"];
+    assert!(!document.at(&schema).is_null());
+    let document = client.get("/openapi/v2").await.unwrap();
+    assert!(!document.at(&["definitions", "com.example.notes.v1.Note"]).is_null());
+
+    // Registered as the built-in groups are, where the program says that it stands.
+    s.until("it is registered", async || s.code(API_SERVICE).await == 200)
+        .await;
+    let registered = client.get(API_SERVICE).await.unwrap();
+    let label = registered
+        .at(&["metadata", "labels"])
+        .str_at(&["kube-aggregator.kubernetes.io/automanaged"]);
+    assert_eq!(label, "onstart");
+    let spec =
+        json!({"group": "notes.example.com", "version": "v1", "groupPriorityMinimum": 1500, "versionPriority": 20});
+    assert_eq!(registered.get("spec"), &spec);
+    let condition = &registered.at(&["status", "conditions"]).items()[0];
+    assert_eq!(
+        (condition.str_at(&["reason"]), condition.str_at(&["status"])),
+        ("Local", "True")
+    );
+
+    // Sent to another server, which is not there, and back.
+    client.create(NOTES, &note("one", "hello")).await.unwrap();
+    let away = json!({"spec": {"service": {"namespace": "default", "name": "absent", "port": 443}, "insecureSkipTLSVerify": true}});
+    client.merge_patch(API_SERVICE, &away).await.unwrap();
+    s.until("another server is asked", async || s.code(NOTES).await == 503)
+        .await;
+    let back = json!({"spec": {"service": null, "insecureSkipTLSVerify": null}});
+    client.merge_patch(API_SERVICE, &back).await.unwrap();
+    s.until("it is served here again", async || s.code(NOTES).await == 200)
+        .await;
+    client.merge_patch(API_SERVICE, &away).await.unwrap();
+    s.until("another server is asked", async || s.code(NOTES).await == 503)
+        .await;
+    s.kubectl(&["delete", "apiservice", "v1.notes.example.com"])
+        .await
+        .unwrap();
+    s.until("unregistered, it falls back", async || s.code(NOTES).await == 200)
+        .await;
+    assert_eq!(client.get(NOTES).await.unwrap().get("items").items().len(), 1);
+    s.gateway.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_decide_who_may_use_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let s = serve(dir.path()).await;
+    s.client.create(NOTES, &note("one", "hello")).await.unwrap();
+    let as_jane = ["get", "notes", "-n", "default", "--as=jane"];
+    let told = s.kubectl(&as_jane).await.unwrap_err();
+    assert!(
+        told.contains("(Forbidden)")
+            && told.contains("cannot list resource \"notes\" in API group \"notes.example.com\""),
+        "{told}"
+    );
+    let role = [
+        "create",
+        "role",
+        "notes",
+        "-n",
+        "default",
+        "--verb=get,list",
+        "--resource=notes.notes.example.com",
+    ];
+    s.kubectl(&role).await.unwrap();
+    let binding = [
+        "create",
+        "rolebinding",
+        "jane",
+        "-n",
+        "default",
+        "--role=notes",
+        "--user=jane",
+    ];
+    s.kubectl(&binding).await.unwrap();
+    s.until("the role is heeded", async || s.kubectl(&as_jane).await.is_ok())
+        .await;
+    let told = s
+        .kubectl(&["delete", "note", "one", "-n", "default", "--as=jane"])
+        .await
+        .unwrap_err();
+    assert!(told.contains("cannot delete resource \"notes\""), "{told}");
+    s.gateway.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_cannot_be_served_is_told_in_one_line() {
+    let apps = || ApiGroup::new("apps", "v1", []);
+    for (groups, why) in [
+        (vec![apps()], "double registration of apps/v1"),
+        (
+            vec![notes::group(), notes::group()],
+            "double registration of notes.notes.example.com",
+        ),
+        (
+            vec![ApiGroup::new("Notes", "v1", [])],
+            "Notes/v1 cannot be served: a lowercase RFC 1123 subdomain must",
+        ),
+        (
+            vec![notes::group().with_priorities(0, 1)],
+            "notes.example.com/v1 cannot be served: priorities are at least 1",
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let Err(told) = app::start_with(options(dir.path(), &[]), groups).await else {
+            panic!("served: {why}")
+        };
+        assert!(told.starts_with(why), "{told}");
+    }
+}

@@ -1,0 +1,231 @@
+//! A gateway behind a gateway: upgrades and bodies without end pass through both, and neither holds them.
+
+mod support;
+#[path = "security/wire.rs"]
+#[allow(dead_code, reason = "certificates are all that is needed here")]
+mod wire;
+
+use base64::Engine;
+use proxy_conformance::backend::{Event, Framing, Part, ROW, Script};
+use proxy_conformance::client::{Ask, Credentials, Http, Io, Target, Upload};
+use proxy_conformance::world::{Options, World};
+use std::path::Path;
+use support::{Gateway, wait_for};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const GROUP: &str = "h1.conformance.example.com";
+/// How much is streamed each way.
+const MUCH: usize = 32 << 20;
+/// How much more memory a gateway may have needed at its peak.
+const LITTLE: usize = 12 << 20;
+
+struct Two {
+    front: Gateway,
+    back: Gateway,
+    caller: Target,
+    world: World,
+    _dirs: [tempfile::TempDir; 2],
+}
+
+fn read(g: &Gateway, name: &str) -> String {
+    std::fs::read_to_string(g.dir.join("data/pki").join(name)).expect("it was generated")
+}
+
+fn administrator(g: &Gateway) -> Credentials {
+    Credentials::Certificate(read(g, "admin.crt"), read(g, "admin.key"))
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, text).expect("it can be written");
+    path.display().to_string()
+}
+
+impl Two {
+    /// The scripted backend is registered with the back, and the back with the front.
+    async fn start() -> Self {
+        let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
+        let front = Gateway::start(dirs[0].path());
+        let serving = wire::Ca::new("the back's serving CA");
+        let identity = serving.server(&["back.default.svc"]);
+        let flags = [
+            format!(
+                "--requestheader-client-ca-file={}",
+                dirs[0].path().join("data/pki/front-proxy-ca.crt").display()
+            ),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            format!(
+                "--tls-sni-cert-key={},{}",
+                write(dirs[1].path(), "svc.crt", &identity.cert),
+                write(dirs[1].path(), "svc.key", &identity.key)
+            ),
+        ];
+        let back = Gateway::start_with(dirs[1].path(), &flags.each_ref().map(String::as_str));
+        let (ca, who) = (read(&back, "ca.crt"), administrator(&back));
+        let options = Options {
+            places: vec!["h1"],
+            ..Options::default()
+        };
+        let world = World::try_new(&back.url(), &ca, &who, options).await;
+        let world = world.expect("the back takes the backends");
+
+        let url = back.url();
+        let port = url.rsplit(':').next().expect("a port");
+        let bundle = base64::engine::general_purpose::STANDARD.encode(&serving.pem);
+        let objects = format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{name: back}}\nspec: {{type: ExternalName, externalName: localhost}}\n\
+             ---\napiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {{name: v1.{GROUP}}}\n\
+             spec: {{group: {GROUP}, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, \
+             caBundle: {bundle}, service: {{name: back, namespace: default, port: {port}}}}}\n"
+        );
+        front.kubectl_in(&["apply", "-f", "-"], Some(&objects));
+        wait_for("the front reaches the backend through the back", || {
+            front.curl(&[&format!("/apis/{GROUP}/v1/things")]).is_ok()
+        });
+        let caller = Target::try_new(&front.url(), &read(&front, "ca.crt"), &administrator(&front));
+        Self {
+            caller: caller.expect("the front is called"),
+            front,
+            back,
+            world,
+            _dirs: dirs,
+        }
+    }
+
+    fn backend(&self) -> &proxy_conformance::backend::Backend {
+        self.world.place("h1").expect("it was started")
+    }
+
+    fn ask(&self, method: &str, path: &str) -> Ask {
+        Ask {
+            method: method.into(),
+            target: format!("/apis/{GROUP}/v1/things{path}"),
+            headers: vec![(ROW.into(), self.world.next_row())],
+            ..Ask::default()
+        }
+    }
+
+    async fn upgraded(&self, protocol: &str) -> Io {
+        let _stage = self.backend().arm([Script {
+            headers: vec![
+                ("Connection".into(), "Upgrade".into()),
+                ("Upgrade".into(), protocol.into()),
+            ],
+            upgrade: Some(b"".to_vec()),
+            ..Script::default()
+        }]);
+        let mut ask = self.ask("GET", "/a/exec");
+        ask.headers.push(("Connection".into(), "Upgrade".into()));
+        ask.headers.push(("Upgrade".into(), protocol.into()));
+        let (got, io) = self.caller.over_http1(&ask).await.expect("both are up");
+        assert_eq!(
+            (got.status, got.values("upgrade")),
+            (101, vec![protocol]),
+            "{}",
+            got.text()
+        );
+        io
+    }
+
+    /// The most memory that each has needed so far.
+    fn peaks(&self) -> [usize; 2] {
+        [&self.front, &self.back].map(|g| {
+            let path = format!("/proc/{}/status", g.process.child.id());
+            let text = std::fs::read_to_string(path).expect("it runs");
+            let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:")).expect("a peak");
+            let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number");
+            kib << 10
+        })
+    }
+
+    fn held_little(&self, before: [usize; 2], what: &str) {
+        for (before, after) in before.into_iter().zip(self.peaks()) {
+            let more = after.saturating_sub(before);
+            assert!(
+                more < LITTLE,
+                "{what}: {MUCH} bytes took {more} bytes of memory at the peak"
+            );
+        }
+    }
+}
+
+fn pattern(at: usize) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9) >> 13) as u8
+}
+
+/// Sends [`MUCH`] through an echo and compares what comes back.
+async fn much_comes_back(io: Io) {
+    let (mut read, mut write) = tokio::io::split(io);
+    let sending = async {
+        let mut piece = vec![0; 64 << 10];
+        for from in (0..MUCH).step_by(piece.len()) {
+            piece.iter_mut().enumerate().for_each(|(i, b)| *b = pattern(from + i));
+            write.write_all(&piece).await.expect("it is taken");
+        }
+        write.flush().await.expect("it is taken");
+    };
+    let receiving = async {
+        let (mut buffer, mut at) = (vec![0; 64 << 10], 0);
+        while at < MUCH {
+            let n = read.read(&mut buffer).await.expect("it goes on");
+            assert!(n > 0, "it goes on behind {at}");
+            let wrong = buffer[..n].iter().enumerate().find(|(i, b)| **b != pattern(at + i));
+            assert_eq!(wrong, None, "behind {at}");
+            at += n;
+        }
+    };
+    tokio::join!(sending, receiving);
+}
+
+#[test]
+fn upgrades_and_bodies_without_end_pass_through_two_gateways_in_flat_memory() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let two = Two::start().await;
+        for protocol in ["websocket", "SPDY/3.1"] {
+            let mut io = two.upgraded(protocol).await;
+            for word in ["hello", "again"] {
+                io.write_all(word.as_bytes()).await.expect("it is taken");
+                io.flush().await.expect("it is taken");
+                let mut back = [0; 5];
+                io.read_exact(&mut back).await.expect("it comes back");
+                assert_eq!(back, word.as_bytes(), "{protocol}");
+            }
+        }
+        let before = two.peaks();
+        much_comes_back(two.upgraded("SPDY/3.1").await).await;
+        two.held_little(before, "an upgrade");
+
+        for http in [Http::One, Http::Two] {
+            let before = two.peaks();
+            let pieces = vec![Part::Data(vec![b'x'; 1 << 20]); MUCH >> 20];
+            let _stage = two.backend().arm([Script {
+                body: pieces,
+                framing: Framing::Chunked,
+                ..Script::default()
+            }]);
+            let got = two
+                .caller
+                .exchange(http, &two.ask("GET", "/big"))
+                .await
+                .expect("both are up");
+            assert_eq!((got.status, got.body.data.len(), got.body.whole), (200, MUCH, true));
+            two.held_little(before, "an answer");
+
+            let mut stage = two.backend().arm([Script::default()]);
+            let mut ask = two.ask("POST", "/big");
+            ask.body = Upload::Pieces(vec![vec![b'x'; 1 << 20]; MUCH >> 20], vec![]);
+            let got = two.caller.exchange(http, &ask).await.expect("both are up");
+            assert_eq!(got.status, 200, "{}", got.text());
+            match stage.next().await {
+                Ok(Event::Request(seen)) => assert_eq!(seen.body.data.len(), MUCH),
+                other => panic!("{other:?}"),
+            }
+            two.held_little(before, "an upload");
+        }
+    });
+}

@@ -1,0 +1,172 @@
+//! A scripted backend over HTTP/1.1.
+
+use super::line::Line;
+use super::{Event, Framing, Order, Part, Peer, Script, Seen, State};
+use crate::wire::{self, Head, values};
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+
+type Io = BufReader<Line>;
+
+pub(super) async fn serve(line: Line, peer: Peer, state: Arc<State>) {
+    let mut io = BufReader::new(line);
+    while let Ok(Some(head)) = wire::head(&mut io).await {
+        match request(&mut io, head, &peer, &state).await {
+            Ok(true) => {}
+            Ok(false) | Err(_) => break,
+        }
+    }
+    if peer.plan.is_quiet() {
+        let _ = io.shutdown().await;
+    }
+}
+
+/// One request; false: the connection is done.
+async fn request(io: &mut Io, head: Head, peer: &Peer, state: &Arc<State>) -> io::Result<bool> {
+    let mut words = head.first.splitn(3, ' ');
+    let mut seen = Seen {
+        version: 1,
+        method: words.next().unwrap_or("").to_owned(),
+        target: words.next().unwrap_or("").to_owned(),
+        authority: values(&head.headers, "host").join(" and "),
+        headers: head.headers,
+        certified: peer.certified,
+        server_name: peer.server_name.to_string(),
+        connection: peer.number,
+        ..Seen::default()
+    };
+    if seen.is_housekeeping() {
+        seen.body = wire::body(io, &seen.headers, false).await;
+        let document = state.document(&seen);
+        let script = Script {
+            status: document.status,
+            headers: document.headers,
+            body: vec![Part::Data(document.body.into_bytes())],
+            ..Script::default()
+        };
+        io.write_all(&answer_head(&script, &seen.method)).await?;
+        return parts(io, &script, &seen.method, None).await;
+    }
+    let order = state.order(&seen);
+    let script = order.script.clone();
+    let asks_first = values(&seen.headers, "expect")
+        .iter()
+        .any(|v| v.eq_ignore_ascii_case("100-continue"));
+    if script.reads_body {
+        if asks_first {
+            io.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+            io.flush().await?;
+        }
+        seen.body = wire::body(io, &seen.headers, false).await;
+        if !seen.body.whole {
+            order.tell(Event::Request(Box::new(seen)));
+            order.tell(Event::Left);
+            return Ok(false);
+        }
+    }
+    let method = seen.method.clone();
+    order.tell(Event::Request(Box::new(seen)));
+    if !script.delay.is_zero() {
+        tokio::time::sleep(script.delay).await;
+    }
+    for early in &script.early {
+        let line = format!("HTTP/1.1 {early} {}\r\nX-Early: {early}\r\n\r\n", reason(*early));
+        io.write_all(line.as_bytes()).await?;
+        io.flush().await?;
+    }
+    peer.begin(&script, state);
+    if let Some(raw) = &script.raw {
+        io.write_all(raw).await?;
+        io.flush().await?;
+        return Ok(false);
+    }
+    if let Some(first) = &script.upgrade {
+        return echo(io, &script, first, &order).await;
+    }
+    io.write_all(&answer_head(&script, &method)).await?;
+    io.flush().await?;
+    parts(io, &script, &method, Some(&order)).await
+}
+
+fn answer_head(script: &Script, method: &str) -> Vec<u8> {
+    let mut headers = script.headers.clone();
+    let says = |name: &str| !values(&script.headers, name).is_empty();
+    match script.framing {
+        Framing::Length if !says("content-length") => {
+            headers.push(("Content-Length".into(), script.length().to_string()));
+        }
+        Framing::Chunked => headers.push(("Transfer-Encoding".into(), "chunked".into())),
+        Framing::Close if method != "HEAD" => headers.push(("Connection".into(), "close".into())),
+        _ => {}
+    }
+    headers.extend(script.announcement());
+    wire::written(
+        &format!("HTTP/1.1 {} {}", script.status, reason(script.status)),
+        &headers,
+    )
+}
+
+async fn parts(io: &mut Io, script: &Script, method: &str, order: Option<&Order>) -> io::Result<bool> {
+    let bodiless = method == "HEAD" || script.framing == Framing::Bodiless;
+    let chunked = script.framing == Framing::Chunked;
+    for part in &script.body {
+        match part {
+            Part::Data(_) if bodiless => {}
+            Part::Data(data) if chunked => io.write_all(&wire::chunk(data)).await?,
+            Part::Data(data) => io.write_all(data).await?,
+            Part::Wait(time) => tokio::time::sleep(*time).await,
+            Part::Gate => {
+                let Some(order) = order else { continue };
+                let mut byte = [0];
+                tokio::select! {
+                    opened = order.gate.acquire() => opened.map_err(io::Error::other)?.forget(),
+                    _ = io.read(&mut byte) => {
+                        order.tell(Event::Left);
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        io.flush().await?;
+    }
+    if chunked && !bodiless {
+        let mut end = b"0\r\n".to_vec();
+        for (name, value) in &script.trailers {
+            end.extend(format!("{name}: {value}\r\n").into_bytes());
+        }
+        end.extend(b"\r\n");
+        io.write_all(&end).await?;
+    }
+    io.flush().await?;
+    Ok(script.framing != Framing::Close && script.fault.is_none())
+}
+
+async fn echo(io: &mut Io, script: &Script, first: &[u8], order: &Order) -> io::Result<bool> {
+    io.write_all(&wire::written("HTTP/1.1 101 Switching Protocols", &script.headers))
+        .await?;
+    io.write_all(first).await?;
+    io.flush().await?;
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match io.read(&mut buffer).await {
+            Ok(0) | Err(_) => {
+                order.tell(Event::Left);
+                return Ok(false);
+            }
+            // The word that ends it from this side.
+            Ok(n) if &buffer[..n] == b"bye" => return Ok(false),
+            Ok(n) => {
+                io.write_all(&buffer[..n]).await?;
+                io.flush().await?;
+            }
+        }
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    http::StatusCode::from_u16(status)
+        .ok()
+        .and_then(|s| s.canonical_reason())
+        .unwrap_or("Status")
+}

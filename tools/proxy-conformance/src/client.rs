@@ -1,0 +1,310 @@
+//! The caller in front of the gateway, over HTTP/1.1 as it is written or over HTTP/2.
+
+pub mod frames;
+mod h2;
+
+use crate::pki;
+use crate::wire::{self, Headers};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{PrivateKeyDer, ServerName};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// The longest any exchange takes.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connection to the gateway.
+pub type Io = BufReader<TlsStream<TcpStream>>;
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Http {
+    /// HTTP/1.1.
+    One,
+    /// HTTP/2.
+    Two,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub enum Credentials {
+    /// A bearer token.
+    Token(String),
+    /// A client certificate and its key, PEM.
+    Certificate(String, String),
+}
+
+/// A gateway, and who calls it.
+#[derive(Clone)]
+pub struct Target {
+    /// `host:port`.
+    pub authority: String,
+    name: ServerName<'static>,
+    tls: Arc<rustls::ClientConfig>,
+    token: Option<String>,
+}
+
+/// A request's body.
+#[derive(Clone, Debug, Default)]
+pub enum Upload {
+    /// None.
+    #[default]
+    None,
+    /// Of a stated length.
+    Whole(Vec<u8>),
+    /// In pieces, with trailers.
+    Pieces(Vec<Vec<u8>>, Headers),
+}
+
+/// What is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    /// The method.
+    pub method: String,
+    /// The request target, as written.
+    pub target: String,
+    /// Headers beside `Host` and the credentials, as written.
+    pub headers: Headers,
+    /// The body.
+    pub body: Upload,
+    /// HTTP/1.1: these bytes instead of all of the above.
+    pub raw: Option<Vec<u8>>,
+}
+
+/// What was answered.
+#[derive(Clone, Debug, Default)]
+pub struct Got {
+    /// The statuses of 1xx answers before it.
+    pub early: Vec<u16>,
+    /// The status.
+    pub status: u16,
+    /// The headers, as written over HTTP/1.1.
+    pub headers: Headers,
+    /// The body.
+    pub body: wire::Body,
+}
+
+impl Got {
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body.data).into_owned()
+    }
+
+    /// All values of a header.
+    pub fn values(&self, name: &str) -> Vec<&str> {
+        wire::values(&self.headers, name)
+    }
+}
+
+impl Target {
+    /// The gateway at `url`, whose certificate is by a CA of `trusted`.
+    ///
+    /// # Errors
+    /// Where one of them cannot be read.
+    pub fn try_new(url: &str, trusted: &str, credentials: &Credentials) -> Result<Self, String> {
+        let rest = url
+            .strip_prefix("https://")
+            .ok_or("the server is to be an https:// URL")?;
+        let authority = rest.split('/').next().unwrap_or(rest);
+        let authority = if authority
+            .rsplit_once(':')
+            .is_some_and(|(_, p)| p.parse::<u16>().is_ok())
+        {
+            authority.to_owned()
+        } else {
+            format!("{authority}:443")
+        };
+        let host = authority
+            .rsplit_once(':')
+            .map_or("", |(h, _)| h)
+            .trim_matches(['[', ']']);
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| format!("{host}: {e}"))?;
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in pki::certificates(trusted)? {
+            roots.add(certificate).map_err(|e| e.to_string())?;
+        }
+        let builder = rustls::ClientConfig::builder_with_provider(pki::provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| e.to_string())?
+            .with_root_certificates(roots);
+        let tls = match credentials {
+            Credentials::Token(_) => builder.with_no_client_auth(),
+            Credentials::Certificate(cert, key) => {
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| e.to_string())?;
+                builder
+                    .with_client_auth_cert(pki::certificates(cert)?, key)
+                    .map_err(|e| e.to_string())?
+            }
+        };
+        let token = match credentials {
+            Credentials::Token(token) => Some(token.clone()),
+            Credentials::Certificate(..) => None,
+        };
+        Ok(Self {
+            authority,
+            name,
+            tls: Arc::new(tls),
+            token,
+        })
+    }
+
+    /// A connection that speaks one version.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub async fn connect(&self, http: Http) -> Result<TlsStream<TcpStream>, String> {
+        let tcp = TcpStream::connect(&self.authority)
+            .await
+            .map_err(|e| format!("{}: {e}", self.authority))?;
+        tcp.set_nodelay(true).map_err(|e| e.to_string())?;
+        let mut tls = rustls::ClientConfig::clone(&self.tls);
+        tls.alpn_protocols = vec![match http {
+            Http::One => b"http/1.1".to_vec(),
+            Http::Two => b"h2".to_vec(),
+        }];
+        let connector = TlsConnector::from(Arc::new(tls));
+        let io = connector.connect(self.name.clone(), tcp).await;
+        io.map_err(|e| format!("{}: {e}", self.authority))
+    }
+
+    /// The header that says who calls, where a header says it.
+    pub fn credentials(&self) -> Headers {
+        let token = self.token.iter();
+        token
+            .map(|t| ("Authorization".to_owned(), format!("Bearer {t}")))
+            .collect()
+    }
+
+    /// One request over a connection of its own.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub async fn exchange(&self, http: Http, ask: &Ask) -> Result<Got, String> {
+        let answer = async {
+            match http {
+                Http::One => {
+                    let (got, _) = self.over_http1(ask).await?;
+                    Ok(got)
+                }
+                Http::Two => h2::exchange(self, ask).await,
+            }
+        };
+        let answer = tokio::time::timeout(PATIENCE, answer).await;
+        answer.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")))
+    }
+
+    /// One request over HTTP/1.1, and its connection.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub async fn over_http1(&self, ask: &Ask) -> Result<(Got, Io), String> {
+        let mut io = BufReader::new(self.connect(Http::One).await?);
+        // The answer may come, and the connection close, before all is written.
+        let _ = self.write(&mut io, ask).await;
+        let got = answer(&mut io, &ask.method).await?;
+        Ok((got, io))
+    }
+
+    async fn write(&self, io: &mut Io, ask: &Ask) -> std::io::Result<()> {
+        if let Some(raw) = &ask.raw {
+            io.write_all(raw).await?;
+            return io.flush().await;
+        }
+        let mut headers = vec![("Host".to_owned(), self.authority.clone())];
+        headers.extend(self.credentials());
+        headers.extend(ask.headers.iter().cloned());
+        match &ask.body {
+            Upload::None => {}
+            Upload::Whole(data) => headers.push(("Content-Length".into(), data.len().to_string())),
+            Upload::Pieces(_, trailers) => {
+                headers.push(("Transfer-Encoding".into(), "chunked".into()));
+                if !trailers.is_empty() {
+                    let names: Vec<&str> = trailers.iter().map(|(n, _)| n.as_str()).collect();
+                    headers.push(("Trailer".into(), names.join(", ")));
+                }
+            }
+        }
+        let line = format!("{} {} HTTP/1.1", ask.method, ask.target);
+        io.write_all(&wire::written(&line, &headers)).await?;
+        io.flush().await?;
+        match &ask.body {
+            Upload::None => {}
+            Upload::Whole(data) => io.write_all(data).await?,
+            Upload::Pieces(pieces, trailers) => {
+                for piece in pieces {
+                    io.write_all(&wire::chunk(piece)).await?;
+                    io.flush().await?;
+                }
+                let mut end = b"0\r\n".to_vec();
+                for (name, value) in trailers {
+                    end.extend(format!("{name}: {value}\r\n").into_bytes());
+                }
+                end.extend(b"\r\n");
+                io.write_all(&end).await?;
+            }
+        }
+        io.flush().await
+    }
+
+    /// A call of the gateway's own API.
+    ///
+    /// # Errors
+    /// Where it is refused.
+    pub async fn api(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, (u16, String)> {
+        let mut ask = Ask {
+            method: method.to_owned(),
+            target: path.to_owned(),
+            headers: vec![("Accept".into(), "application/json".into())],
+            ..Ask::default()
+        };
+        if let Some(body) = body {
+            let kind = match method {
+                "PATCH" => "application/merge-patch+json",
+                _ => "application/json",
+            };
+            ask.headers.push(("Content-Type".into(), kind.into()));
+            ask.body = Upload::Whole(body.to_string().into_bytes());
+        }
+        let got = self.exchange(Http::One, &ask).await.map_err(|e| (0, e))?;
+        if !(200..300).contains(&got.status) {
+            return Err((got.status, format!("{method} {path}: {} {}", got.status, got.text())));
+        }
+        serde_json::from_slice(&got.body.data).map_err(|e| (got.status, format!("{method} {path}: {e}")))
+    }
+}
+
+/// Reads 1xx answers and the answer.
+///
+/// # Errors
+/// Where the connection ends before.
+pub async fn answer(io: &mut Io, method: &str) -> Result<Got, String> {
+    let mut got = Got::default();
+    loop {
+        let head = wire::head(io)
+            .await
+            .map_err(|e| format!("the answer breaks off: {e}"))?;
+        let head = head.ok_or("the connection is closed without an answer")?;
+        let status = head.first.split(' ').nth(1).and_then(|s| s.parse().ok());
+        got.status = status.ok_or_else(|| format!("{:?} is no status line", head.first))?;
+        if (100..200).contains(&got.status) && got.status != 101 {
+            got.early.push(got.status);
+            continue;
+        }
+        got.headers = head.headers;
+        break;
+    }
+    got.body = if method == "HEAD" || matches!(got.status, 101 | 204 | 304) {
+        wire::Body {
+            whole: true,
+            ..wire::Body::default()
+        }
+    } else {
+        wire::body(io, &got.headers, true).await
+    };
+    Ok(got)
+}

@@ -1,0 +1,105 @@
+//! A request over HTTP/2.
+
+use super::{Ask, Got, Http, Target, Upload};
+use crate::wire::{self, Headers};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+fn map(headers: &Headers) -> Result<HeaderMap, String> {
+    let mut out = HeaderMap::new();
+    for (name, value) in headers {
+        let name = HeaderName::from_bytes(name.to_ascii_lowercase().as_bytes()).map_err(|e| e.to_string())?;
+        let value: Vec<u8> = value.chars().map(|c| c as u8).collect();
+        out.append(name, HeaderValue::from_bytes(&value).map_err(|e| e.to_string())?);
+    }
+    Ok(out)
+}
+
+fn listed(headers: &HeaderMap) -> Headers {
+    let text = |v: &HeaderValue| v.as_bytes().iter().copied().map(char::from).collect();
+    headers.iter().map(|(n, v)| (n.to_string(), text(v))).collect()
+}
+
+pub(super) async fn exchange(target: &Target, ask: &Ask) -> Result<Got, String> {
+    let io = target.connect(Http::Two).await?;
+    let (sender, connection) = ::h2::client::handshake(io).await.map_err(|e| e.to_string())?;
+    // Whichever ends first; the connection only where it breaks.
+    let mut connection = pin!(connection);
+    let mut exchange = pin!(over(sender, target, ask));
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = exchange.as_mut().poll(cx) {
+            return Poll::Ready(done);
+        }
+        let _ = connection.as_mut().poll(cx);
+        exchange.as_mut().poll(cx)
+    })
+    .await
+}
+
+async fn over(sender: ::h2::client::SendRequest<Bytes>, target: &Target, ask: &Ask) -> Result<Got, String> {
+    let mut sender = sender.ready().await.map_err(|e| e.to_string())?;
+    let mut request = Request::builder()
+        .method(ask.method.as_str())
+        .uri(format!("https://{}{}", target.authority, ask.target))
+        .body(())
+        .map_err(|e| e.to_string())?;
+    let mut headers = target.credentials();
+    headers.extend(ask.headers.iter().cloned());
+    if let Upload::Whole(data) = &ask.body {
+        headers.push(("content-length".into(), data.len().to_string()));
+    }
+    if let Upload::Pieces(_, trailers) = &ask.body
+        && !trailers.is_empty()
+    {
+        let names: Vec<&str> = trailers.iter().map(|(n, _)| n.as_str()).collect();
+        headers.push(("trailer".into(), names.join(", ")));
+    }
+    *request.headers_mut() = map(&headers)?;
+    let bodiless = matches!(ask.body, Upload::None);
+    let (mut answer, mut stream) = sender.send_request(request, bodiless).map_err(|e| e.to_string())?;
+    // The answer may come, and the stream close, before all is sent.
+    match &ask.body {
+        Upload::None => {}
+        Upload::Whole(data) => {
+            let _ = stream.send_data(data.clone().into(), true);
+        }
+        Upload::Pieces(pieces, trailers) => {
+            for piece in pieces {
+                let _ = stream.send_data(piece.clone().into(), false);
+            }
+            if trailers.is_empty() {
+                let _ = stream.send_data(Bytes::new(), true);
+            } else {
+                let _ = stream.send_trailers(map(trailers)?);
+            }
+        }
+    }
+    let mut got = Got::default();
+    let response = poll_fn(|cx| {
+        while let Poll::Ready(Some(Ok(early))) = answer.poll_informational(cx) {
+            got.early.push(early.status().as_u16());
+        }
+        std::pin::Pin::new(&mut answer).poll(cx)
+    });
+    let (head, mut body) = response.await.map_err(|e| format!("no answer: {e}"))?.into_parts();
+    got.status = head.status.as_u16();
+    got.headers = listed(&head.headers);
+    let mut all = wire::Body::default();
+    while let Some(next) = body.data().await {
+        let Ok(data) = next else {
+            got.body = all;
+            return Ok(got);
+        };
+        let _ = body.flow_control().release_capacity(data.len());
+        all.data.extend_from_slice(&data);
+    }
+    if let Ok(trailers) = body.trailers().await {
+        all.trailers = trailers.as_ref().map(listed).unwrap_or_default();
+        all.whole = true;
+    }
+    got.body = all;
+    Ok(got)
+}

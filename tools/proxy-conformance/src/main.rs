@@ -1,0 +1,172 @@
+//! `proxy-conformance`: runs the rows against the gateway it is told of. `docs/proxy-conformance.md`.
+
+use proxy_conformance::client::Credentials;
+use proxy_conformance::report::{self, Format};
+use proxy_conformance::world::{Options, Via, World};
+use proxy_conformance::{rows, run};
+use serde_json::Value;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+const USAGE: &str = "\
+usage: proxy-conformance (--kubeconfig=FILE | --server=URL --certificate-authority=FILE (--token=T | --client-certificate=FILE --client-key=FILE))
+
+  --listen=IP           where the scripted backends listen (127.0.0.1)
+  --backend-host=NAME   what the gateway reaches them by (localhost)
+  --via=external-name   a Service of type ExternalName leads to them; or
+  --via=endpoints       a headless Service and an EndpointSlice with --backend-host=IP (--enable-aggregator-routing)
+  --only=PREFIX         rows whose number begins so; repeatable
+  --output=table        or json, tap
+  --strict              rows that another gateway may answer otherwise count as failures
+  --keep                what was made at the gateway stays
+  --list                prints the rows and ends
+
+Exit code: 0 all hold, 1 some fail, 2 it could not be tried.";
+
+struct Invocation {
+    options: Options,
+    server: String,
+    trusted: String,
+    credentials: Credentials,
+    only: Vec<String>,
+    format: Format,
+    strict: bool,
+    keep: bool,
+}
+
+fn read(path: &str) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))
+}
+
+/// A kubeconfig, as kubectl reads it: its current context, with every file in place.
+fn kubeconfig(path: &str) -> Result<(String, String, Credentials), String> {
+    use base64::Engine as _;
+    let out = Command::new("kubectl")
+        .args([
+            "config",
+            "view",
+            "--raw",
+            "--minify",
+            "--flatten",
+            "-o",
+            "json",
+            "--kubeconfig",
+            path,
+        ])
+        .output()
+        .map_err(|e| format!("kubectl, which reads kubeconfigs, does not run: {e}"))?;
+    let config: Value = serde_json::from_slice(&out.stdout)
+        .map_err(|e| format!("{path}: {e}: {}", String::from_utf8_lossy(&out.stderr)))?;
+    let decoded = |v: &Value| -> Option<String> {
+        let bytes = base64::engine::general_purpose::STANDARD.decode(v.as_str()?).ok()?;
+        String::from_utf8(bytes).ok()
+    };
+    let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
+    let server = cluster["server"]
+        .as_str()
+        .ok_or("the kubeconfig names no server")?
+        .to_owned();
+    let trusted = decoded(&cluster["certificate-authority-data"]).ok_or("the kubeconfig names no CA")?;
+    let certificate = (
+        decoded(&user["client-certificate-data"]),
+        decoded(&user["client-key-data"]),
+    );
+    let credentials = match (certificate, user["token"].as_str()) {
+        ((Some(cert), Some(key)), _) => Credentials::Certificate(cert, key),
+        (_, Some(token)) => Credentials::Token(token.to_owned()),
+        _ => return Err("the kubeconfig has neither a client certificate nor a token".into()),
+    };
+    Ok((server, trusted, credentials))
+}
+
+fn parse(args: &[String]) -> Result<Invocation, String> {
+    let mut options = Options::default();
+    let (mut only, mut format) = (vec![], Format::Table);
+    let (mut strict, mut keep) = (false, false);
+    let (mut config, mut server, mut trusted) = (None, None, None);
+    let (mut token, mut certificate, mut key) = (None, None, None);
+    for arg in args {
+        let (name, value) = arg.split_once('=').unwrap_or((arg, ""));
+        match name {
+            "--kubeconfig" => config = Some(kubeconfig(value)?),
+            "--server" => server = Some(value.to_owned()),
+            "--certificate-authority" => trusted = Some(read(value)?),
+            "--token" => token = Some(value.to_owned()),
+            "--client-certificate" => certificate = Some(read(value)?),
+            "--client-key" => key = Some(read(value)?),
+            "--listen" => options.listen = value.parse().map_err(|e| format!("--listen: {e}"))?,
+            "--backend-host" => options.host = value.to_owned(),
+            "--via" if value == "external-name" => options.via = Via::ExternalName,
+            "--via" if value == "endpoints" => options.via = Via::Endpoints,
+            "--only" => only.push(value.to_owned()),
+            "--output" if value == "table" => format = Format::Table,
+            "--output" if value == "json" => format = Format::Json,
+            "--output" if value == "tap" => format = Format::Tap,
+            "--strict" => strict = true,
+            "--keep" => keep = true,
+            _ => return Err(format!("{arg} is not understood\n\n{USAGE}")),
+        }
+    }
+    let given = match (token, certificate, key) {
+        (Some(token), ..) => Some(Credentials::Token(token)),
+        (None, Some(certificate), Some(key)) => Some(Credentials::Certificate(certificate, key)),
+        _ => None,
+    };
+    let (server, trusted, credentials) = match (config, server, trusted, given) {
+        (Some(config), ..) => config,
+        (None, Some(server), Some(trusted), Some(given)) => (server, trusted, given),
+        _ => return Err(format!("which gateway?\n\n{USAGE}")),
+    };
+    Ok(Invocation {
+        options,
+        server,
+        trusted,
+        credentials,
+        only,
+        format,
+        strict,
+        keep,
+    })
+}
+
+async fn all(command: Invocation) -> Result<bool, String> {
+    let mut rows = rows::all();
+    if !command.only.is_empty() {
+        rows.retain(|row| command.only.iter().any(|prefix| row.id.starts_with(prefix.as_str())));
+    }
+    let world = World::try_new(&command.server, &command.trusted, &command.credentials, command.options).await?;
+    let world = Arc::new(world);
+    let verdicts = run::run(world.clone(), rows).await;
+    if !command.keep {
+        world.clean_up().await;
+    }
+    print!("{}", report::written(&verdicts, command.format));
+    let (_, failed, differs) = report::counts(&verdicts);
+    Ok(failed == 0 && (!command.strict || differs == 0))
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|a| a == "--list") {
+        for row in rows::all() {
+            println!("{:9} {}", row.id, row.fact);
+        }
+        return ExitCode::SUCCESS;
+    }
+    if args.iter().any(|a| a == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let done = runtime
+        .map_err(|e| e.to_string())
+        .and_then(|runtime| runtime.block_on(async { all(parse(&args)?).await }));
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(why) => {
+            eprintln!("proxy-conformance: {why}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Verdicts for people and programs.
+
+use crate::client::Http;
+use crate::row::Level;
+use crate::run::Verdict;
+use serde_json::json;
+use std::fmt::Write as _;
+
+/// How a run is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Lines of text.
+    Table,
+    /// One JSON document.
+    Json,
+    /// The Test Anything Protocol.
+    Tap,
+}
+
+impl Verdict {
+    /// The combination: `1>h2` is HTTP/1.1 to the gateway, and the backend `h2`.
+    pub fn combination(&self) -> String {
+        let front = match self.front {
+            Http::One => 1,
+            Http::Two => 2,
+        };
+        format!("{front}>{}", self.place)
+    }
+}
+
+/// All of them.
+pub fn written(verdicts: &[Verdict], format: Format) -> String {
+    let mut out = String::new();
+    match format {
+        Format::Table => {
+            for v in verdicts {
+                let word = match (&v.outcome, v.level) {
+                    (Ok(()), _) => "ok",
+                    (Err(_), Level::Must) => "FAILED",
+                    (Err(_), Level::Upstream) => "differs",
+                };
+                let _ = writeln!(out, "{word:8} {:9} {:12} {}", v.id, v.combination(), v.fact);
+                if let Err(why) = &v.outcome {
+                    let _ = writeln!(out, "{:31} {why}", "");
+                }
+            }
+            let (ok, failed, differs) = counts(verdicts);
+            let _ = writeln!(
+                out,
+                "{ok} hold, {failed} fail, {differs} differ from kube-apiserver where a gateway may"
+            );
+        }
+        Format::Json => {
+            let rows: Vec<_> = verdicts
+                .iter()
+                .map(|v| {
+                    json!({"id": v.id, "fact": v.fact, "combination": v.combination(), "ok": v.outcome.is_ok(),
+                        "level": match v.level { Level::Must => "must", Level::Upstream => "upstream" },
+                        "why": v.outcome.as_ref().err(), "milliseconds": v.took.as_millis() as u64})
+                })
+                .collect();
+            let (ok, failed, differs) = counts(verdicts);
+            let all = json!({"ok": ok, "failed": failed, "differs": differs, "rows": rows});
+            let _ = writeln!(out, "{all:#}");
+        }
+        Format::Tap => {
+            let _ = writeln!(out, "TAP version 14\n1..{}", verdicts.len());
+            for (i, v) in verdicts.iter().enumerate() {
+                let not = if v.outcome.is_ok() { "" } else { "not " };
+                let todo = if v.level == Level::Upstream && v.outcome.is_err() {
+                    " # TODO kube-apiserver does otherwise; a gateway may choose"
+                } else {
+                    ""
+                };
+                let name = format!("{} {} {}", v.id, v.combination(), v.fact).replace('#', "\\#");
+                let _ = writeln!(out, "{not}ok {} - {name}{todo}", i + 1);
+                if let Err(why) = &v.outcome {
+                    let _ = writeln!(out, "  ---\n  message: {}\n  ...", json!(why));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// How many hold, fail, and differ where they may.
+pub fn counts(verdicts: &[Verdict]) -> (usize, usize, usize) {
+    let count = |f: &dyn Fn(&Verdict) -> bool| verdicts.iter().filter(|v| f(v)).count();
+    (
+        count(&|v| v.outcome.is_ok()),
+        count(&|v| v.outcome.is_err() && v.level == Level::Must),
+        count(&|v| v.outcome.is_err() && v.level == Level::Upstream),
+    )
+}

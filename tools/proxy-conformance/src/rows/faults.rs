@@ -1,0 +1,186 @@
+//! Backends that fail, at any byte.
+
+use crate::backend::{Event, Fault, Framing, Part, Script};
+use crate::row::Expect::{Body, BodyBegins, Status, StatusIn, Whole};
+use crate::row::{Row, Told, row, story};
+use crate::world::Scene;
+
+/// The answer that is cut: about 120 bytes over HTTP/1.1.
+fn small() -> Script {
+    Script {
+        headers: vec![
+            ("Content-Type".into(), "text/plain".into()),
+            ("X-Mine".into(), "1".into()),
+        ],
+        body: vec![Part::Data(b"0123456789".to_vec())],
+        ..Script::default()
+    }
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    let broken = |row: Row| {
+        row.at(&["f1"])
+            .expect([Status(503), BodyBegins("error trying to reach service: ")])
+    };
+    vec![
+        story("3.4.8c", "an answer cut after any byte is an error or breaks off; it is never taken for whole", cut)
+            .at(&["f1", "f2"]),
+        story("3.4.8d", "nor is one whose connection is reset", reset).at(&["f1", "f2"]),
+        story("3.4.8e", "nor is a chunked one", cut_chunked).at(&["f1"]),
+        story("3.4.8f", "bytes that are none of HTTP's end in an answer, and cost the next request nothing", garbage)
+            .at(&["f1", "f2"]),
+        broken(row("3.4.7a", "garbage instead of an answer is a 503").answer_raw(b"\x00\x01\x02 what is this\r\n\r\n")),
+        broken(row("3.4.7b", "nothing instead of an answer is a 503").answer_raw(b"")),
+        broken(row("3.4.7c", "a status line without a status is a 503").answer_raw(b"HTTP/1.1 OK\r\n\r\n")),
+        broken(row("3.4.7d", "a status of four digits is a 503").answer_raw(b"HTTP/1.1 2000 OK\r\n\r\n")),
+        broken(
+            row("3.4.7e", "two lengths in an answer are a 503")
+                .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"),
+        ),
+        broken(
+            row("3.4.7f", "a length that is no number is a 503")
+                .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\nhello"),
+        ),
+        broken(
+            row("3.4.7g", "a transfer encoding that nobody knows is a 503")
+                .answer_raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: whatever\r\n\r\nhello"),
+        )
+        .upstream(),
+        row("3.4.7h", "an answer longer than its length ends at its length")
+            .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\nX-Evil: 1\r\n\r\n")
+            .at(&["f1"])
+            .expect([Status(200), Body("hello"), Whole(true)]),
+        row("3.4.7i", "an answer that nobody asked for is not the next one's")
+            .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+            .at(&["f1"])
+            .expect([Status(200), Body("ok")]),
+        row("3.4.7j", "an unknown status with a reason of its own passes")
+            .answer_raw(b"HTTP/1.1 299 Quite so\r\nContent-Length: 2\r\n\r\nok")
+            .at(&["f1"])
+            .expect([Status(299), Body("ok")]),
+        row("3.4.8g", "a chunk whose size is no number breaks the body off")
+            .answer_raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nxyz\r\n")
+            .at(&["f1"])
+            .expect([Status(200), Whole(false)]),
+        row("3.4.8h", "a body that ends before its length breaks off")
+            .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello")
+            .at(&["f1"])
+            .expect([Status(200), Whole(false)]),
+        row("3.4.8i", "so does a packed body that is cut, where the gateway unpacks it")
+            .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 12\r\n\r\n\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48")
+            .at(&["f1"])
+            .expect([crate::row::Expect::BreaksOff]),
+        row("3.4.7k", "headers of a backend without end are not read without end")
+            .answer_raw(&endless())
+            .at(&["f1"])
+            .expect([StatusIn(&[502, 503])]),
+    ]
+}
+
+/// Twenty megabytes of headers.
+fn endless() -> Vec<u8> {
+    let mut out = b"HTTP/1.1 200 OK\r\n".to_vec();
+    for _ in 0..20 {
+        out.extend(b"X-Long: ");
+        out.resize(out.len() + (1 << 20), b'x');
+        out.extend(b"\r\n");
+    }
+    out.extend(b"\r\n");
+    out
+}
+
+/// With the connection failing after each number of bytes.
+async fn at_any_byte(scene: &Scene<'_>, script: &Script, fault: Fault, wanted: &[u8]) -> Result<(), String> {
+    let mut wholes = 0;
+    for after in 0..160 {
+        let faulty = Script {
+            fault: Some((after, fault)),
+            ..script.clone()
+        };
+        let mut stage = scene.stage(faulty);
+        let ask = scene.ask("GET", "{base}/things");
+        let failed = |why: String| format!("after {after} bytes: {why}");
+        match scene.exchange(&ask).await {
+            Ok(got) if got.status == 503 => {
+                if !got.text().starts_with("error trying to reach service: ") {
+                    return Err(failed(got.text()));
+                }
+            }
+            Ok(got) if got.status == 200 && got.body.whole => {
+                if got.body.data != wanted {
+                    return Err(failed(format!("{:?} is taken for the whole", got.text())));
+                }
+                wholes += 1;
+            }
+            Ok(got) if got.status == 200 => {
+                if !wanted.starts_with(&got.body.data) {
+                    return Err(failed(format!("{:?} was never sent", got.text())));
+                }
+            }
+            Ok(got) => return Err(failed(format!("{} {}", got.status, got.text()))),
+            // The head was passed on, and the connection with it ended.
+            Err(_) => {}
+        }
+        let times = stage
+            .so_far()
+            .iter()
+            .filter(|event| matches!(event, Event::Request(_)))
+            .count();
+        if times == 0 || times > 4 {
+            return Err(failed(format!("the backend is asked {times} times")));
+        }
+        if wholes == 3 {
+            return Ok(());
+        }
+    }
+    Err("no answer is ever whole".into())
+}
+
+fn cut<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move { at_any_byte(scene, &small(), Fault::Cut, b"0123456789").await })
+}
+
+fn reset<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move { at_any_byte(scene, &small(), Fault::Reset, b"0123456789").await })
+}
+
+fn cut_chunked<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let script = Script {
+            framing: Framing::Chunked,
+            body: vec![Part::Data(b"01234".to_vec()), Part::Data(b"56789".to_vec())],
+            ..small()
+        };
+        at_any_byte(scene, &script, Fault::Cut, b"0123456789").await
+    })
+}
+
+fn garbage<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        for after in (0..100).step_by(3) {
+            let faulty = Script {
+                fault: Some((after, Fault::Garbage)),
+                ..small()
+            };
+            let _stage = scene.backend.arm([faulty, small()]);
+            // A status, a header or a body that came to mean something else is not the gateway's to notice.
+            let ask = scene.ask("GET", "{base}/things?timeout=2s");
+            let first = scene.exchange(&ask).await;
+            if let Ok(got) = &first
+                && got.status == 504
+            {
+                return Err(format!("after {after} bytes: the gateway waits for more"));
+            }
+            let _stage = scene.stage(small());
+            let next = scene.exchange(&scene.ask("GET", "{base}/things")).await?;
+            if next.status != 200 || next.text() != "0123456789" {
+                return Err(format!(
+                    "after {after} bytes the next gets {} {}",
+                    next.status,
+                    next.text()
+                ));
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,177 @@
+//! What becomes of the answer.
+
+use crate::backend::Framing;
+use crate::row::Expect::{Answer, Body, Header, HeaderHas, NoHeader, Status};
+use crate::row::{Row, row};
+
+const REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
+
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = vec![
+        row("3.4.1l", "headers pass, several of one name in their order")
+            .answer_headers(&[("X-B", "2"), ("Set-Cookie", "a=1"), ("X-A", "1"), ("Set-Cookie", "b=2")])
+            .expect([
+                Header("set-cookie", &["a=1", "b=2"]),
+                Header("x-a", &["1"]),
+                Header("x-b", &["2"]),
+            ]),
+        row("3.4.1m", "headers of the backend's connection do not pass")
+            .at(&["h1"])
+            .answer_headers(&[
+                ("Connection", "X-Mine"),
+                ("X-Mine", "1"),
+                ("Keep-Alive", "timeout=5"),
+                ("Proxy-Authenticate", "Basic"),
+                ("Upgrade", "h2c"),
+                ("X-Other", "1"),
+            ])
+            .expect([
+                NoHeader("x-mine"),
+                NoHeader("keep-alive"),
+                NoHeader("proxy-authenticate"),
+                NoHeader("upgrade"),
+                Header("x-other", &["1"]),
+            ]),
+        row("3.4.1n", "no type is made up for an answer that has none")
+            .answer_headers(&[])
+            .expect([Body("{}")])
+            .expect([Answer("the type is not JSON", |got| {
+                !got.values("content-type").contains(&"application/json")
+            })]),
+        row("3.4.1o", "Date is the backend's where it says one, and said once")
+            .answer_header("Date", "Sat, 01 Jan 2000 00:00:00 GMT")
+            .expect([Header("date", &["Sat, 01 Jan 2000 00:00:00 GMT"])]),
+        row("3.4.1r", "a backend's warnings pass, as many as there are")
+            .answer_headers(&[("Warning", "299 - \"old\""), ("Warning", "299 - \"older\"")])
+            .expect([Header("warning", &["299 - \"old\"", "299 - \"older\""])]),
+        row("3.4.2a", "the backend's Cache-Control is added to the gateway's")
+            .answer_header("Cache-Control", "max-age=7")
+            .upstream()
+            .expect([Header("cache-control", &["no-cache, private", "max-age=7"])]),
+        row("3.4.2b", "so is its Audit-Id")
+            .with("Audit-ID", "one")
+            .answer_header("Audit-Id", "two")
+            .upstream()
+            .expect([Header("audit-id", &["one", "two"])]),
+        row("3.4.2c", "and its priority level")
+            .answer_header("X-Kubernetes-PF-FlowSchema-UID", "theirs")
+            .upstream()
+            .expect([
+                HeaderHas("x-kubernetes-pf-flowschema-uid", "theirs"),
+                Answer("the gateway's own is there too", |got| {
+                    got.values("x-kubernetes-pf-flowschema-uid").len() == 2
+                }),
+            ]),
+        row("3.4.3", "a backend cannot grant browsers anything")
+            .answer_headers(&[
+                ("Access-Control-Allow-Origin", "*"),
+                ("Access-Control-Allow-Credentials", "true"),
+                ("Access-Control-Allow-Headers", "a"),
+                ("Access-Control-Allow-Methods", "GET"),
+                ("Access-Control-Max-Age", "1"),
+            ])
+            .expect([
+                NoHeader("access-control-allow-origin"),
+                NoHeader("access-control-allow-credentials"),
+                NoHeader("access-control-allow-headers"),
+                NoHeader("access-control-allow-methods"),
+                Header("access-control-max-age", &["1"]),
+            ]),
+        row(
+            "3.4.5a",
+            "links of an HTML page that are absolute paths lead to the backend",
+        )
+        .answer_headers(&[("Content-Type", "text/html; charset=utf-8")])
+        .answer_body("<html><body><a href=\"/x\">x</a></body></html>")
+        .upstream()
+        .expect([Answer("the link is rewritten", |got| {
+            got.text().contains("href=\"https://")
+        })]),
+        row("3.4.5b", "relative and foreign links stay")
+            .answer_headers(&[("Content-Type", "text/html")])
+            .answer_body("<a href=\"x\"></a><a href=\"https://else.example/\"></a>")
+            .expect([Answer("the links are there", |got| {
+                got.text().contains("href=\"x\"") && got.text().contains("href=\"https://else.example/\"")
+            })]),
+        row("3.4.5c", "what only looks like HTML is left alone")
+            .answer_headers(&[("Content-Type", "text/plain")])
+            .answer_body("<a href=\"/x\">")
+            .expect([Body("<a href=\"/x\">")]),
+        row(
+            "3.4.6a",
+            "a redirect is refused in these words, without a newline and without the backend's headers",
+        )
+        .answers(302)
+        .answer_headers(&[("Location", "https://evil.example/"), ("X-Mine", "1")])
+        .answer_parts([])
+        .expect([Status(502), Body(REFUSED), NoHeader("location"), NoHeader("x-mine")]),
+        row("3.4.6b", "a redirect without a Location passes")
+            .answers(302)
+            .answer_headers(&[])
+            .answer_body("nowhere")
+            .expect([Status(302), Body("nowhere")]),
+        row("3.4.6c", "so does one with an empty Location")
+            .answers(302)
+            .answer_headers(&[("Location", "")])
+            .answer_parts([])
+            .expect([Status(302)]),
+        row("3.4.6d", "a redirect to the backend itself is refused too")
+            .answers(301)
+            .answer_headers(&[("Location", "https://{host}/x")])
+            .answer_parts([])
+            .expect([Status(502), Body(REFUSED)]),
+        row("3.4.6e", "304 with a Location is refused like any other 3xx")
+            .answers(304)
+            .answer_headers(&[("Location", "/x")])
+            .answer_parts([])
+            .framed(Framing::Bodiless)
+            .upstream()
+            .expect([Status(502)]),
+        row(
+            "3.4.6f",
+            "the Location of another answer leads to the backend where it is a path",
+        )
+        .answers(201)
+        .answer_headers(&[("Location", "/x")])
+        .upstream()
+        .expect([Status(201), Header("location", &["https://{host}/x"])]),
+        row("3.4.6l", "and is left alone where it leads elsewhere")
+            .answers(201)
+            .answer_headers(&[("Location", "https://else.example/x")])
+            .expect([Status(201), Header("location", &["https://else.example/x"])]),
+        row("3.4.9a", "429 passes with its Retry-After")
+            .answers(429)
+            .answer_headers(&[("Retry-After", "7"), ("Content-Type", "text/plain")])
+            .answer_body("later")
+            .expect([Status(429), Header("retry-after", &["7"]), Body("later")]),
+        row("3.4.9b", "401 passes with its challenge")
+            .answers(401)
+            .answer_headers(&[("WWW-Authenticate", "Bearer realm=x")])
+            .expect([Status(401), Header("www-authenticate", &["Bearer realm=x"])]),
+    ];
+    for (id, status) in [
+        ("3.4.9c", 299),
+        ("3.4.9d", 400),
+        ("3.4.9e", 404),
+        ("3.4.9f", 409),
+        ("3.4.9g", 418),
+        ("3.4.9h", 500),
+        ("3.4.9i", 503),
+        ("3.4.9j", 599),
+    ] {
+        let row = row(id, "a status passes with its body").answers(status);
+        rows.push(row.answer_body("said so").expect([Status(status), Body("said so")]));
+    }
+    for (id, status) in [
+        ("3.4.6g", 300),
+        ("3.4.6h", 301),
+        ("3.4.6i", 303),
+        ("3.4.6j", 307),
+        ("3.4.6k", 308),
+    ] {
+        let row = row(id, "every kind of redirect is refused").answers(status);
+        let row = row.answer_headers(&[("Location", "/elsewhere")]).answer_parts([]);
+        rows.push(row.expect([Status(502), Body(REFUSED)]));
+    }
+    rows
+}

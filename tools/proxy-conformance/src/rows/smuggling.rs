@@ -1,0 +1,502 @@
+//! Requests that two readers could read in two ways: none of them brings a request to a backend that nobody authorized.
+
+use crate::backend::{Event, ROW, Script, Seen};
+use crate::client::Http;
+use crate::client::frames::{self, Frames};
+use crate::row::Expect::{Authority, NeverTarget, Reached, ReachedAtMost, SentBody, Status, StatusIn, Target};
+use crate::row::{Row, Told, row, story};
+use crate::world::{LIMITED, NAMESPACE, Scene};
+
+/// The request that is to be smuggled, behind the end of another.
+const INNER: &str = "POST {base}/smuggled HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
+
+pub(super) fn rows() -> Vec<Row> {
+    [lengths(), chunks(), lines(), targets(), sizes(), paths()].concat()
+}
+
+/// A POST with these headers, the inner request as its body or behind it.
+fn inner(id: &'static str, fact: &'static str, headers: &str, before: &str) -> Row {
+    let text =
+        format!("POST {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{row}}{headers}\r\n{before}{INNER}");
+    row(id, fact).raw(&text).at(&["f1", "f2"])
+}
+
+fn lengths() -> Vec<Row> {
+    let refused = "a length that is not one number is refused";
+    let mut rows = vec![
+        inner("S.1a", "two lengths that differ are refused", "Content-Length: 0\r\nContent-Length: 67\r\n", "")
+            .expect([Status(400), Reached(0)]),
+        inner("S.1b", "a length beside chunks smuggles nothing", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n")
+            .expect([ReachedAtMost(1), NeverTarget("{base}/smuggled")]),
+        inner("S.1c", "whichever comes first", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "0\r\n\r\n")
+            .expect([ReachedAtMost(1), NeverTarget("{base}/smuggled")]),
+        row("S.1d", "the same length twice is that length, or refused")
+            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Content-Length: 2\r\nContent-Length: 2\r\n\r\nok")
+            .at(&["f1", "f2"])
+            .expect([StatusIn(&[200, 400]), ReachedAtMost(1)]),
+    ];
+    for (id, value) in [
+        ("S.1e", "+0"),
+        ("S.1f", "-0"),
+        ("S.1g", "0x0"),
+        ("S.1h", "0 0"),
+        ("S.1i", "0,67"),
+        ("S.1j", "99999999999999999999999"),
+        ("S.1k", "\""),
+        ("S.1l", "0\u{b}"),
+    ] {
+        let row = inner(id, refused, &format!("Content-Length: {value}\r\n"), "");
+        rows.push(row.expect([Status(400), Reached(0)]));
+    }
+    for (id, fact, line) in [
+        (
+            "S.2a",
+            "an unknown transfer encoding is refused",
+            "Transfer-Encoding: xchunked",
+        ),
+        (
+            "S.2b",
+            "so is chunked that is not the last",
+            "Transfer-Encoding: chunked, identity",
+        ),
+        (
+            "S.2c",
+            "so is a second line that is not chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: x",
+        ),
+        ("S.2d", "so is a space before the colon", "Transfer-Encoding : chunked"),
+        ("S.2e", "so is a control byte in it", "Transfer-Encoding: \u{b}chunked"),
+        ("S.2f", "so is a quoted one", "Transfer-Encoding: \"chunked\""),
+        (
+            "S.2g",
+            "so is a name with a trailing tab",
+            "Transfer-Encoding\t: chunked",
+        ),
+        ("S.2h", "so is a folded line", "Transfer-Encoding:\r\n chunked"),
+        (
+            "S.2i",
+            "so is a folded line behind another header",
+            "X-A: b\r\n Transfer-Encoding: chunked",
+        ),
+    ] {
+        let row = inner(id, fact, &format!("{line}\r\nContent-Length: 5\r\n"), "0\r\n\r\n");
+        rows.push(row.expect([ReachedAtMost(1), NeverTarget("{base}/smuggled")]));
+    }
+    rows
+}
+
+fn chunks() -> Vec<Row> {
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let mut rows = vec![
+        row("S.3a", "extensions of chunks are dropped")
+            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\n\r\n")
+            .at(&["f1", "f2"])
+            .expect([Status(200), SentBody(b"ok")]),
+        row("S.3b", "chunked is chunked in any case")
+            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: cHuNKed\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+            .at(&["f1", "f2"])
+            .expect([Status(200), SentBody(b"ok")]),
+        row("S.3c", "HTTP/1.0 has no chunks")
+            .raw("POST {base}/things HTTP/1.0\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+            .at(&["f1", "f2"])
+            .expect([ReachedAtMost(1), StatusIn(&[200, 400, 501])]),
+    ];
+    for (id, size) in [
+        ("S.3d", "0x0"),
+        ("S.3e", "+0"),
+        ("S.3f", "-1"),
+        ("S.3g", "fffffffffffffffff"),
+        ("S.3h", "0;\n"),
+        ("S.3i", " 0"),
+        ("S.3j", "0\u{b}"),
+        ("S.3k", ""),
+    ] {
+        let row = inner(
+            id,
+            "a size of a chunk that is none smuggles nothing",
+            chunked,
+            &format!("{size}\r\n\r\n"),
+        );
+        // A backend may have been asked by then; its request breaks off. What comes behind an end is a new request.
+        rows.push(row.expect([ReachedAtMost(2), crate::row::Expect::NotSpoofed, never_inner_of(size)]));
+    }
+    rows
+}
+
+/// Where a lenient reader finds the end of the body, what follows is a request of the same client, sent in the open.
+fn never_inner_of(size: &str) -> crate::row::Expect {
+    match size {
+        "0;\n" | " 0" => ReachedAtMost(2),
+        _ => NeverTarget("{base}/smuggled"),
+    }
+}
+
+fn lines() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (id, fact, headers) in [
+        ("S.4a", "a NUL in a value is refused", "X-A: a\0b\r\n"),
+        (
+            "S.4b",
+            "a bare carriage return in a value is refused",
+            "X-A: a\rX-Remote-User: spoofed\r\n",
+        ),
+        ("S.4c", "a space in a name is refused", "X A: b\r\n"),
+        ("S.4d", "a line without a colon is refused", "nonsense\r\n"),
+        ("S.4e", "an empty name is refused", ": b\r\n"),
+        ("S.4f", "two Hosts are refused", "Host: other\r\n"),
+        ("S.4g", "a first header that is folded is refused", " X-A: b\r\n"),
+    ] {
+        let first = if id == "S.4g" { headers } else { "" };
+        let rest = if id == "S.4g" { "" } else { headers };
+        let text = format!("GET {{base}}/things HTTP/1.1\r\n{first}Host: {{gateway}}\r\n{{auth}}{{row}}{rest}\r\n");
+        let row = row(id, fact).raw(&text).at(&["f1", "f2"]);
+        rows.push(row.expect([Status(400), Reached(0)]));
+    }
+    rows.push(
+        row("S.4h", "HTTP/1.1 without a Host is refused")
+            .raw("GET {base}/things HTTP/1.1\r\n{auth}{row}\r\n")
+            .at(&["f1"])
+            .upstream()
+            .expect([Status(400), Reached(0)]),
+    );
+    rows
+}
+
+fn targets() -> Vec<Row> {
+    let rest = "HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}\r\n";
+    let raw = |id, fact, target: &str| row(id, fact).raw(&format!("GET {target} {rest}")).at(&["f1", "f2"]);
+    vec![
+        raw(
+            "S.5a",
+            "of an absolute URL the path counts, not the authority",
+            "https://evil.example{base}/things",
+        )
+        .expect([Status(200), Target("{base}/things"), Authority("{host}")]),
+        raw(
+            "S.5b",
+            "of an absolute URL with a user neither",
+            "https://root@evil.example:1{base}/things",
+        )
+        .expect([
+            StatusIn(&[200, 400]),
+            ReachedAtMost(1),
+            NeverTarget("https://root@evil.example:1{base}/things"),
+        ]),
+        raw(
+            "S.5c",
+            "a target without a slash reaches nobody",
+            "{base}/things".trim_start_matches('/'),
+        )
+        .expect([
+            StatusIn(&[200, 400, 403, 404]),
+            ReachedAtMost(1),
+            NeverTarget("{base}x"),
+        ])
+        .upstream(),
+        raw("S.5d", "an authority alone reaches nobody", "evil.example:443")
+            .expect([StatusIn(&[400, 403, 404]), Reached(0)]),
+        raw("S.5e", "nor does an asterisk", "*").expect([StatusIn(&[400, 403, 404]), Reached(0)]),
+        raw(
+            "S.5f",
+            "a fragment is no part of a path",
+            "{base}/things#{base}/smuggled",
+        )
+        .expect([ReachedAtMost(1), NeverTarget("{base}/things#{base}/smuggled")]),
+        raw("S.5g", "a space in the target is refused", "{base}/things HTTP/1.1 x").expect([Status(400), Reached(0)]),
+        raw("S.5h", "an escape that is none is refused", "{base}/things/%zz").expect([Status(400), Reached(0)]),
+        row("S.5i", "CONNECT reaches nobody")
+            .raw("CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n{auth}{row}\r\n")
+            .at(&["f1"])
+            .expect([StatusIn(&[400, 403, 404, 405]), Reached(0)]),
+        raw("S.5j", "a Host with a path in it changes nothing", "{base}/things")
+            .expect([Status(200), Target("{base}/things")]),
+    ]
+}
+
+fn sizes() -> Vec<Row> {
+    let many: String = (0..90).map(|i| format!("X-Header-{i}: {i}\r\n")).collect();
+    let very_many: String = (0..400).map(|i| format!("X-Header-{i}: {i}\r\n")).collect();
+    let with =
+        |headers: &str| format!("GET {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{row}}{headers}\r\n");
+    let long = |n: usize| format!("X-Long: {}\r\n", "x".repeat(n));
+    vec![
+        row("S.6a", "ninety headers pass")
+            .raw(&with(&many))
+            .at(&["f1", "f2"])
+            .expect([Status(200)]),
+        row(
+            "S.6b",
+            "four hundred headers pass, or are refused by the gateway itself",
+        )
+        .raw(&with(&very_many))
+        .at(&["f1", "f2"])
+        .expect([StatusIn(&[200, 431]), ReachedAtMost(1)]),
+        row("S.6c", "a header of 200 KiB passes")
+            .raw(&with(&long(200 << 10)))
+            .at(&["f1", "f2"])
+            .expect([Status(200)]),
+        row(
+            "7.2.2",
+            "headers of more than the limit of 1 MiB are refused by the gateway itself",
+        )
+        .raw(&with(&long(3 << 20)))
+        .at(&["f1"])
+        .expect([Reached(0)]),
+        row("S.6d", "a target of 60 KiB passes whole")
+            .ask("GET", &format!("{{base}}/things?a={}", "x".repeat(60 << 10)))
+            .at(&["f1", "f2"])
+            .expect([Status(200)]),
+        row(
+            "S.6e",
+            "a target of 200 KiB passes, or is refused by the gateway itself",
+        )
+        .ask("GET", &format!("{{base}}/things?a={}", "x".repeat(200 << 10)))
+        .front1()
+        .at(&["f1", "f2"])
+        .expect([StatusIn(&[200, 414]), ReachedAtMost(1)]),
+    ]
+}
+
+fn paths() -> Vec<Row> {
+    vec![
+        story(
+            "S.7a",
+            "no spelling of a path brings a limited user further than its rights, over HTTP/1.1",
+            paths_over_1,
+        )
+        .at(&["f1", "f2"])
+        .front1(),
+        story("S.7b", "nor over HTTP/2", paths_over_2)
+            .at(&["f1", "f2"])
+            .front2(),
+        story("S.7c", "nor does an upgrade", paths_of_upgrades)
+            .at(&["f1"])
+            .front1(),
+    ]
+}
+
+/// How an API server reads a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interpreted {
+    /// The namespace.
+    pub namespace: String,
+    /// The resource.
+    pub resource: String,
+    /// The object's name.
+    pub name: String,
+    /// What of the object.
+    pub subresource: String,
+    /// `watch` or `proxy` before the resource.
+    pub special: String,
+}
+
+/// Reads the path of a resource request, decoded once.
+pub fn interpret(target: &str) -> Interpreted {
+    let path = target.split('?').next().unwrap_or("");
+    let decoded = decoded(path);
+    let parts: Vec<&str> = decoded.trim_matches('/').split('/').collect();
+    let mut parts = parts.get(3..).unwrap_or_default();
+    let mut out = Interpreted::default();
+    if let ["watch" | "proxy", rest @ ..] = parts {
+        out.special = parts[0].to_owned();
+        parts = rest;
+    }
+    if let ["namespaces", namespace, rest @ ..] = parts {
+        out.namespace = (*namespace).to_owned();
+        if !rest.is_empty() && !matches!(rest[0], "status" | "finalize") {
+            parts = rest;
+        }
+    }
+    let part = |n: usize| parts.get(n).copied().unwrap_or("").to_owned();
+    out.resource = part(0);
+    out.name = part(1);
+    out.subresource = part(2);
+    out
+}
+
+fn decoded(path: &str) -> String {
+    let mut out = Vec::new();
+    let mut bytes = path.bytes();
+    while let Some(b) = bytes.next() {
+        let hex = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16));
+        if b != b'%' {
+            out.push(b);
+            continue;
+        }
+        let mut two = bytes.clone();
+        match (hex(two.next()), hex(two.next())) {
+            (Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                bytes = two;
+            }
+            _ => out.push(b),
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Spellings that could mean one thing to an authorizer and another to a backend. The user may get
+/// `things` of its own namespace.
+const TRICKS: &[&str] = &[
+    "{own}/things/a",
+    "{own}/things/a/../../../other/things/b",
+    "{own}/things/%2e%2e/%2e%2e/other/things/b",
+    "{own}/things/a%2f..%2f..%2f..%2fother%2fthings%2fb",
+    "{own}/things/..%2fsecrets",
+    "{own}/things/a%2fsecret",
+    "{own}/things/a%252fsecret",
+    "{own}/things/a%5c..%5c..%5cother",
+    "{own}/things/a\\..\\..\\other",
+    "{own}/../other/things/b",
+    "{own}/%2e%2e/other/things/b",
+    "{own}%2fthings%2fa",
+    "{own}%2f..%2fother/things/b",
+    "{own}//things/a",
+    "{own}/things//a",
+    "{own}/things//a/secret",
+    "{own}/things/a//secret",
+    "{base}//namespaces/proxy-conformance/things/a",
+    "{base}/./namespaces/proxy-conformance/things/a",
+    "{base}/namespaces//things/a",
+    "{base}/namespaces/other/things/b",
+    "{base}/namespaces/other%2f..%2fproxy-conformance/things/b",
+    "{base}/namespaces/proxy-conformance%00/things/b",
+    "{base}/namespaces/proxy-conformance%20/things/b",
+    "{base}/watch/namespaces/proxy-conformance/things/a",
+    "{base}/proxy/namespaces/proxy-conformance/things/a",
+    "{base}/%77atch/namespaces/proxy-conformance/things/a",
+    "{base}/Namespaces/proxy-conformance/things/a",
+    "{base}/things/a",
+    "{base}/secrets/a",
+    "{own}/things",
+    "{own}/things?watch=1",
+    "{own}/things/a?watch=1",
+    "{own}/things/a?fieldSelector=metadata.name%3Db",
+    "{own}/things?fieldSelector=metadata.name%3Da",
+    "{own}/things/a;/secret",
+    "{own}/things/a%3b/secret",
+    "{own}/things/a%23/secret",
+    "{own}/things/a%3f/secret",
+    "{own}/things/a%3fb=/secret",
+    "{own}/status",
+    "{own}/finalize",
+    "{own}",
+    "{base}",
+    "//apis/{group}/v1/namespaces/other/things/b",
+    "/apis//{group}/v1/namespaces/other/things/b",
+    "/apis/{group}//v1/namespaces/other/things/b",
+    "/apis/{group}/v1%2fnamespaces/other/things/b",
+    "/apis%2f{group}/v1/namespaces/other/things/b",
+    "/./apis/{group}/v1/namespaces/other/things/b",
+    "/x/../apis/{group}/v1/namespaces/other/things/b",
+    "/api/v1/../../apis/{group}/v1/namespaces/other/things/b",
+    "/version/../apis/{group}/v1/namespaces/other/things/b",
+    "/healthz/..%2fapis/{group}/v1/namespaces/other/things/b",
+    "/openapi/v3/apis/{group}/v1/../../../../apis/{group}/v1/namespaces/other/things/b",
+    "/APIS/{group}/v1/namespaces/other/things/b",
+];
+
+/// # Errors
+/// Where a request is at the backend that its user may not make.
+fn allowed(scene: &Scene<'_>, trick: &str, seen: &Seen) -> Result<(), String> {
+    crate::row::not_spoofed(seen)?;
+    if seen.values("x-remote-user") != [LIMITED] {
+        return Err(format!(
+            "{trick} reached the backend as {:?}",
+            seen.values("x-remote-user")
+        ));
+    }
+    let base = scene.fill("{base}/");
+    // Discovery is everybody's.
+    if seen.method == "GET" && (seen.target == base || Some(seen.target.as_str()) == base.strip_suffix('/')) {
+        return Ok(());
+    }
+    let is = interpret(&seen.target);
+    let may = seen.method == "GET"
+        && seen.target.starts_with(&base)
+        && (is.namespace.as_str(), is.resource.as_str()) == (NAMESPACE, "things")
+        && !is.name.is_empty()
+        && is.subresource.is_empty()
+        && is.special.is_empty();
+    if may {
+        Ok(())
+    } else {
+        Err(format!(
+            "{trick} reached the backend as {} {}: {is:?}",
+            seen.method, seen.target
+        ))
+    }
+}
+
+fn spelled(scene: &Scene<'_>, trick: &str) -> String {
+    let own = format!("{{base}}/namespaces/{NAMESPACE}");
+    scene.fill(&trick.replace("{own}", &own))
+}
+
+async fn tricks(scene: &Scene<'_>, upgrade: bool) -> Result<(), String> {
+    let mut stage = scene.stage(Script::default());
+    let target = &scene.world.target;
+    let mut reached = 0;
+    for trick in TRICKS {
+        let path = spelled(scene, trick);
+        let row = scene.world.next_row();
+        match scene.front {
+            Http::One => {
+                let mut headers = vec![("Host".to_owned(), target.authority.clone())];
+                headers.extend(target.credentials());
+                headers.push((ROW.to_owned(), row.clone()));
+                headers.push(("Impersonate-User".to_owned(), LIMITED.to_owned()));
+                if upgrade {
+                    headers.push(("Connection".to_owned(), "Upgrade".to_owned()));
+                    headers.push(("Upgrade".to_owned(), "SPDY/3.1".to_owned()));
+                }
+                let mut ask = scene.ask("GET", &path);
+                ask.raw = Some(crate::wire::written(&format!("GET {path} HTTP/1.1"), &headers));
+                // Whatever the answer is: what matters is what arrives.
+                let _ = target.exchange(Http::One, &ask).await;
+            }
+            Http::Two => {
+                let credentials = target.credentials();
+                let mut fields = vec![
+                    (":method", "GET"),
+                    (":scheme", "https"),
+                    (":authority", target.authority.as_str()),
+                    (":path", path.as_str()),
+                ];
+                fields.extend(credentials.iter().map(|(_, v)| ("authorization", v.as_str())));
+                fields.extend([(ROW, row.as_str()), ("impersonate-user", LIMITED)]);
+                let frames = Frames {
+                    fields,
+                    ..Frames::default()
+                };
+                let _ = frames::send(target, &frames).await;
+            }
+        }
+        for event in stage.so_far() {
+            // What an earlier row's request became when it broke off may come now.
+            if let Event::Request(seen) = event
+                && (seen.values(ROW) == [row.as_str()] || seen.values(ROW).is_empty())
+            {
+                allowed(scene, trick, &seen)?;
+                reached += 1;
+            }
+        }
+    }
+    if reached > 0 {
+        Ok(())
+    } else {
+        Err("not even what is allowed reaches the backend".into())
+    }
+}
+
+fn paths_over_1<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(tricks(scene, false))
+}
+
+fn paths_over_2<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(tricks(scene, false))
+}
+
+fn paths_of_upgrades<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(tricks(scene, true))
+}

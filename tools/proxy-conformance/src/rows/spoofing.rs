@@ -1,0 +1,344 @@
+//! Identities that a client makes up: in every spelling, twice, folded, in trailers, named in Connection, in HTTP/2 fields
+//! that no library would send. The word `spoofed` never reaches a backend as somebody's name.
+
+use crate::backend::{Event, ROW, Script};
+use crate::client::Upload;
+use crate::client::frames::{self, Frames};
+use crate::row::Expect::{NotSpoofed, ReachedAtMost, Status, StatusIn};
+use crate::row::{Row, Told, row, story};
+use crate::world::Scene;
+
+pub(super) fn rows() -> Vec<Row> {
+    [spellings(), placed(), frames()].concat()
+}
+
+fn spellings() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (id, name) in [
+        ("S.8a", "X-Remote-User"),
+        ("S.8b", "x-remote-user"),
+        ("S.8c", "X-REMOTE-USER"),
+        ("S.8d", "x-ReMoTe-uSeR"),
+        ("S.8e", "X-Remote-Group"),
+        ("S.8f", "x-remote-group"),
+        ("S.8g", "X-Remote-Uid"),
+        ("S.8h", "X-Remote-UID"),
+        ("S.8i", "X-Remote-Extra-Scopes"),
+        ("S.8j", "x-remote-extra-"),
+        ("S.8k", "X-REMOTE-EXTRA-authentication.kubernetes.io%2Fnode-name"),
+    ] {
+        let row = row(
+            id,
+            "an identity header of the client's is dropped in any spelling, once or twice",
+        );
+        rows.push(
+            row.with(name, "spoofed")
+                .with(name, "spoofed, too")
+                .expect([Status(200), NotSpoofed]),
+        );
+    }
+    rows
+}
+
+fn placed() -> Vec<Row> {
+    let trailers = vec![
+        ("X-Remote-User".into(), "spoofed".into()),
+        ("x-remote-group".into(), "spoofed".into()),
+        ("Impersonate-User".into(), "spoofed".into()),
+        ("X-Remote-Extra-Scopes".into(), "spoofed".into()),
+    ];
+    let raw = |id, fact, headers: &str| {
+        let text = format!("GET {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{row}}{headers}\r\n");
+        row(id, fact).raw(&text).at(&["f1", "f2"])
+    };
+    vec![
+        row("S.9a", "an identity in trailers is nobody's")
+            .ask("POST", "{base}/things")
+            .upload(Upload::Pieces(vec![b"a".to_vec()], trailers))
+            .expect([Status(200), NotSpoofed]),
+        raw(
+            "S.9b",
+            "a folded identity header is refused or dropped",
+            "X-Remote-User: a\r\n spoofed\r\n",
+        )
+        .expect([StatusIn(&[200, 400]), ReachedAtMost(1), NotSpoofed]),
+        raw(
+            "S.9c",
+            "an identity folded behind another header is no identity",
+            "X-A: b\r\n X-Remote-User: spoofed\r\n",
+        )
+        .expect([StatusIn(&[200, 400]), ReachedAtMost(1), NotSpoofed]),
+        raw(
+            "S.9d",
+            "a space before the colon makes no header of another name",
+            "X-Remote-User : spoofed\r\n",
+        )
+        .expect([StatusIn(&[200, 400]), ReachedAtMost(1), NotSpoofed]),
+        raw(
+            "S.9e",
+            "a bare line feed separates as CRLF does, or is refused",
+            "X-A: b\nX-Remote-User: spoofed\r\n",
+        )
+        .expect([StatusIn(&[200, 400]), ReachedAtMost(1), NotSpoofed]),
+        raw(
+            "S.9f",
+            "naming identity headers in Connection takes the client's, not the gateway's",
+            "Connection: X-Remote-User, X-Remote-Group, Audit-Id\r\nX-Remote-User: spoofed\r\n",
+        )
+        .expect([
+            Status(200),
+            NotSpoofed,
+            crate::row::Expect::SentLike("x-remote-user", |v| !v.is_empty()),
+            crate::row::Expect::SentLike("x-remote-group", |v| !v.is_empty()),
+            crate::row::Expect::SentLike("audit-id", |v| !v.is_empty()),
+        ]),
+        raw("S.9g", "a name cut by NUL is no name", "X-Remote-User\0: spoofed\r\n").expect([
+            StatusIn(&[200, 400]),
+            ReachedAtMost(1),
+            NotSpoofed,
+        ]),
+        raw(
+            "S.9h",
+            "impersonation of an empty user is refused",
+            "Impersonate-User: \r\nImpersonate-Group: spoofed\r\n",
+        )
+        .expect([StatusIn(&[200, 400, 403]), ReachedAtMost(1), NotSpoofed]),
+        raw(
+            "S.9i",
+            "two users to impersonate are not two identities",
+            "Impersonate-User: conformance-limited\r\nImpersonate-User: spoofed\r\n",
+        )
+        .expect([StatusIn(&[200, 400, 403]), ReachedAtMost(1), NotSpoofed]),
+    ]
+}
+
+fn frames() -> Vec<Row> {
+    vec![
+        story(
+            "S.10a",
+            "no HTTP/2 field, malformed or not, makes a caller somebody else",
+            fields,
+        )
+        .at(&["f1", "f2"])
+        .front2(),
+        story(
+            "S.10b",
+            "pseudo-headers that contradict each other reach nobody",
+            pseudo,
+        )
+        .at(&["f1", "f2"])
+        .front2(),
+        story("S.10c", "identities in HTTP/2 trailers are nobody's", trailers)
+            .at(&["f1", "f2"])
+            .front2(),
+        story(
+            "S.10d",
+            "a body that is not as long as it says is no whole request",
+            length,
+        )
+        .at(&["f1", "f2"])
+        .front2(),
+    ]
+}
+
+struct Sender<'s> {
+    scene: &'s Scene<'s>,
+    credentials: Vec<(String, String)>,
+    row: String,
+    path: String,
+    stage: crate::backend::Stage,
+}
+
+impl<'s> Sender<'s> {
+    fn new(scene: &'s Scene<'s>) -> Self {
+        Self {
+            scene,
+            credentials: scene.world.target.credentials(),
+            row: scene.world.next_row(),
+            path: scene.fill("{base}/things"),
+            stage: scene.stage(Script::default()),
+        }
+    }
+
+    fn fields<'a>(&'a self, pseudo: &[(&'a str, &'a str)], more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        let mut fields = if pseudo.is_empty() {
+            self.good()
+        } else {
+            pseudo.to_vec()
+        };
+        fields.extend(self.credentials.iter().map(|(_, v)| ("authorization", v.as_str())));
+        fields.push((ROW, self.row.as_str()));
+        fields.extend(more);
+        fields
+    }
+
+    fn good(&self) -> Vec<(&str, &str)> {
+        let authority = self.scene.world.target.authority.as_str();
+        vec![
+            (":method", "POST"),
+            (":scheme", "https"),
+            (":authority", authority),
+            (":path", self.path.as_str()),
+        ]
+    }
+
+    /// What reached the backend, none of it spoofed.
+    fn arrived(&mut self) -> Result<Vec<crate::backend::Seen>, String> {
+        let events = self.stage.so_far().into_iter();
+        let seen = events.filter_map(|e| match e {
+            Event::Request(seen) => Some(*seen),
+            Event::Left => None,
+        });
+        let seen: Vec<_> = seen.collect();
+        seen.iter().try_for_each(crate::row::not_spoofed)?;
+        Ok(seen)
+    }
+}
+
+fn fields<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let mut sender = Sender::new(scene);
+        for more in [
+            &[("x-remote-user", "spoofed")][..],
+            &[("X-Remote-User", "spoofed")],
+            &[("x-remote-user", "a"), ("x-remote-user", "spoofed")],
+            &[("x-remote-user:", "spoofed")],
+            &[(":x-remote-user", "spoofed")],
+            &[("x-a", "b\r\nx-remote-user: spoofed")],
+            &[("x-a\r\nx-remote-user", "spoofed")],
+            &[("x-a: b\r\nx-remote-user", "spoofed")],
+            &[("x-remote-user ", "spoofed")],
+            &[(" x-remote-user", "spoofed")],
+            &[("x-remote-user\0", "spoofed")],
+            &[("connection", "x-remote-user"), ("x-remote-user", "spoofed")],
+            &[("connection", "close")],
+            &[("transfer-encoding", "chunked")],
+            &[("te", "gzip")],
+            &[("host", "evil.example")],
+            &[("host", "")],
+            &[("", "spoofed")],
+            &[("x-remote-extra-a\u{e9}", "spoofed")],
+            &[("impersonate-group", "spoofed")],
+        ] {
+            let request = Frames {
+                fields: sender.fields(&[], more),
+                ..Frames::default()
+            };
+            // Refused or not: what arrives is what counts.
+            let fate = frames::send(&scene.world.target, &request).await;
+            let arrived = sender.arrived().map_err(|e| format!("{more:?}: {e}"))?;
+            if arrived.len() > 1 {
+                return Err(format!("{more:?} became {} requests ({fate:?})", arrived.len()));
+            }
+            for seen in arrived {
+                if seen.target != sender.path || seen.authority != scene.fill("{host}") {
+                    return Err(format!("{more:?} arrived at {} {}", seen.authority, seen.target));
+                }
+                if !seen.values("connection").is_empty() && seen.version == 2 {
+                    return Err(format!("{more:?} brought Connection to the backend"));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn pseudo<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let mut sender = Sender::new(scene);
+        let authority = scene.world.target.authority.as_str();
+        let (path, smuggled) = (sender.path.clone(), scene.fill("{base}/smuggled"));
+        let (absolute, split) = (
+            format!("https://evil.example{path}"),
+            format!("{path} HTTP/1.1\r\nX-Remote-User: spoofed\r\nX-A:"),
+        );
+        let (post, https, a) = ((":method", "POST"), (":scheme", "https"), (":authority", authority));
+        let p = (":path", path.as_str());
+        for fields in [
+            &[post, https, a, p, (":path", &smuggled)][..],
+            &[post, https, a, (":path", &smuggled), p],
+            &[post, (":method", "GET"), https, a, p],
+            &[post, https, a, (":authority", "evil.example"), p],
+            &[post, https, a, (":path", "")],
+            &[post, https, a, (":path", &path[1..])],
+            &[post, https, a, (":path", "*")],
+            &[post, https, a, (":path", &absolute)],
+            &[post, https, a, (":path", &split)],
+            &[
+                (":method", "POST /x HTTP/1.1\r\nX-Remote-User: spoofed\r\n\r\nGET"),
+                https,
+                a,
+                p,
+            ],
+            &[(":method", "CONNECT"), a],
+            &[(":method", "CONNECT"), https, a, p, (":protocol", "websocket")],
+            &[post, (":scheme", "https\r\nx-remote-user: spoofed"), a, p],
+            &[post, (":scheme", "http"), a, p],
+            &[post, https, (":authority", "user:spoofed@evil.example/x?y"), p],
+            &[post, https, (":authority", "evil.example\r\nx-remote-user: spoofed"), p],
+            &[post, https, ("x-a", "b"), a, p],
+            &[post, https, a, p, (":status", "200")],
+        ] {
+            let request = Frames {
+                fields: sender.fields(fields, &[]),
+                ..Frames::default()
+            };
+            let fate = frames::send(&scene.world.target, &request).await;
+            for seen in sender.arrived().map_err(|e| format!("{fields:?}: {e}"))? {
+                let fine = seen.target == path && seen.authority == scene.fill("{host}") && seen.method == "POST";
+                if !fine {
+                    return Err(format!(
+                        "{fields:?} arrived as {} {} ({fate:?})",
+                        seen.method, seen.target
+                    ));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn trailers<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let mut sender = Sender::new(scene);
+        for trailers in [
+            vec![("x-remote-user", "spoofed"), ("x-remote-group", "spoofed")],
+            vec![("impersonate-user", "spoofed")],
+            vec![("X-Remote-User", "spoofed")],
+            vec![(":path", "/spoofed")],
+            vec![("x-sum", "1\r\nx-remote-user: spoofed")],
+        ] {
+            let request = Frames {
+                fields: sender.fields(&[], &[("trailer", "x-remote-user, x-sum")]),
+                data: Some(b"body"),
+                trailers: trailers.clone(),
+            };
+            let _ = frames::send(&scene.world.target, &request).await;
+            sender.arrived().map_err(|e| format!("{trailers:?}: {e}"))?;
+        }
+        Ok(())
+    })
+}
+
+fn length<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let mut sender = Sender::new(scene);
+        for length in ["0", "3", "5", "1000", "-1", "4, 4", "4x"] {
+            let request = Frames {
+                fields: sender.fields(&[], &[("content-length", length)]),
+                data: Some(b"body"),
+                trailers: vec![],
+            };
+            let _ = frames::send(&scene.world.target, &request).await;
+            for seen in sender.arrived()? {
+                if seen.body.whole && seen.body.data != b"body" {
+                    return Err(format!("{length}: {:?} is taken for the whole", seen.body));
+                }
+                if seen.body.whole && seen.version == 1 && seen.values("content-length") == [length] {
+                    return Err(format!("{length} was passed on"));
+                }
+            }
+        }
+        Ok(())
+    })
+}

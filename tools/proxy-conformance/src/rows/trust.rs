@@ -1,0 +1,339 @@
+//! TLS towards backends, and what the gateway thinks of them.
+
+use crate::row::Expect::{Body, Certified, Reached, ServerName, Status};
+use crate::row::{Row, Told, row, story};
+use crate::world::{NAMESPACE, Scene};
+use serde_json::json;
+
+pub(super) fn rows() -> Vec<Row> {
+    vec![
+        row("3.5.2a", "the name in TLS is that of the service")
+            .at(&["h1"])
+            .expect([ServerName("h1.proxy-conformance.svc")]),
+        row("3.5.2b", "over HTTP/2 too")
+            .at(&["h2"])
+            .expect([ServerName("h2.proxy-conformance.svc")]),
+        row("3.5.1a", "insecureSkipTLSVerify takes any certificate")
+            .at(&["unverified"])
+            .expect([Status(200)]),
+        row(
+            "3.5.3",
+            "a backend that asks for a client certificate gets one by the published CA",
+        )
+        .at(&["certified"])
+        .expect([Status(200), Certified]),
+        story(
+            "3.5.1b",
+            "a certificate by a CA that is not in the bundle is refused, and said so",
+            unknown_authority,
+        )
+        .at(&["other-ca"]),
+        story("3.5.1c", "so is one whose time is over", expired).at(&["expired"]),
+        story("3.5.2c", "so is one for another name", other_name).at(&["other-name"]),
+        story(
+            "3.5.2d",
+            "so is one that has the name as its common name only",
+            common_name,
+        )
+        .at(&["cn-only"]),
+        row("3.5.1d", "none of them is sent anything")
+            .at(&["other-ca", "expired", "other-name", "cn-only"])
+            .expect([Status(503), Body("service unavailable\n"), Reached(0)]),
+        story(
+            "4.4a",
+            "a backend that answers the probe is Available, with the reason Passed",
+            passed,
+        ),
+        story("4.3a", "a missing service is said in the condition", no_service)
+            .at(&["moving"])
+            .front1(),
+        story("4.3b", "a port that nobody listens on is said in the condition", nobody)
+            .at(&["moving"])
+            .front1(),
+        story("4.3c", "so is a port that the service does not have", no_port)
+            .at(&["moving"])
+            .front1(),
+        story("4.3d", "so is a service without slices", no_slices)
+            .at(&["moving"])
+            .front1(),
+        story("4.3e", "so is one without a ready endpoint", no_endpoints)
+            .at(&["moving"])
+            .front1(),
+        story(
+            "4.2",
+            "an APIService without a service is served by the gateway itself, and Local",
+            local,
+        )
+        .at(&["moving"])
+        .front1(),
+        story("4.13", "the metric of unavailable APIServices tells them apart", metric)
+            .at(&["other-ca"])
+            .front1(),
+        story(
+            "3.1.8",
+            "what the gateway refuses in its own name is counted",
+            terminations,
+        )
+        .at(&["other-ca"])
+        .front1(),
+        story("3.5.4", "certificates without names are counted", nameless)
+            .at(&["cn-only"])
+            .front1()
+            .upstream(),
+        story("3.1.9", "a bundle that is junk is a 500 in these words", junk_bundle)
+            .at(&["moving"])
+            .front1(),
+        story(
+            "3.10.1",
+            "backends are told whose certificates to believe, and in which headers",
+            published,
+        )
+        .at(&["h1"]),
+    ]
+}
+
+async fn condition_is(scene: &Scene<'_>, status: &str, reason: &str, text: &str) -> Result<(), String> {
+    let [s, r, message] = scene.world.condition(&scene.backend.group).await?;
+    let text = scene.fill(text);
+    if s == status && r == reason && message.contains(&text) {
+        return Ok(());
+    }
+    Err(format!(
+        "the condition is {s} {r}: {message}; not {status} {reason}: …{text}…"
+    ))
+}
+
+const UNTRUSTED: &str = "tls: failed to verify certificate: x509: ";
+
+async fn distrusted(scene: &Scene<'_>, why: &str) -> Result<(), String> {
+    let text = format!("{UNTRUSTED}{why}");
+    condition_is(scene, "False", "FailedDiscoveryCheck", &text).await?;
+    let probe = "failing or missing response from https://{host}/apis/{group}/v1: ".to_owned();
+    condition_is(scene, "False", "FailedDiscoveryCheck", &probe).await
+}
+
+fn unknown_authority<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(distrusted(scene, "certificate signed by unknown authority"))
+}
+
+fn expired<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(distrusted(scene, "certificate has expired or is not yet valid"))
+}
+
+fn other_name<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    let why = "certificate is valid for somebody.else.svc, not other-name.proxy-conformance.svc";
+    Box::pin(distrusted(scene, why))
+}
+
+fn common_name<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(distrusted(
+        scene,
+        "certificate relies on legacy Common Name field, use SANs instead",
+    ))
+}
+
+fn passed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(condition_is(scene, "True", "Passed", "all checks passed"))
+}
+
+/// Waits for a condition, and for requests to be refused because of it.
+async fn becomes(scene: &Scene<'_>, status: &str, reason: &str, text: &str) -> Result<(), String> {
+    let what = format!("the condition becomes {status} {reason} {text}");
+    let reached = || async { condition_is(scene, status, reason, text).await.is_ok() };
+    scene.world.until(&what, reached).await?;
+    let wanted = if status == "True" { 200 } else { 503 };
+    let what = format!("requests are answered {wanted}");
+    let ask = scene.ask("GET", "{base}/things");
+    let answered = || async { scene.exchange(&ask).await.is_ok_and(|got| got.status == wanted) };
+    scene.world.until(&what, answered).await
+}
+
+async fn at(scene: &Scene<'_>, service: &str, port: u16) -> Result<(), String> {
+    let service = json!({"spec": {"service": {"name": service, "port": port}}});
+    scene.world.patch(&scene.backend.group, service).await
+}
+
+/// Leads it astray, and back.
+async fn astray(scene: &Scene<'_>, service: &str, port: u16, reason: &str, text: &str) -> Result<(), String> {
+    let _stage = scene.backend.arm([]);
+    at(scene, service, port).await?;
+    let told = becomes(scene, "False", reason, text).await;
+    at(scene, "moving", scene.backend.port).await?;
+    becomes(scene, "True", "Passed", "").await?;
+    told
+}
+
+fn no_service<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    let text = format!("service/absent in \"{NAMESPACE}\" is not present");
+    Box::pin(async move { astray(scene, "absent", scene.backend.port, "ServiceNotFound", &text).await })
+}
+
+fn nobody<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        // A port that was free a moment ago.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+        let port = free.map_err(|e| e.to_string())?.port();
+        astray(
+            scene,
+            "moving",
+            port,
+            "FailedDiscoveryCheck",
+            "connect: connection refused",
+        )
+        .await
+    })
+}
+
+fn no_port<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    let text = format!("service/unready in \"{NAMESPACE}\" is not listening on port 444");
+    Box::pin(async move { astray(scene, "unready", 444, "ServicePortError", &text).await })
+}
+
+fn no_slices<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    let text = format!("cannot find endpointslices for service/sliceless in \"{NAMESPACE}\"");
+    Box::pin(async move { astray(scene, "sliceless", 443, "EndpointsNotFound", &text).await })
+}
+
+fn no_endpoints<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    let text =
+        format!("endpointslices for service/unready in \"{NAMESPACE}\" have no addresses with port name \"https\"");
+    Box::pin(async move { astray(scene, "unready", 443, "MissingEndpoints", &text).await })
+}
+
+fn local<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.backend.arm([]);
+        let (world, group) = (scene.world, &scene.backend.group);
+        let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{group}");
+        let before = world.target.api("GET", &path, None).await.map_err(|(_, e)| e)?;
+        let (service, bundle) = (before["spec"]["service"].clone(), before["spec"]["caBundle"].clone());
+        world
+            .patch(group, json!({"spec": {"service": null, "caBundle": null}}))
+            .await?;
+        let text = "Local APIServices are always available";
+        let said = || async { condition_is(scene, "True", "Local", text).await.is_ok() };
+        let mut told = world.until("the condition becomes True Local", said).await;
+        if told.is_ok() {
+            // Nobody of that name is at home.
+            let ask = scene.ask("GET", "{base}/things");
+            let gone = || async { scene.exchange(&ask).await.is_ok_and(|got| got.status == 404) };
+            told = world
+                .until("requests are answered 404 by the gateway itself", gone)
+                .await;
+        }
+        world
+            .patch(group, json!({"spec": {"service": service, "caBundle": bundle}}))
+            .await?;
+        becomes(scene, "True", "Passed", "").await?;
+        told
+    })
+}
+
+/// The lines of a metric that hold a text.
+async fn metrics(scene: &Scene<'_>, name: &str, holds: &str) -> Result<Vec<String>, String> {
+    let mut ask = scene.ask("GET", "/metrics");
+    ask.headers.clear();
+    let text = scene.exchange(&ask).await?.text();
+    let lines = text.lines().filter(|l| l.starts_with(name) && l.contains(holds));
+    Ok(lines.map(str::to_owned).collect())
+}
+
+fn counted(lines: &[String]) -> f64 {
+    let values = lines.iter().filter_map(|l| l.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum()
+}
+
+fn metric<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let name = "aggregator_unavailable_apiservice{";
+        let own = metrics(scene, name, &format!("v1.{}", scene.backend.group)).await?;
+        let other = metrics(scene, name, "v1.h1.conformance.example.com").await?;
+        if own.len() == 1 && counted(&own) == 1.0 && other.len() == 1 && counted(&other) == 0.0 {
+            return Ok(());
+        }
+        Err(format!("{own:?}, {other:?}"))
+    })
+}
+
+fn terminations<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let read = async || {
+            metrics(
+                scene,
+                "apiserver_request_terminations_total{",
+                "component=\"aggregator\"",
+            )
+            .await
+        };
+        let before = counted(&read().await?);
+        scene.exchange(&scene.ask("GET", "{base}/things")).await?;
+        let after = counted(&read().await?);
+        if after > before {
+            Ok(())
+        } else {
+            Err(format!("{before} before, {after} after"))
+        }
+    })
+}
+
+fn nameless<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let lines = metrics(scene, "apiserver_kube_aggregator_x509_missing_san_total", "").await?;
+        if counted(&lines) > 0.0 {
+            Ok(())
+        } else {
+            Err(format!("{lines:?}"))
+        }
+    })
+}
+
+fn junk_bundle<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.backend.arm([]);
+        let world = scene.world;
+        let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{}", scene.backend.group);
+        let before = world.target.api("GET", &path, None).await.map_err(|(_, e)| e)?;
+        let bundle = before["spec"]["caBundle"].clone();
+        world
+            .patch(&scene.backend.group, json!({"spec": {"caBundle": "anVuaw=="}}))
+            .await?;
+        let ask = scene.ask("GET", "{base}/things");
+        let refused = || async {
+            let got = scene.exchange(&ask).await;
+            got.is_ok_and(|got| {
+                let text = "unable to load root certificates: unable to parse bytes as PEM block\n";
+                (got.status, got.text().as_str()) == (500, text)
+            })
+        };
+        let told = world.until("requests are answered 500 with the reason", refused).await;
+        world
+            .patch(&scene.backend.group, json!({"spec": {"caBundle": bundle}}))
+            .await?;
+        becomes(scene, "True", "Passed", "").await?;
+        told
+    })
+}
+
+fn published<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+        let map = scene.world.target.api("GET", path, None).await.map_err(|(_, e)| e)?;
+        let data = &map["data"];
+        for (key, wanted) in [
+            ("requestheader-username-headers", "X-Remote-User"),
+            ("requestheader-group-headers", "X-Remote-Group"),
+            ("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
+        ] {
+            let list: Vec<String> = serde_json::from_str(data[key].as_str().unwrap_or("")).unwrap_or_default();
+            if !list.iter().any(|v| v.eq_ignore_ascii_case(wanted)) {
+                return Err(format!("{key} is {list:?}"));
+            }
+        }
+        let ca = data["requestheader-client-ca-file"].as_str().unwrap_or("");
+        if ca.starts_with("-----BEGIN CERTIFICATE-----") {
+            Ok(())
+        } else {
+            Err(format!("the CA is {ca:?}"))
+        }
+    })
+}

@@ -1,0 +1,361 @@
+//! Upgrades: WebSocket, SPDY, anything.
+
+use crate::backend::{Event, Script, Seen};
+use crate::client::{Ask, Got, Io};
+use crate::row::Expect::{Body, Reached, Sent, Status};
+use crate::row::{Row, Told, row, story};
+use crate::wire;
+use crate::world::Scene;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const SPDY: &str = "SPDY/3.1";
+const WEBSOCKET: &str = "websocket";
+
+pub(super) fn rows() -> Vec<Row> {
+    let refused = |row: Row| row.front1().with("Connection", "Upgrade").with("Upgrade", WEBSOCKET);
+    vec![
+        story(
+            "3.8.3a",
+            "a WebSocket is handed over, and bytes go both ways",
+            websocket,
+        )
+        .front1(),
+        story("3.8.3b", "so is SPDY", spdy).front1(),
+        story("3.8.3c", "what the backend sends with its 101 arrives", early_payload).front1(),
+        story("3.8.3d", "what the client sends with its request arrives", early_bytes).front1(),
+        story(
+            "3.8.3e",
+            "when the backend ends, the client's connection ends",
+            backend_ends,
+        )
+        .front1(),
+        story(
+            "3.8.3f",
+            "when the client ends, the backend's connection ends",
+            client_ends,
+        )
+        .front1(),
+        story(
+            "3.8.1",
+            "the backend reads Connection, Upgrade and Sec headers, the identity and its own Host",
+            request,
+        )
+        .front1(),
+        story(
+            "3.8.2",
+            "of the forwarding headers it reads X-Forwarded-For only",
+            forwarded,
+        )
+        .front1(),
+        story(
+            "3.3.8c",
+            "the User-Agent of upgrades is Go's where the client has none",
+            user_agent,
+        )
+        .front1()
+        .upstream(),
+        story("3.8.3g", "a mebibyte comes back to the byte", much).front1(),
+        story(
+            "3.8.2b",
+            "an upgrade cannot make identity headers the connection's own",
+            named_in_connection,
+        )
+        .front1(),
+        refused(row("3.8.4a", "a refusal is passed on as it is"))
+            .answers(403)
+            .answer_headers(&[("Content-Type", "text/plain"), ("X-Mine", "1")])
+            .answer_body("not you")
+            .expect([
+                Status(403),
+                Body("not you"),
+                crate::row::Expect::Header("x-mine", &["1"]),
+                Reached(1),
+            ]),
+        refused(row("3.8.4b", "so is a failure"))
+            .answers(500)
+            .answer_body("broken")
+            .expect([Status(500), Body("broken")]),
+        refused(row("3.8.5a", "an answer that is neither is a 503 in these words"))
+            .answers(200)
+            .expect([Status(503), Body("invalid upgrade response: status code 200\n")]),
+        refused(row("3.8.5b", "a redirect is such an answer"))
+            .answers(302)
+            .answer_headers(&[("Location", "/x")])
+            .answer_parts([])
+            .expect([Status(503), Body("invalid upgrade response: status code 302\n")]),
+        row("3.8.1b", "Upgrade alone, without Connection, is no upgrade")
+            .front1()
+            .with("Upgrade", WEBSOCKET)
+            .expect([Status(200), crate::row::Expect::NotSent("upgrade")]),
+        row("3.8.1c", "any Connection value that holds the word is one")
+            .front1()
+            .with("Connection", "keep-alive, X-UPGRADE-y")
+            .with("Upgrade", "whatever")
+            .answers(400)
+            .answer_headers(&[])
+            .expect([Status(400), Sent("upgrade", &["whatever"])]),
+        refused(row("7.10.1c", "who may not, does not reach the backend"))
+            .with("Impersonate-User", "nobody")
+            .expect([Status(403), Reached(0)]),
+    ]
+}
+
+fn e(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn asking(scene: &Scene<'_>, protocol: &str, path: &str) -> Ask {
+    let mut ask = scene.ask("GET", path);
+    for (name, value) in [
+        ("Connection", "Upgrade"),
+        ("Upgrade", protocol),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Protocol", "v5.channel.k8s.io"),
+    ] {
+        ask.headers.push((name.into(), value.into()));
+    }
+    ask
+}
+
+fn upgrading(protocol: &str, first: &[u8]) -> Script {
+    Script {
+        headers: vec![
+            ("Connection".into(), "Upgrade".into()),
+            ("Upgrade".into(), protocol.into()),
+            ("Sec-WebSocket-Protocol".into(), "v5.channel.k8s.io".into()),
+        ],
+        upgrade: Some(first.to_vec()),
+        ..Script::default()
+    }
+}
+
+async fn connected(scene: &Scene<'_>, ask: &Ask) -> Result<(Got, Io), String> {
+    let (got, io) = scene.world.target.over_http1(ask).await?;
+    if got.status != 101 {
+        let mut got = got;
+        let mut io = io;
+        got.body = wire::body(&mut io, &got.headers, false).await;
+        return Err(format!("{} {}", got.status, got.text()));
+    }
+    Ok((got, io))
+}
+
+async fn echoes(io: &mut Io, text: &[u8]) -> Result<(), String> {
+    io.write_all(text).await.map_err(e)?;
+    io.flush().await.map_err(e)?;
+    let mut back = vec![0; text.len()];
+    io.read_exact(&mut back).await.map_err(e)?;
+    if back == text {
+        Ok(())
+    } else {
+        Err("what comes back is not what was sent".into())
+    }
+}
+
+async fn echo(scene: &Scene<'_>, protocol: &str) -> Result<(), String> {
+    let _stage = scene.stage(upgrading(protocol, b""));
+    let (got, mut io) = connected(scene, &asking(scene, protocol, "{base}/things/a/exec")).await?;
+    if got.values("upgrade") != [protocol] || got.values("sec-websocket-protocol") != ["v5.channel.k8s.io"] {
+        return Err(format!("the 101 says {:?}", got.headers));
+    }
+    for text in ["hello", "\0\u{1}\u{2}", "again"] {
+        echoes(&mut io, text.as_bytes()).await?;
+    }
+    Ok(())
+}
+
+fn websocket<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(echo(scene, WEBSOCKET))
+}
+
+fn spdy<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(echo(scene, SPDY))
+}
+
+fn early_payload<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.stage(upgrading(SPDY, b"at once"));
+        let (_, mut io) = connected(scene, &asking(scene, SPDY, "{base}/things/a/exec")).await?;
+        let mut first = [0; 7];
+        io.read_exact(&mut first).await.map_err(e)?;
+        if &first != b"at once" {
+            return Err(format!("{first:?} comes first"));
+        }
+        echoes(&mut io, b"then").await
+    })
+}
+
+fn early_bytes<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.stage(upgrading(SPDY, b""));
+        let mut ask = asking(scene, SPDY, "{base}/things/a/exec");
+        let mut headers = vec![("Host".to_owned(), scene.world.target.authority.clone())];
+        headers.extend(scene.world.target.credentials());
+        headers.append(&mut ask.headers);
+        let mut raw = wire::written(&format!("GET {} HTTP/1.1", ask.target), &headers);
+        raw.extend(b"unasked");
+        ask.raw = Some(raw);
+        let (_, mut io) = connected(scene, &ask).await?;
+        let mut back = [0; 7];
+        io.read_exact(&mut back).await.map_err(e)?;
+        if &back == b"unasked" {
+            Ok(())
+        } else {
+            Err(format!("{back:?} comes back"))
+        }
+    })
+}
+
+fn backend_ends<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.stage(upgrading(WEBSOCKET, b""));
+        let (_, mut io) = connected(scene, &asking(scene, WEBSOCKET, "{base}/things/a/exec")).await?;
+        echoes(&mut io, b"hello").await?;
+        io.write_all(b"bye").await.map_err(e)?;
+        io.flush().await.map_err(e)?;
+        let mut rest = Vec::new();
+        let end = tokio::time::timeout(crate::client::PATIENCE, io.read_to_end(&mut rest)).await;
+        match end {
+            Ok(_) if rest.is_empty() => Ok(()),
+            Ok(_) => Err(format!("{rest:?} comes")),
+            Err(_) => Err("the connection stays open".into()),
+        }
+    })
+}
+
+fn client_ends<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let mut stage = scene.stage(upgrading(WEBSOCKET, b""));
+        let (_, mut io) = connected(scene, &asking(scene, WEBSOCKET, "{base}/things/a/exec")).await?;
+        echoes(&mut io, b"hello").await?;
+        drop(io);
+        stage.next().await?;
+        match stage.next().await? {
+            Event::Left => Ok(()),
+            Event::Request(_) => Err("it is asked again".into()),
+        }
+    })
+}
+
+async fn seen(scene: &Scene<'_>, ask: &Ask) -> Result<Box<Seen>, String> {
+    let mut stage = scene.stage(upgrading(WEBSOCKET, b""));
+    let _open = connected(scene, ask).await?;
+    match stage.next().await? {
+        Event::Request(seen) => Ok(seen),
+        Event::Left => Err("nothing is asked".into()),
+    }
+}
+
+fn equal(seen: &Seen, name: &str, wanted: &[&str]) -> Result<(), String> {
+    let is = seen.values(name);
+    if is == wanted {
+        Ok(())
+    } else {
+        Err(format!("{name} is {is:?}, not {wanted:?}"))
+    }
+}
+
+fn request<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let mut ask = asking(scene, WEBSOCKET, "{base}/things/a/exec?b=2&a=x+y");
+        for (name, value) in [
+            ("Impersonate-User", "alice"),
+            ("Impersonate-Group", crate::world::MEMBER),
+            ("X-Remote-User", "spoofed"),
+            ("Audit-ID", "mine"),
+        ] {
+            ask.headers.push((name.into(), value.into()));
+        }
+        let seen = seen(scene, &ask).await?;
+        equal(&seen, "upgrade", &[WEBSOCKET])?;
+        equal(&seen, "sec-websocket-version", &["13"])?;
+        equal(&seen, "sec-websocket-protocol", &["v5.channel.k8s.io"])?;
+        equal(&seen, "x-remote-user", &["alice"])?;
+        equal(&seen, "audit-id", &["mine"])?;
+        equal(&seen, "impersonate-user", &[])?;
+        let target = scene.fill("{base}/things/a/exec?a=x+y&b=2");
+        let host = scene.fill("{host}");
+        if seen.version != 1 || seen.target != target || seen.authority != host {
+            return Err(format!(
+                "it reads HTTP/{} {} {}",
+                seen.version, seen.target, seen.authority
+            ));
+        }
+        let connection = seen.values("connection").join(",").to_ascii_lowercase();
+        if connection.contains("upgrade") {
+            Ok(())
+        } else {
+            Err(format!("Connection is {connection:?}"))
+        }
+    })
+}
+
+fn forwarded<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let seen = seen(scene, &asking(scene, WEBSOCKET, "{base}/things/a/exec")).await?;
+        for name in [
+            "x-forwarded-host",
+            "x-forwarded-proto",
+            "x-forwarded-uri",
+            "traceparent",
+        ] {
+            equal(&seen, name, &[])?;
+        }
+        let from = seen.values("x-forwarded-for");
+        if from.len() == 1 {
+            Ok(())
+        } else {
+            Err(format!("X-Forwarded-For is {from:?}"))
+        }
+    })
+}
+
+fn user_agent<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let seen = seen(scene, &asking(scene, WEBSOCKET, "{base}/things/a/exec")).await?;
+        equal(&seen, "user-agent", &["Go-http-client/1.1"])
+    })
+}
+
+fn named_in_connection<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let mut ask = asking(scene, WEBSOCKET, "{base}/things/a/exec");
+        let more = "X-Remote-User, x-remote-group, Audit-Id, X-Forwarded-For";
+        ask.headers.push(("Connection".into(), more.into()));
+        let seen = seen(scene, &ask).await?;
+        let named = seen.values("connection").join(",").to_ascii_lowercase();
+        if named.contains("x-remote-") || named.contains("audit-id") || named.contains("x-forwarded") {
+            return Err(format!("a backend may drop what Connection names: {named}"));
+        }
+        if seen.values("x-remote-user").len() == 1 {
+            Ok(())
+        } else {
+            Err("nobody is stated".into())
+        }
+    })
+}
+
+fn much<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.stage(upgrading(SPDY, b""));
+        let (_, io) = connected(scene, &asking(scene, SPDY, "{base}/things/a/exec")).await?;
+        let (mut read, mut write) = tokio::io::split(io);
+        let sent: Vec<u8> = (0..1_u32 << 20)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
+        let mut back = vec![0; sent.len()];
+        let sending = async {
+            write.write_all(&sent).await?;
+            write.flush().await
+        };
+        let (written, read) = tokio::join!(sending, read.read_exact(&mut back));
+        written.map_err(e)?;
+        read.map_err(e)?;
+        if back == sent {
+            Ok(())
+        } else {
+            Err("what comes back is not what was sent".into())
+        }
+    })
+}
