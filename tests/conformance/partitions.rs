@@ -1,8 +1,8 @@
 //! Networks that are cut: a gateway from a member, the leader from its followers. Nothing acknowledged is lost, nothing
 //! stale is given for the latest state, a watch goes on without a gap, and what cannot be done is refused in time.
 
+use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, is_there};
-use crate::forwarder::Forwarder;
 use crate::shared::{history, insist};
 use crate::support::*;
 use std::sync::Arc;
