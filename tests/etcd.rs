@@ -13,8 +13,6 @@ mod etcd_process;
 mod figures;
 #[path = "etcd/foreign.rs"]
 mod foreign;
-#[path = "support/forwarder.rs"]
-mod forwarder;
 #[path = "etcd/kms.rs"]
 mod kms;
 #[path = "support/kms.rs"]

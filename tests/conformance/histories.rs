@@ -2,8 +2,8 @@
 //! 1, 2, 3, …: a lost update, a gap, a repetition or a change of order would show in it. Nobody reads less than what was
 //! acknowledged, to whomever, before he asked.
 
+use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, is_there};
-use crate::forwarder::Forwarder;
 use crate::support::*;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -11,8 +11,6 @@ mod crash;
 mod damage;
 #[path = "../support/etcd.rs"]
 mod etcd_process;
-#[path = "../support/forwarder.rs"]
-mod forwarder;
 mod histories;
 mod lists;
 mod memory;

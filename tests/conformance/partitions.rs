@@ -1,8 +1,8 @@
 //! Networks that are cut: a gateway from a member, the leader from its followers. Nothing acknowledged is lost, nothing
 //! stale is given for the latest state, a watch goes on without a gap, and what cannot be done is refused in time.
 
+use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, is_there};
-use crate::forwarder::Forwarder;
 use crate::shared::{history, insist};
 use crate::support::*;
 use std::sync::Arc;
@@ -118,6 +118,59 @@ fn what_was_missed_is_told_in_order_though_it_takes_several_messages() {
         let last = written.last().unwrap().1;
         assert_eq!(history(s, start, last).await, written);
     });
+}
+
+#[test]
+fn history_that_is_compacted_behind_a_cut_ends_watches_and_is_read_anew() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let etcd = Etcd::start(1);
+        let cut = Gateway::connect(&etcd, &[0]).await;
+        let other = cluster(&etcd).await;
+        let (s, t) = (cut.store(), other.resource(config("configmaps")));
+        let start = insist(&s, "ns/a", "0").await;
+        let gone = create(&s, "ns/gone", "0").await;
+        let mut w = s.watch(from_now()).await.unwrap();
+        cut.ways[0].sever();
+        t.delete("ns/gone", gone.revision).await.unwrap();
+        let mut last = start;
+        for i in 0..20 {
+            last = insist(&t, "ns/a", &i.to_string()).await;
+        }
+        etcd.ctl(&["compact", &last.0.to_string()]);
+        cut.ways[0].heal();
+        // What it missed nobody can tell any more: the watch ends rather than leaving something out.
+        let ended = tokio::time::timeout(DEADLINE, next(&mut w)).await;
+        assert_eq!(ended.unwrap(), "ended");
+        let until = Instant::now() + DEADLINE;
+        let now = loop {
+            let any = everything_of_any_age();
+            match s.list(any).await {
+                Ok(list) if list.revision >= last => break list,
+                _ => assert!(Instant::now() < until, "the cache never followed"),
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(keys(&now.entries), ["ns/a"]);
+        assert_eq!(now.entries[0].revision, last);
+        let again = s.watch(torana::storage::WatchOptions {
+            since: Some(start),
+            ..from_now()
+        });
+        assert!(
+            matches!(again.await.err(), Some(Error::Compacted(_))),
+            "who resumes must list again"
+        );
+    });
+}
+
+fn everything_of_any_age() -> torana::storage::ListOptions {
+    torana::storage::ListOptions {
+        version: torana::storage::VersionMatch::NotOlderThan(MinRevision::Any),
+        ..everything()
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What clients are told while etcd cannot be reached, and after.
 
+use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, is_there};
-use crate::forwarder::Forwarder;
 use crate::support::{Gateway, wait_for};
 use std::time::{Duration, Instant};
 

@@ -39,6 +39,12 @@ fn what_is_asked_of_etcd_is_counted_by_operation_and_resource() {
     ] {
         wait_for(family, || read().contains(&format!("{family}{of}")));
     }
+    for status in ["success", "failure", "error"] {
+        let checks = format!(
+            r#"apiserver_storage_consistency_checks_total{{group="",resource="configmaps",status="{status}"}}"#
+        );
+        wait_for(&checks, || read().contains(&checks));
+    }
     let maps = r#"apiserver_resource_objects{group="",resource="configmaps"}"#;
     let count = |text: &str| {
         let line = text.lines().find(|l| l.starts_with(maps));

@@ -1,7 +1,7 @@
 //! The start on a cluster that does not answer.
 
+use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, certificates, is_there};
-use crate::forwarder::Forwarder;
 use crate::support::{Process, wait_for};
 use std::path::Path;
 use std::process::Command;

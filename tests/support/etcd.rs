@@ -1,7 +1,10 @@
 //! Debian's etcd on loopback: one member or three, each on ports of its own, in throw-away directories.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use super::forwarder::Forwarder;
+#[path = "forwarder.rs"]
+pub mod forwarder;
+
+use forwarder::Forwarder;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

@@ -18,6 +18,8 @@ struct Cut {
     everybody: bool,
     /// Members of a cluster, by what they call themselves.
     members: BTreeSet<String>,
+    /// How often connections were ended.
+    severed: usize,
     over: bool,
 }
 
@@ -81,6 +83,14 @@ impl Forwarder {
         self.cut.send_modify(|c| c.everybody = true);
     }
 
+    /// Ends all connections; new ones are held.
+    pub fn sever(&self) {
+        self.cut.send_modify(|c| {
+            c.everybody = true;
+            c.severed += 1;
+        });
+    }
+
     /// Nothing of one member gets through.
     pub fn cut_member(&self, id: &str) {
         self.cut.send_modify(|c| _ = c.members.insert(id.to_owned()));
@@ -88,7 +98,10 @@ impl Forwarder {
 
     /// Everything gets through again.
     pub fn heal(&self) {
-        self.cut.send_modify(|c| *c = Cut::default());
+        self.cut.send_modify(|c| {
+            c.everybody = false;
+            c.members.clear();
+        });
     }
 }
 
@@ -119,7 +132,7 @@ async fn carry(mut near: TcpStream, to: u16, members: bool, rules: watch::Receiv
     let who = who.map_or(String::new(), |id| id.trim().to_owned());
     let mut open = rules.clone();
     // The sender ends with the runtime this runs on.
-    let _ = open.wait_for(|r| !r.holds(&who)).await;
+    let severed = open.wait_for(|r| !r.holds(&who)).await.map_or(0, |r| r.severed);
     let mut far = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], to))).await?;
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
@@ -131,6 +144,7 @@ async fn carry(mut near: TcpStream, to: u16, members: bool, rules: watch::Receiv
     tokio::select! {
         end = there => end,
         end = back => end,
+        _ = open.wait_for(|r| r.severed != severed) => Ok(()),
     }
 }
 
