@@ -21,3 +21,5 @@ mod kms;
 mod kms_server;
 #[path = "etcd/start.rs"]
 mod start;
+#[path = "etcd/tool.rs"]
+mod tool;

@@ -136,3 +136,50 @@ impl From<Unusable> for String {
         why.to_string()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregator::internal::{self, AGGREGATOR};
+    use crate::aggregator::resolver::Endpoints;
+    use crate::aggregator::testing::*;
+
+    #[tokio::test]
+    async fn a_certificate_without_names_is_counted_with_each_full_handshake_and_requests_with_each_answer() {
+        let pki = Pki::new(&[], &[b"h2"]);
+        let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
+        let telemetry = Telemetry::new();
+        let (secrets, config_maps) = (MemoryStorage::new(), MemoryStorage::new());
+        let (references, _feeds) = References::new(secrets, config_maps, provider());
+        let transports = Transports::new(
+            provider(),
+            references,
+            Outbound::direct(),
+            tasks(),
+            Bounds::default(),
+            &telemetry,
+        );
+        let endpoints = Endpoints::One(backend.authority.as_str().into());
+        let place = (&endpoints, backend.authority.as_str());
+        let mut object = apiservice("g", "", 443);
+        object.set(&["spec", "insecureSkipTLSVerify"], true);
+        let transport = transports.of(&ApiService::from_value(&object)).unwrap();
+        for _ in 0..2 {
+            let got = internal::fetch(&transport, place, "/apis", AGGREGATOR, &[]).await;
+            assert_eq!(got.unwrap().status, 200);
+        }
+        assert_eq!(telemetry.x509_flaws.missing_san.get(), 1, "one connection");
+        // Another service, so another transport: on the same one the session would be resumed, without a certificate.
+        object.set(&["spec", "service", "name"], "other");
+        let other = transports.of(&ApiService::from_value(&object)).unwrap();
+        let got = internal::fetch(&other, place, "/apis", AGGREGATOR, &[]).await;
+        assert_eq!(got.unwrap().status, 200);
+        assert_eq!(telemetry.x509_flaws.missing_san.get(), 2);
+        let text = String::from_utf8(telemetry.text()).unwrap();
+        let line = format!(
+            "rest_client_requests_total{{code=\"200\",host=\"{}\",method=\"GET\"}} 3",
+            backend.authority
+        );
+        assert!(text.contains(&line), "{line} in {text}");
+    }
+}

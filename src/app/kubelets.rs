@@ -1,18 +1,17 @@
-//! `--kubelet-*` → how nodes are reached: the files read, once.
+//! `--kubelet-*` → how nodes are reached: the files read, and looked at again.
 
 use crate::cli::CompletedOptions;
 use crate::controlplane::KubeletConfig;
-use crate::serving::KeyPairData;
+use crate::serving::{DynamicCa, DynamicKeyPair, Reload, watch_files};
 use crate::tasks::TaskGroup;
 use rustls::crypto::CryptoProvider;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|e| format!("--{flag}: cannot read {}: {e}", path.display()))
-}
+/// How often the files are looked at.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the control plane is told; connections belong to `tasks`.
+/// What the control plane is told; connections, and the task that looks at the files, belong to `tasks`.
 ///
 /// # Errors
 /// One line that names the flag and the file.
@@ -21,20 +20,30 @@ pub fn config(
     provider: &Arc<CryptoProvider>,
     tasks: &TaskGroup,
 ) -> Result<KubeletConfig, String> {
-    const CERTIFICATE: &str = "kubelet-client-certificate";
     let o = &options.kubelet;
-    let ca = o.certificate_authority.as_deref();
-    let ca = ca.map(|path| read("kubelet-certificate-authority", path)).transpose()?;
+    let mut watched: Vec<Arc<dyn Reload>> = Vec::new();
+    let certificate_authority = match &o.certificate_authority {
+        None => None,
+        Some(path) => {
+            let ca = DynamicCa::from_file(path).map_err(|e| format!("--kubelet-certificate-authority: {e}"))?;
+            watched.push(ca.clone());
+            Some(ca)
+        }
+    };
     let client = match &o.client {
         None => None,
         Some((cert, key)) => {
-            let (cert, key) = (read(CERTIFICATE, cert)?, read("kubelet-client-key", key)?);
-            let pair = KeyPairData::from_pem(cert, key, provider).map_err(|e| format!("--{CERTIFICATE}: {e}"))?;
-            Some(pair.certified_key)
+            let pair = DynamicKeyPair::from_files(cert, key, provider.clone());
+            let pair = pair.map_err(|e| format!("--kubelet-client-certificate: {e}"))?;
+            watched.push(pair.clone());
+            Some(pair)
         }
     };
+    if !watched.is_empty() {
+        tasks.spawn_until_stopped("certificates for kubelets", watch_files(watched, CHECK_INTERVAL));
+    }
     Ok(KubeletConfig {
-        certificate_authority: ca.map(Into::into),
+        certificate_authority,
         client,
         preferred_address_types: o.preferred_address_types.clone(),
         port: o.port,

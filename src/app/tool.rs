@@ -3,6 +3,7 @@
 use super::store::access;
 use crate::cli::options::EtcdOptions;
 use crate::cli::store::{StoreAction, StoreCommand};
+use crate::controlplane::stored::update;
 use crate::storage::embedded::tool::{self, Holdings, Object};
 use crate::storage::encryption::Encryption;
 use crate::storage::etcd::tool::{Exchange, MAX_FILL, Pair, group_of, to_embedded};
@@ -25,6 +26,9 @@ const IRREGULAR: [(&str, &str); 5] = [
     ("controllers", "replicationcontrollers"),
     ("ingress", "ingresses"),
 ];
+
+/// How long etcd has for its first answer.
+const CONTACT: Duration = Duration::from_secs(5);
 
 /// Shows on a terminal how far something long has come.
 struct Bar {
@@ -61,7 +65,7 @@ impl Bar {
 /// One line.
 pub async fn run(command: StoreCommand) -> Result<String, String> {
     let dir = command.storage.data_dir.clone();
-    let text = |e: tool::OpenError| e.to_string();
+    let text = told;
     let mut bar = Bar::new(match command.action {
         StoreAction::Check => "checking",
         StoreAction::Backup(_) | StoreAction::Restore(..) => "copying",
@@ -90,11 +94,19 @@ pub async fn run(command: StoreCommand) -> Result<String, String> {
         (StoreAction::Export(keep), Some(etcd)) => export(&dir, etcd, keep).await,
         (StoreAction::Import, Some(etcd)) => import(&dir, etcd, command.storage.encryption.as_deref()).await,
         (StoreAction::Compact, Some(etcd)) => {
-            let revision = exchange(etcd)?.compact().await.map_err(|e| e.to_string())?;
+            let revision = exchange(etcd).await?.compact().await.map_err(|e| e.to_string())?;
             Ok(format!("etcd is compacted to revision {revision}\n"))
         }
         (StoreAction::Check | StoreAction::Stats, Some(etcd)) => look(etcd, &mut show).await,
         (StoreAction::Export(_) | StoreAction::Import, None) => Err("--etcd-servers must be specified".to_owned()),
+    }
+}
+
+/// What went wrong with a store, and by which flag it was named.
+fn told(e: tool::OpenError) -> String {
+    match e {
+        tool::OpenError::Missing { .. } | tool::OpenError::Locked { .. } => format!("--data-dir: {e}"),
+        e => e.to_string(),
     }
 }
 
@@ -122,8 +134,10 @@ fn resources(out: &mut String, resources: &BTreeMap<String, (u64, u64)>) {
     }
 }
 
-fn exchange(etcd: &EtcdOptions) -> Result<Exchange, String> {
-    Exchange::new(&access(etcd, &etcd.servers)?).map_err(|e| format!("--etcd-servers: {e}"))
+async fn exchange(etcd: &EtcdOptions) -> Result<Exchange, String> {
+    let access = access(etcd, &etcd.servers)?;
+    let exchange = Exchange::connect(&access, CONTACT).await;
+    exchange.map_err(|e| format!("--etcd-servers: {e}"))
 }
 
 /// The prefix with one slash before it and none behind.
@@ -138,7 +152,7 @@ fn is_object(pair: &Pair, prefix: &str) -> bool {
 
 async fn look(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String, String> {
     let prefix = prefix(etcd);
-    let read = exchange(etcd)?.read(&format!("{prefix}/"), show).await;
+    let read = exchange(etcd).await?.read(&format!("{prefix}/"), show).await;
     let (revision, pairs) = read.map_err(|e| e.to_string())?;
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     let mut odd = Vec::new();
@@ -165,8 +179,8 @@ async fn look(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String, St
 }
 
 async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, String> {
-    let (revision, mut objects) = tool::objects(dir).map_err(|e| e.to_string())?;
-    let (exchange, prefix) = (exchange(etcd)?, prefix(etcd));
+    let (revision, mut objects) = tool::objects(dir).map_err(told)?;
+    let (exchange, prefix) = (exchange(etcd).await?, prefix(etcd));
     if keep {
         let there = exchange.revision().await.map_err(|e| e.to_string())?;
         if there > 1 {
@@ -205,7 +219,7 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
     let encryption = encryption.map(Encryption::load).transpose()?;
     let mut bar = Bar::new("reading");
     let mut show = |done, of| bar.show(done, of);
-    let read = exchange(etcd)?.read(&format!("{prefix}/"), &mut show).await;
+    let read = exchange(etcd).await?.read(&format!("{prefix}/"), &mut show).await;
     let (revision, pairs) = read.map_err(|e| e.to_string())?;
     let mut objects = Vec::with_capacity(pairs.len());
     for pair in pairs.into_iter().filter(|p| is_object(p, &prefix)) {
@@ -218,12 +232,12 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
                     "it is encrypted: --encryption-provider-config must be given".to_owned(),
                 ));
             }
-            None => to_embedded(&pair.value).map_err(about)?,
+            None => to_embedded(&pair.value, update).map_err(about)?,
             Some(encryption) => {
                 let plain = encryption.open_any(&pair.key, &pair.value).map_err(about)?;
                 let group = group_of(&plain).map_err(about)?;
                 let transform = encryption.transform(&group, &resource_name(&pair.key));
-                let object = to_embedded(&plain).map_err(about)?;
+                let object = to_embedded(&plain, update).map_err(about)?;
                 transform.seal(&key, object).map_err(about)?
             }
         };
@@ -234,10 +248,13 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
             expires: pair.expires,
         });
     }
+    if objects.is_empty() {
+        return Err(format!("--etcd-prefix: etcd holds no objects below {prefix}/"));
+    }
     let mut bar = Bar::new("writing");
     let mut show = |done, of| bar.show(done, of);
-    tool::fill(dir, revision, &objects, &mut show).map_err(|e| e.to_string())?;
-    Ok(held(&tool::stats(dir).map_err(|e| e.to_string())?))
+    tool::fill(dir, revision, &objects, &mut show).map_err(told)?;
+    Ok(held(&tool::stats(dir).map_err(told)?))
 }
 
 /// The resource of a key: its directory, but for those with names of their own.

@@ -59,7 +59,9 @@ impl Outbound {
         Ok(Self {
             proxy: proxy(https_proxy.trim())?,
             except: no_proxy.split(',').filter_map(|e| except(e.trim())).collect(),
-            ..Self::default()
+            socket_dirs: Vec::new(),
+            #[cfg(test)]
+            named: Default::default(),
         })
     }
 

@@ -56,6 +56,39 @@ pub fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Result<bool
     Ok(true)
 }
 
+/// Which version of a kind with several is kept, where it is not a pair's.
+const KEPT: [(&str, &str, &str); 12] = [
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", "v1"),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", "v1"),
+    ("certificates.k8s.io", "ClusterTrustBundle", "v1beta1"),
+    ("coordination.k8s.io", "LeaseCandidate", "v1beta1"),
+    ("networking.k8s.io", "IPAddress", "v1"),
+    ("networking.k8s.io", "ServiceCIDR", "v1"),
+    ("resource.k8s.io", "DeviceClass", "v1"),
+    ("resource.k8s.io", "DeviceTaintRule", "v1beta2"),
+    ("resource.k8s.io", "ResourceClaim", "v1"),
+    ("resource.k8s.io", "ResourceClaimTemplate", "v1"),
+    ("resource.k8s.io", "ResourceSlice", "v1"),
+    ("storage.k8s.io", "VolumeAttributesClass", "v1"),
+];
+
+/// Makes an object the one of its kind's version that is kept here, for stores that are taken over as a whole.
+///
+/// # Errors
+/// As of [`convert`].
+pub fn update(object: &mut Value) -> Result<(), String> {
+    let (version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]).to_owned());
+    let Some(from) = GroupVersion::parse(version) else {
+        return Ok(());
+    };
+    let kept = KEPT.iter().find(|(group, k, _)| *group == from.group && *k == kind);
+    let kept = kept.map(|(group, _, version)| GroupVersion::new(group, version));
+    match kept.or_else(|| Pair::hub_of(&from, &kind)) {
+        Some(to) => convert(object, &to, &kind).map(drop),
+        None => Ok(()),
+    }
+}
+
 /// What a request for one device asks for has moved into a member of its own.
 fn requests(spec: Option<&mut Value>) {
     const EXACTLY: [&str; 7] = [
@@ -98,6 +131,7 @@ fn devices(slice: &mut Value) {
 mod tests {
     use super::*;
     use crate::json;
+    use crate::registry::resource::Backing;
 
     fn v1(group: &str, version: &str) -> GroupVersion {
         GroupVersion::new(group, version)
@@ -203,6 +237,26 @@ mod tests {
             let mut lost = Vec::new();
             missing(def(old), def(new), 0, &mut lost);
             assert!(lost.is_empty(), "{kind} {old}: {lost:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_taken_over_is_brought_to_the_versions_that_are_kept() {
+        let running = crate::controlplane::tests::running();
+        let rows = running.plane.groups.iter().flat_map(|g| &g.resources);
+        for (row, _) in rows.filter(|(row, _)| matches!(row.backing, Backing::Stored { .. })) {
+            let own = row.gvk();
+            for version in ["v1", "v2", "v1beta1", "v1beta2", "v1alpha1", "v1alpha2", "v1alpha3"] {
+                if version == own.version || by_gvk(&own.group, version, &own.kind).is_none() {
+                    continue;
+                }
+                let mut object = json!({"metadata": {"name": "a"}, "spec": {}});
+                object.set(&["apiVersion"], GroupVersion::new(&own.group, version).to_string());
+                object.set(&["kind"], own.kind.as_str());
+                update(&mut object).unwrap_or_else(|e| panic!("{own:?} {version}: {e}"));
+                let kept = own.group_version().to_string();
+                assert_eq!(object.str_at(&["apiVersion"]), kept, "{version} of {own:?}");
+            }
         }
     }
 

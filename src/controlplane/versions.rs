@@ -76,6 +76,13 @@ impl Pair {
         all.find(|p| is(from, p.spoke) && is(to, p.hub) && p.kind == kind)
     }
 
+    /// The version that is stored of a kind of two.
+    pub fn hub_of(gv: &GroupVersion, kind: &str) -> Option<GroupVersion> {
+        let is = |at: (&str, &str)| gv.group == at.0 && gv.version == at.1;
+        let pair = ALL.into_iter().find(|p| (is(p.spoke) || is(p.hub)) && p.kind == kind)?;
+        Some(GroupVersion::new(pair.hub.0, pair.hub.1))
+    }
+
     /// The stored object of one in the other version, defaults included.
     pub fn stored(&self, served: Value) -> Value {
         let mut stored = self.convert(served, self.hub, self.to_hub);

@@ -1,9 +1,7 @@
 //! How a cluster is reached: names and passwords, certificates; and what several gateways agree on.
 
-use crate::etcd_process::{Etcd, is_there};
+use crate::etcd_process::{Etcd, certificates, is_there};
 use crate::support::*;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torana::storage::etcd::{self, Access, Cluster, ConnectError};
@@ -55,21 +53,6 @@ fn a_token_that_is_no_longer_known_is_renewed() {
         let event = tokio::time::timeout(Duration::from_secs(30), next(&mut w)).await;
         assert_eq!(event.unwrap(), format!("MODIFIED ns/a@{}", changed.revision.0));
     });
-}
-
-fn certificates(dir: &Path) {
-    let write = |name: &str, text: String| std::fs::write(dir.join(name), text).unwrap();
-    let ca_key = KeyPair::generate().unwrap();
-    let mut ca = CertificateParams::new(Vec::new()).unwrap();
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    write("ca.crt", ca.self_signed(&ca_key).unwrap().pem());
-    let issuer = Issuer::new(ca, ca_key);
-    for name in ["server", "client"] {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["127.0.0.1".to_owned(), name.to_owned()]).unwrap();
-        write(&format!("{name}.crt"), params.signed_by(&key, &issuer).unwrap().pem());
-        write(&format!("{name}.key"), key.serialize_pem());
-    }
 }
 
 #[test]

@@ -52,6 +52,7 @@ suite! {
     writes::a_read_waits_for_a_revision_to_come,
     writes::a_read_of_the_far_future_is_too_new,
     writes::an_object_with_a_ttl_goes_by_itself,
+    writes::a_write_nobody_waits_for_is_made_once_or_not_at_all,
     lists::a_list_is_in_key_order_and_in_its_prefix,
     lists::a_list_of_one_key_takes_no_other,
     lists::an_exact_list_shows_the_past,
@@ -68,4 +69,5 @@ suite! {
     watches::a_watch_is_scoped_to_a_namespace_or_a_key,
     watches::a_stalled_watcher_does_not_hold_up_writers,
     watches::initial_state_and_live_changes_fit_together,
+    watches::a_watch_that_is_dropped_is_forgotten,
 }

@@ -1,6 +1,7 @@
 //! Watches: where they start, what they show, in which order.
 
 use crate::support::*;
+use futures_util::FutureExt;
 use torana::storage::{MinRevision, Revision, WatchItem, WatchOptions};
 
 pub async fn changes_come_in_order_with_their_kind(b: Backend) {
@@ -202,4 +203,25 @@ pub async fn initial_state_and_live_changes_fit_together(b: Backend) {
     }
     writer.await.unwrap();
     assert!(seen > 1);
+}
+
+pub async fn a_watch_that_is_dropped_is_forgotten(b: Backend) {
+    let s = b.resource("configmaps");
+    create(&s, "ns/a", "1").await;
+    // A cache that is not there yet has no watchers.
+    s.list(everything()).await.unwrap();
+    let mut watches = Vec::new();
+    for _ in 0..10 {
+        watches.push(s.watch(from_now()).await.unwrap());
+    }
+    let watchers = || s.figures().unwrap().watchers;
+    assert_eq!(watchers(), 10);
+    // One of them is waited for, and left in the middle of that.
+    let mut waiting = watches.pop().unwrap();
+    assert!(waiting.next().now_or_never().is_none());
+    drop(waiting);
+    assert_eq!(watchers(), 9);
+    watches.clear();
+    assert_eq!(watchers(), 0);
+    create(&s, "ns/b", "1").await;
 }

@@ -1,8 +1,9 @@
 //! Writes and single reads.
 
 use crate::support::*;
+use futures_util::FutureExt;
 use std::sync::Arc;
-use torana::storage::{Error, MinRevision, Precondition, Revision};
+use torana::storage::{Error, EventType, MinRevision, Precondition, Revision, WatchItem};
 
 pub async fn an_empty_store_is_at_revision_one(b: Backend) {
     let s = b.resource("configmaps");
@@ -143,4 +144,43 @@ pub async fn an_object_with_a_ttl_goes_by_itself(b: Backend) {
     let kept: Arc<_> = s.get("ns/kept", MinRevision::Latest).await.unwrap().unwrap();
     assert_eq!(kept.revision, renewed.unwrap().revision);
     assert_eq!(s.count(), 1);
+}
+
+pub async fn a_write_nobody_waits_for_is_made_once_or_not_at_all(b: Backend) {
+    let s = b.resource("configmaps");
+    let start = create(&s, "ns/first", "0").await.revision;
+    let mut w = s.watch(from_now()).await.unwrap();
+    for i in 0..20 {
+        let (key, draft) = (format!("ns/{i}"), draft("1"));
+        let write = s.put(&key, Precondition::Absent, draft, None);
+        // Begun, and left: now at once, now in its middle.
+        let mut write = std::pin::pin!(write);
+        for _ in 0..i % 4 {
+            let _ = write.as_mut().now_or_never();
+            tokio::task::yield_now().await;
+        }
+    }
+    let last = create(&s, "ns/last", "1").await;
+    let mut seen = Vec::new();
+    loop {
+        let Some(WatchItem::Change(kind, event)) = w.next().await else {
+            panic!("the watch has ended")
+        };
+        assert_eq!(kind, EventType::Added);
+        assert!(event.entry.revision > start);
+        let key = event.entry.key.to_string();
+        assert!(!seen.contains(&key), "{key} was made twice");
+        seen.push(key);
+        if event.entry.revision == last.revision {
+            break;
+        }
+    }
+    let all = s.list(everything()).await.unwrap();
+    for entry in all
+        .entries
+        .iter()
+        .filter(|e| e.revision > start && e.revision <= last.revision)
+    {
+        assert!(seen.contains(&entry.key.to_string()), "{} was told", entry.key);
+    }
 }

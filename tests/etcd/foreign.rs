@@ -74,8 +74,8 @@ fn what_others_have_written_is_served_converted_and_with_its_defaults() {
         "metadata": {"name": "r", "namespace": "default", "uid": "u-4"},
         "spec": {"devices": {"requests": [{"name": "one", "deviceClassName": "gpu"}]}}}"#;
     etcd.put_bytes("/registry/resourceclaims/default/r", claim);
-    let yaml = b"apiVersion: v1\nkind: Service\nmetadata: {name: y, namespace: default, uid: u-5}\nspec: {ports: [{port: 80}]}\n";
-    etcd.put_bytes("/registry/services/specs/default/y", yaml);
+    let yaml = b"apiVersion: v1\nkind: Service\nmetadata: {name: yam, namespace: default, uid: u-5}\nspec: {ports: [{port: 80}]}\n";
+    etcd.put_bytes("/registry/services/specs/default/yam", yaml);
 
     let found = read(&g, "/apis/networking.k8s.io/v1/ipaddresses/10.9.9.9");
     assert_eq!(found.str_at(&["apiVersion"]), "networking.k8s.io/v1");
@@ -109,7 +109,7 @@ fn what_others_have_written_is_served_converted_and_with_its_defaults() {
         "ExactCount",
         "with its default"
     );
-    let y = read(&g, "/api/v1/namespaces/default/services/y");
+    let y = read(&g, "/api/v1/namespaces/default/services/yam");
     assert_eq!(y.str_at(&["spec", "sessionAffinity"]), "None");
     assert_eq!(y.at(&["spec", "ports"]).items()[0].str_at(&["protocol"]), "TCP");
 
@@ -146,16 +146,16 @@ fn what_is_no_object_is_named_costs_its_resource_only_and_heals_when_it_goes() {
     // As upstream: a page is read from etcd and fails with the reason, the cache is not there until it can be read.
     wait_for("the list tells", || {
         let told = g.curl(&[&format!("{maps}?limit=500")]);
-        told.is_err_and(|told| told.contains(r#""code":500"#) && told.contains(&named))
+        told.is_err_and(|told| told.contains(r#""code": 500"#) && told.contains(&named))
     });
     wait_for("and without a page", || {
         let told = g.curl(&[&format!("{maps}?resourceVersion=0")]);
         told.is_err_and(|told| {
-            told.contains(r#""code":429"#) && told.contains("storage is (re)initializing: ") && told.contains(&named)
+            told.contains(r#""code": 429"#) && told.contains("storage is (re)initializing: ") && told.contains(&named)
         })
     });
     let told = g.curl(&[&format!("{maps}/bad")]).unwrap_err();
-    assert!(told.contains(r#""code":500"#) && told.contains(&named), "{told}");
+    assert!(told.contains(r#""code": 500"#) && told.contains(&named), "{told}");
     let told = g.kubectl_fails(&["delete", "configmap", "bad"], None);
     assert!(
         told.contains("unable to decode"),

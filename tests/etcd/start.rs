@@ -1,9 +1,8 @@
 //! The start on a cluster that does not answer.
 
-use crate::etcd_process::{Etcd, is_there};
+use crate::etcd_process::{Etcd, certificates, is_there};
 use crate::forwarder::Forwarder;
 use crate::support::{Process, wait_for};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -60,28 +59,14 @@ fn an_unreachable_cluster_is_said_within_seconds_and_ends_the_start_in_time() {
     }
 }
 
-fn certificates(dir: &Path) {
-    let write = |name: &str, text: String| std::fs::write(dir.join(name), text).unwrap();
-    let ca_key = KeyPair::generate().unwrap();
-    let mut ca = CertificateParams::new(Vec::new()).unwrap();
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    write("ca.crt", ca.self_signed(&ca_key).unwrap().pem());
-    let issuer = Issuer::new(ca, ca_key);
-    for name in ["server", "client"] {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["127.0.0.1".to_owned(), name.to_owned()]).unwrap();
-        write(&format!("{name}.crt"), params.signed_by(&key, &issuer).unwrap().pem());
-        write(&format!("{name}.key"), key.serialize_pem());
-    }
-}
-
 #[test]
 fn a_certificate_that_is_not_believed_is_said() {
     if !is_there() {
         return;
     }
     let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    (certificates(own.path()), certificates(other.path()));
+    certificates(own.path());
+    certificates(other.path());
     let etcd = Etcd::start_secure(own.path());
     let at = |dir: &Path, name: &str| dir.join(name).display().to_string();
     let flags = |ca: &Path| {

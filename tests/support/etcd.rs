@@ -2,9 +2,10 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use super::forwarder::Forwarder;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,25 @@ pub fn is_there() -> bool {
         eprintln!("skipped: there is no etcd on this machine (scripts/tools.sh installs it)");
     }
     there
+}
+
+/// A CA, and certificates of a server on loopback and of a client, as [`Etcd::start_secure`] wants them.
+pub fn certificates(dir: &Path) {
+    let write = |name: &str, text: String| std::fs::write(dir.join(name), text).expect("it can be made");
+    let ca_key = KeyPair::generate().expect("it can be made");
+    let mut ca = CertificateParams::new(Vec::new()).expect("it can be made");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    write("ca.crt", ca.self_signed(&ca_key).expect("it can be made").pem());
+    let issuer = Issuer::new(ca, ca_key);
+    for name in ["server", "client"] {
+        let key = KeyPair::generate().expect("it can be made");
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned(), name.to_owned()]).expect("it can be made");
+        write(
+            &format!("{name}.crt"),
+            params.signed_by(&key, &issuer).expect("it can be made").pem(),
+        );
+        write(&format!("{name}.key"), key.serialize_pem());
+    }
 }
 
 /// Ports nobody uses now.

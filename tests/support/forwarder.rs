@@ -121,7 +121,8 @@ async fn carry(mut near: TcpStream, to: u16, members: bool, rules: watch::Receiv
     // The sender ends with the runtime this runs on.
     let _ = open.wait_for(|r| !r.holds(&who)).await;
     let mut far = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], to))).await?;
-    (near.set_nodelay(true)?, far.set_nodelay(true)?);
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
     far.write_all(&head).await?;
     let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
     let there = pump(near_in, far_out, &who, rules.clone());

@@ -196,3 +196,39 @@ async fn another_certificate_of_ours_is_a_reason_to_look_again() {
     w.aggregator.set_identity(None);
     assert_eq!(queue.adds.get(), before + 1);
 }
+
+#[tokio::test]
+async fn after_a_failed_probe_no_pooled_connection_is_used_again() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let ill = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let state = ill.clone();
+    let backend = Backend::http(&pki, 100, move |_| {
+        let status = if state.load(std::sync::atomic::Ordering::Relaxed) {
+            500
+        } else {
+            200
+        };
+        async move { answer(status, "{}") }
+    })
+    .await;
+    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
+    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+    let ext = service(json!({"type": "ExternalName", "externalName": "127.0.0.1"}));
+    w.services.set("ns/ext", &ext);
+    w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    w.until_condition("v1.g", "True/Passed/all checks passed").await;
+    let connections = || backend.connections.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(connections(), 1);
+    ill.store(true, std::sync::atomic::Ordering::Relaxed);
+    // A change of its Service is a reason to look.
+    w.services.set("ns/ext", &ext);
+    let failed = || async {
+        w.condition("v1.g")
+            .starts_with("False/FailedDiscoveryCheck/")
+            .then_some(())
+    };
+    w.until("the failure", failed).await;
+    ill.store(false, std::sync::atomic::Ordering::Relaxed);
+    w.until_condition("v1.g", "True/Passed/all checks passed").await;
+    assert!(connections() > 1, "{} connections", connections());
+}

@@ -220,7 +220,9 @@ impl ProxyHandler {
             }
             Err(SendError::Full) => {
                 place.account.turned_away();
-                answers::no_connection(place.service)
+                let answer = answers::no_connection(place.service);
+                self.shared.terminations.terminated(info, answer.status());
+                answer
             }
             Err(why) => {
                 let is_late = matches!(why, SendError::Late);

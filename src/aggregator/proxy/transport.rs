@@ -9,6 +9,7 @@ mod balance;
 mod body;
 mod host;
 mod http2;
+mod kept;
 mod ranked;
 mod room;
 mod upload;
@@ -120,8 +121,8 @@ impl Transport {
 
     /// Sends a request of our own, which no bounds stop, and waits for the head of the answer.
     ///
-    /// What never reached the backend is sent again on another connection; a request without a body that was refused
-    /// unprocessed too; a GET, HEAD, OPTIONS or TRACE whose reused connection died once.
+    /// What never reached the backend is sent again on another connection; what was refused unprocessed too, once, where
+    /// its body is small and all sent; a GET, HEAD, OPTIONS or TRACE whose reused connection died once.
     ///
     /// # Errors
     /// [`SendError`].
@@ -180,12 +181,19 @@ impl Transport {
         &self,
         endpoints: &[Arc<str>],
         first: &str,
-        out: Outgoing,
+        mut out: Outgoing,
         bounded: bool,
         interim: Option<&Interim>,
     ) -> Result<Response<BackendBody>, SendError> {
         let mut host = self.host(first)?;
-        let mut spare = (http_body::Body::is_end_stream(&out.body)).then(|| Outgoing {
+        let kept = if http_body::Body::is_end_stream(&out.body) {
+            None
+        } else {
+            let (body, kept) = kept::keep(out.body);
+            out.body = body;
+            Some(kept)
+        };
+        let mut spare = Some(Outgoing {
             method: out.method.clone(),
             target: out.target.clone(),
             headers: out.headers.clone(),
@@ -225,7 +233,12 @@ impl Transport {
                     spare = kept;
                     unsent
                 }
-                (None, Some(kept)) if failure.may_retry(&kept.method) => kept,
+                (None, Some(again)) if failure.may_retry(&again.method, kept.is_some()) => {
+                    match kept.as_ref().map_or(Some(Body::empty()), kept::Kept::again) {
+                        Some(body) => Outgoing { body, ..again },
+                        None => return Err(SendError::Exchange(failure.text)),
+                    }
+                }
                 _ => return Err(SendError::Exchange(failure.text)),
             };
             if others {
@@ -300,9 +313,9 @@ struct Failure {
 }
 
 impl Failure {
-    fn may_retry(&self, method: &Method) -> bool {
+    fn may_retry(&self, method: &Method, has_body: bool) -> bool {
         let idempotent = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
-        self.refused || (self.stale && idempotent)
+        self.refused || (self.stale && idempotent && !has_body)
     }
 
     fn http1(mut e: hyper::client::conn::TrySendError<Request<Body>>, reused: bool) -> Self {

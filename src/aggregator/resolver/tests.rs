@@ -88,6 +88,7 @@ async fn endpoint_mode_goes_round_the_ready_endpoints_of_the_named_port() {
                 "ports": [{"name": "other", "port": 80}, {"name": "https", "port": 443}]}}),
     );
     w.told.recv().await.unwrap();
+    assert_eq!(resolve(&w, true, "kubernetes", 443), Ok("127.0.0.1:6443".into()));
     assert_eq!(
         resolve(&w, true, "s", 443),
         Err("no endpoints available for service \"s\"".into())

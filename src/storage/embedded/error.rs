@@ -13,6 +13,23 @@ pub enum OpenError {
         /// The process, where it is known.
         holder: Option<u32>,
     },
+    /// There is none.
+    Missing {
+        /// Where it was looked for.
+        dir: PathBuf,
+    },
+    /// A file that is to be made is there already.
+    Exists {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A backup that cannot be taken for one.
+    Backup {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A file could not be opened or made.
     Io {
         /// Which.
@@ -55,6 +72,20 @@ impl OpenError {
         }
     }
 
+    /// The same about a file that should be a backup.
+    pub(super) fn of_backup(self, path: &Path) -> Self {
+        let why = match self {
+            Self::Damaged { why, .. } => why,
+            Self::Io { source, .. } => source.to_string(),
+            Self::Sqlite { source, .. } => source.to_string(),
+            other => other.to_string(),
+        };
+        Self::Backup {
+            path: path.to_path_buf(),
+            why,
+        }
+    }
+
     pub(super) fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         match source.sqlite_error_code() {
@@ -78,6 +109,13 @@ impl fmt::Display for OpenError {
             Self::Locked { dir, holder: None } => {
                 write!(f, "the store in {} is in use by another process", dir.display())
             }
+            Self::Missing { dir } => write!(f, "there is no store in {}", dir.display()),
+            Self::Exists { path } => write!(f, "{} is there already and is not overwritten", path.display()),
+            Self::Backup { path, why } => write!(
+                f,
+                "{} cannot be taken for a backup: {why}. Nothing was changed",
+                path.display()
+            ),
             Self::Io { path, source } => write!(f, "cannot open {}: {source}", path.display()),
             Self::Damaged { path, why } => write!(
                 f,
@@ -91,6 +129,9 @@ impl fmt::Display for OpenError {
                 "the store {} has format {found}, this program knows format {known}",
                 path.display()
             ),
+            Self::Sqlite { path, source } if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
+                write!(f, "there is no space for {}: {source}", path.display())
+            }
             Self::Sqlite { path, source } => write!(f, "cannot open {}: {source}", path.display()),
         }
     }

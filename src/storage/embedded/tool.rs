@@ -9,6 +9,7 @@ use bytes::Bytes;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -58,13 +59,36 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("store.db")
 }
 
+/// The store's file.
+fn there(dir: &Path) -> Result<PathBuf, OpenError> {
+    let path = file(dir);
+    match path.exists() {
+        true => Ok(path),
+        // A log without its database is damage, which opening tells.
+        false if path.with_extension("db-wal").exists() => Ok(path),
+        false => Err(OpenError::Missing { dir: dir.to_path_buf() }),
+    }
+}
+
+/// Takes a file away that an attempt has left, and what SQLite has put beside it.
+fn clear(path: &Path) -> Result<(), OpenError> {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let leftover = PathBuf::from(format!("{}{suffix}", path.display()));
+        match std::fs::remove_file(&leftover) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                return Err(OpenError::Io { path: leftover, source });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Looks at a store in its directory. Where nobody has it, opening it would end its write-ahead log at the first frame
 /// that does not fit; that is looked at before.
 fn look_in(dir: &Path) -> Result<Connection, OpenError> {
-    let path = file(dir);
-    if path.exists()
-        && let Ok(_lock) = DirectoryLock::acquire(dir)
-    {
+    let path = there(dir)?;
+    if let Ok(_lock) = DirectoryLock::acquire(dir) {
         let log = wal::check(&path).map_err(|source| OpenError::Io {
             path: path.with_extension("db-wal"),
             source,
@@ -209,19 +233,23 @@ fn check_file(db: Connection, path: &Path, progress: Progress<'_>) -> Result<(),
 /// # Errors
 /// [`OpenError`]; what was copied is removed.
 pub fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
-    let taken = std::fs::File::options().write(true).create_new(true).open(to);
-    taken.map_err(|source| OpenError::Io {
-        path: to.to_path_buf(),
-        source,
-    })?;
     drop(look_in(dir)?);
+    let mut options = std::fs::File::options();
+    let taken = options.write(true).create_new(true).mode(0o600).open(to);
+    taken.map_err(|source| match source.kind() {
+        std::io::ErrorKind::AlreadyExists => OpenError::Exists { path: to.to_path_buf() },
+        _ => OpenError::Io {
+            path: to.to_path_buf(),
+            source,
+        },
+    })?;
     let copied = copy(&file(dir), to, progress).and_then(|()| {
         let mut quiet = |_, _| {};
         check_file(look(to)?, to, &mut quiet)
     });
     if let Err(e) = copied {
         // The copy is of no use; the error says why there is none.
-        let _ = std::fs::remove_file(to);
+        let _ = clear(to);
         return Err(e);
     }
     stats(dir)
@@ -231,6 +259,14 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
     let source = look(from)?;
     source.execute_batch("COMMIT").map_err(|e| OpenError::sqlite(from, e))?;
     let sql = |e| OpenError::sqlite(to, e);
+    let io = |source| OpenError::Io {
+        path: to.to_path_buf(),
+        source,
+    };
+    // Made here: SQLite would let others read it.
+    let mut own = std::fs::File::options();
+    let own = own.write(true).create(true).truncate(false).mode(0o600);
+    drop(own.open(to).map_err(io)?);
     let mut target = Connection::open(to).map_err(sql)?;
     {
         let backup = Backup::new(&source, &mut target).map_err(sql)?;
@@ -248,10 +284,7 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
     }
     target.close().map_err(|(_, e)| sql(e))?;
     let synced = std::fs::File::open(to).and_then(|f| f.sync_all());
-    synced.map_err(|source| OpenError::Io {
-        path: to.to_path_buf(),
-        source,
-    })
+    synced.map_err(io)
 }
 
 /// Makes a store of a backup, in a directory whose store, if it has one, is put aside. The revision goes on `ahead` of
@@ -260,21 +293,21 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
 /// # Errors
 /// [`OpenError`]: the backup is damaged, or the store is in use; nothing was changed then.
 pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> Result<Option<PathBuf>, OpenError> {
-    let _lock = DirectoryLock::acquire(dir)?;
     let mut quiet = |_, _| {};
-    check_file(look(from)?, from, &mut quiet)?;
+    let whole = look(from).and_then(|db| check_file(db, from, &mut quiet));
+    whole.map_err(|e| e.of_backup(from))?;
+    let _lock = DirectoryLock::acquire(dir)?;
     let io = |path: &Path, source| OpenError::Io {
         path: path.to_path_buf(),
         source,
     };
     let new = dir.join("store.db.restoring");
-    for leftover in [&new, &new.with_extension("restoring-wal")] {
-        match std::fs::remove_file(leftover) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io(leftover, e)),
-            _ => {}
-        }
+    clear(&new)?;
+    if let Err(e) = copy(from, &new, progress) {
+        // It is made anew by the next attempt; the error says why there is none.
+        let _ = clear(&new);
+        return Err(e);
     }
-    copy(from, &new, progress)?;
     let path = file(dir);
     let aside = (0..)
         .map(|i| dir.join(format!("store.db.before-{i}")))
@@ -322,12 +355,8 @@ fn compact_all(disk: &mut Disk, to: u64, path: &Path, progress: Progress<'_>) ->
 /// [`OpenError`].
 pub fn compact(dir: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
     {
+        let path = there(dir)?;
         let _lock = DirectoryLock::acquire(dir)?;
-        let path = file(dir);
-        std::fs::metadata(&path).map_err(|source| OpenError::Io {
-            path: path.clone(),
-            source,
-        })?;
         let mut disk = Disk::open(dir, None)?;
         let found = disk.load(0)?;
         compact_all(&mut disk, found.revision, &path, progress)?;
@@ -373,22 +402,38 @@ pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
     Ok((revision.cast_unsigned(), out))
 }
 
-/// Fills a store that has none yet with objects, which keep their revisions, as of a revision of the whole. They must
+/// Makes a store of objects, in a directory that has none, which keep their revisions, as of a revision of the whole. They must
 /// come in order of their revisions.
 ///
 /// # Errors
-/// [`OpenError`]: there is a store with something in it, or the disk refuses.
+/// [`OpenError`]: there is a store, or the disk refuses; nothing is left then.
 pub fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
     let _lock = DirectoryLock::acquire(dir)?;
     let path = file(dir);
-    let mut disk = Disk::open(dir, None)?;
-    let found = disk.load(0)?;
-    if found.revision > 1 || !found.objects.is_empty() {
-        return Err(OpenError::damaged(
-            &path,
-            "it is not empty, and only an empty store can be filled",
-        ));
+    if path.exists() {
+        return Err(OpenError::Exists { path });
     }
+    // Elsewhere first: half of it is no store.
+    let aside = dir.join("filling");
+    let io = |path: &Path, source| OpenError::Io {
+        path: path.to_path_buf(),
+        source,
+    };
+    std::fs::create_dir_all(&aside).map_err(|e| io(&aside, e))?;
+    clear(&file(&aside))?;
+    let filled = fill_file(&aside, revision, objects, progress);
+    let moved = filled.and_then(|()| std::fs::rename(file(&aside), &path).map_err(|e| io(&path, e)));
+    // What is left of an attempt is of no use.
+    let _ = std::fs::remove_dir_all(&aside);
+    moved?;
+    let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
+    synced.map_err(|e| io(dir, e))
+}
+
+fn fill_file(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
+    let path = file(dir);
+    let mut disk = Disk::open(dir, None)?;
+    disk.load(0)?;
     let total = objects.len() as u64;
     let mut done = 0;
     for chunk in objects.chunks(1000) {

@@ -97,6 +97,14 @@ pub(super) fn hash(key_id: &str) -> String {
 }
 
 impl State {
+    /// Keeps a decrypted seed or key for values that come.
+    fn remember(&self, source: &Source, plain: Vec<u8>) {
+        let mut known = lock(&self.known);
+        known.retain(|_, (_, since)| since.elapsed() < REMEMBERED);
+        known.insert(source.clone(), (plain, Instant::now()));
+        self.metrics.remembers(&self.name, known.len());
+    }
+
     async fn call(&self, method: &str, message: &[u8]) -> Result<Bytes, String> {
         let since = Instant::now();
         let answer = grpc::call(&self.socket, method, message, self.timeout).await;
@@ -209,10 +217,7 @@ impl Plugin {
                 .map_err(|_| "too many questions wait for the plugin".to_owned())?;
             answer.recv().map_err(gone)?
         })?;
-        let mut known = lock(&self.state.known);
-        known.retain(|_, (_, since)| since.elapsed() < REMEMBERED);
-        known.insert(source.clone(), (plain.clone(), Instant::now()));
-        self.state.metrics.remembers(&self.name, known.len());
+        self.state.remember(source, plain.clone());
         Ok(plain)
     }
 }
@@ -318,7 +323,9 @@ async fn check(state: &State) -> Result<(), String> {
         .metrics
         .key_made(since.elapsed(), rotated.as_ref().err().map(String::as_str));
     let seed = rotated.map_err(|e| format!("failed to rotate DEK uid={uid:?}: {e}"))?;
-    state.seed.store(Some(Arc::new(seed)));
+    if let Some(before) = state.seed.swap(Some(Arc::new(seed))) {
+        state.remember(&before.source, before.plain.to_vec());
+    }
     Ok(())
 }
 

@@ -1,9 +1,11 @@
 //! A cluster from outside, for `torana store`: everything it holds below a prefix is read, and objects are written.
 
 use super::client::{Access, Members, kv};
+use super::contact;
 use super::error::{ConnectError, Failure};
 use super::resource::end_of;
 use super::values::{self, MediaType};
+use crate::apimachinery::value::Value;
 use crate::storage::transform::ENCRYPTED;
 use crate::storage::{Draft, embedded};
 use bytes::Bytes;
@@ -11,7 +13,7 @@ use embedded::tool::{Object, Progress};
 use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 use std::collections::HashMap;
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const PAGE: i64 = 2_000;
 /// A key that is written again and again where revisions are to be kept, and removed at the end.
@@ -72,12 +74,14 @@ fn now() -> i64 {
         .map_or(0, |d| d.as_millis() as i64)
 }
 
-/// The object's JSON as the embedded store keeps it, of bytes in any encoding.
+/// The object's JSON as the embedded store keeps it, of bytes in any encoding. `update` brings it to today's version.
 ///
 /// # Errors
 /// Why they are no object.
-pub fn to_embedded(value: &[u8]) -> Result<Bytes, String> {
-    Ok(Draft::new(&values::decode(value)?, Vec::new()).json)
+pub fn to_embedded(value: &[u8], update: fn(&mut Value) -> Result<(), String>) -> Result<Bytes, String> {
+    let mut tree = values::decode(value)?;
+    update(&mut tree)?;
+    Ok(Draft::new(&tree, Vec::new()).json)
 }
 
 /// An object's group, of bytes in any encoding.
@@ -91,12 +95,13 @@ pub fn group_of(value: &[u8]) -> Result<String, String> {
 }
 
 impl Exchange {
-    /// Knows the cluster.
+    /// Makes sure that the cluster answers.
     ///
     /// # Errors
     /// [`Error::Connect`].
-    pub fn new(access: &Access) -> Result<Self, Error> {
+    pub async fn connect(access: &Access, within: Duration) -> Result<Self, Error> {
         let members = Members::new(access).map_err(Error::Connect)?;
+        contact::reach(&members, FILLER, within).await.map_err(Error::Connect)?;
         Ok(Self { members })
     }
 

@@ -3,6 +3,7 @@
 //! CPU is user + system time of the server process, read from `/proc/<pid>/stat` around the load. Ratios to a peer are
 //! taken within the run, because these machines are noisy.
 
+mod aggregation;
 mod backend;
 mod client;
 mod growth;

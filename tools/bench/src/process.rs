@@ -32,6 +32,14 @@ impl Server {
         all
     }
 
+    /// Sends a signal.
+    pub fn signal(&self, name: &str) {
+        let _ = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.child.id().to_string())
+            .status();
+    }
+
     /// User + system time so far.
     pub fn cpu(&self) -> Duration {
         let ticks: u64 = self

@@ -1,5 +1,6 @@
 //! What is measured. The limits are those of the main-job issue; docs/BENCHMARKS.md explains the method.
 
+use crate::aggregation;
 use crate::client::{Load, Target, load};
 use crate::growth;
 use crate::peers;
@@ -14,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const TOKEN: &str = "bench-token";
+pub(crate) const TOKEN: &str = "bench-token";
 
 pub(crate) fn per(cpu: Duration, n: u64) -> f64 {
     cpu.as_secs_f64() * 1e6 / n.max(1) as f64
 }
 
-fn note(l: &Load) -> String {
+pub(crate) fn note(l: &Load) -> String {
     format!(
         "{:.0}/s, mean {:.0} µs, p99 {:.0} µs, {} requests, {} failures",
         l.requests as f64 / l.seconds,
@@ -38,6 +39,10 @@ pub(crate) struct Gateway {
 }
 
 pub(crate) async fn start(torana: &Path, dir: &Path, port: u16) -> Result<Gateway, String> {
+    start_with(torana, dir, port, &[]).await
+}
+
+pub(crate) async fn start_with(torana: &Path, dir: &Path, port: u16, flags: &[&str]) -> Result<Gateway, String> {
     std::fs::write(
         dir.join("tokens.csv"),
         format!("{TOKEN},bench,bench-uid,\"system:masters\"\n"),
@@ -50,7 +55,8 @@ pub(crate) async fn start(torana: &Path, dir: &Path, port: u16) -> Result<Gatewa
         .arg(format!("--data-dir={}", dir.join("data").display()))
         .arg(format!("--token-auth-file={}", dir.join("tokens.csv").display()))
         .arg("--max-requests-inflight=2000")
-        .arg("--max-mutating-requests-inflight=1000");
+        .arg("--max-mutating-requests-inflight=1000")
+        .args(flags);
     let t = Instant::now();
     let server = Server::start(&mut c, &dir.join("torana.log"))?;
     let target = Target::new(port, TOKEN);
@@ -121,11 +127,9 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     if growth("watchers") {
         growth::watchers(torana, dir, &mut r).await?;
     }
-    if !only.is_empty()
-        && only
-            .iter()
-            .all(|o| ["growth", "objects", "watchers"].contains(&o.as_str()))
-    {
+    aggregation::run(torana, dir, only, &mut r).await?;
+    let apart = |o: &String| ["growth", "objects", "watchers"].contains(&o.as_str()) || aggregation::is_row(o);
+    if !only.is_empty() && only.iter().all(apart) {
         return r.write(Path::new("target/bench-growth.json"));
     }
     let g = start(torana, dir, port).await?;
@@ -267,26 +271,7 @@ async fn fan_out(g: &Gateway, r: &mut Report) -> Result<(), String> {
 }
 
 async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> {
-    let names = vec![
-        "localhost".to_owned(),
-        "bench.bench.svc".to_owned(),
-        "127.0.0.1".to_owned(),
-    ];
-    let cert = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
-    let pem = cert.cert.pem();
-    std::fs::write(dir.join("backend.crt"), &pem).map_err(|e| e.to_string())?;
-    std::fs::write(dir.join("backend.key"), cert.signing_key.serialize_pem()).map_err(|e| e.to_string())?;
-    let me = std::env::current_exe().map_err(|e| e.to_string())?;
-    let _backend = Server::start(Command::new(me).arg("backend").arg(dir), &dir.join("backend.log"))?;
-    let port: u16 = loop {
-        match std::fs::read_to_string(dir.join("backend.port"))
-            .ok()
-            .and_then(|t| t.parse().ok())
-        {
-            Some(p) => break p,
-            None => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    };
+    let (_backend, port, pem) = backend(dir).await?;
     let service = json!({"apiVersion":"v1","kind":"Service","metadata":{"name":"bench","namespace":"bench"},
         "spec":{"type":"ExternalName","externalName":"localhost","ports":[{"port":port}]}});
     let (s, b) = g
@@ -388,7 +373,27 @@ async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> 
     Ok(())
 }
 
-fn base64(bytes: &[u8]) -> String {
+/// Starts the backend: its process, its port, and the certificate to trust.
+pub(crate) async fn backend(dir: &Path) -> Result<(Server, u16, String), String> {
+    let names = ["localhost", "*.bench.svc", "127.0.0.1"].map(str::to_owned).to_vec();
+    let cert = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
+    let pem = cert.cert.pem();
+    std::fs::write(dir.join("backend.crt"), &pem).map_err(|e| e.to_string())?;
+    std::fs::write(dir.join("backend.key"), cert.signing_key.serialize_pem()).map_err(|e| e.to_string())?;
+    // Of an earlier one.
+    let _ = std::fs::remove_file(dir.join("backend.port"));
+    let me = std::env::current_exe().map_err(|e| e.to_string())?;
+    let server = Server::start(Command::new(me).arg("backend").arg(dir), &dir.join("backend.log"))?;
+    loop {
+        let port = std::fs::read_to_string(dir.join("backend.port"));
+        match port.ok().and_then(|t| t.parse().ok()) {
+            Some(port) => return Ok((server, port, pem)),
+            None => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const A: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for c in bytes.chunks(3) {

@@ -202,6 +202,7 @@ impl World {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         self.create("/api/v1/namespaces", namespace).await?;
         self.roles().await?;
+        self.empty_services().await?;
         for spec in SPECS {
             let Some(backend) = self.places.get(spec.name) else {
                 continue;
@@ -210,6 +211,23 @@ impl World {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Services with a cluster IP that lead nowhere: one without slices, one without a ready endpoint.
+    async fn empty_services(&self) -> Result<(), String> {
+        let services = format!("/api/v1/namespaces/{NAMESPACE}/services");
+        for name in ["sliceless", "unready"] {
+            let spec = json!({"ports": [{"name": "https", "port": 443}]});
+            let metadata = json!({"name": name, "namespace": NAMESPACE});
+            let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
+            self.create(&services, service).await?;
+        }
+        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": "unready", "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "unready"}},
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP"}],
+            "endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": false}}]});
+        let slices = format!("/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices");
+        self.create(&slices, slice).await
     }
 
     async fn roles(&self) -> Result<(), String> {
@@ -361,6 +379,13 @@ impl World {
                 ))
                 .await;
             }
+        }
+        for name in ["sliceless", "unready"] {
+            delete(format!("/api/v1/namespaces/{NAMESPACE}/services/{name}")).await;
+            delete(format!(
+                "/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{name}"
+            ))
+            .await;
         }
         delete(format!("{RBAC}/clusterroles/{MEMBER}")).await;
         delete(format!("{RBAC}/clusterrolebindings/{MEMBER}")).await;

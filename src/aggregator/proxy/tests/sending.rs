@@ -13,6 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
+/// More than is kept.
+const LARGE: &str = match std::str::from_utf8(&[b'x'; 65_537]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
+
 fn over(transport: Transport, authority: &str) -> Arc<ProxyHandler> {
     let settings = Settings::Remote(Remote {
         service: ServiceReference::new("ns", "ext", 443),
@@ -80,7 +86,10 @@ async fn over_http2_nothing_is_sent_twice_but_what_was_not_looked_at() {
     for (method, body, reset, reads, status) in [
         ("GET", "", Reason::REFUSED_STREAM, 2, 200),
         ("POST", "", Reason::REFUSED_STREAM, 2, 200),
-        ("POST", "body", Reason::REFUSED_STREAM, 1, 503),
+        ("POST", "body", Reason::REFUSED_STREAM, 2, 200),
+        ("PUT", LARGE, Reason::REFUSED_STREAM, 1, 503),
+        ("POST", "body", Reason::INTERNAL_ERROR, 1, 503),
+        ("POST", "body", Reason::NO_ERROR, 1, 503),
         ("GET", "", Reason::INTERNAL_ERROR, 1, 503),
         ("GET", "", Reason::CANCEL, 1, 503),
         ("DELETE", "", Reason::ENHANCE_YOUR_CALM, 1, 503),
@@ -92,12 +101,22 @@ async fn over_http2_nothing_is_sent_twice_but_what_was_not_looked_at() {
             let count = count.clone();
             async move {
                 let mut connection = h2::server::handshake(stream).await.unwrap();
-                while let Some(Ok((_, mut respond))) = connection.accept().await {
+                while let Some(Ok((request, mut respond))) = connection.accept().await {
                     if count.fetch_add(1, Ordering::Relaxed) == 0 {
                         respond.send_reset(reset);
-                    } else {
-                        respond.send_response(http::Response::new(()), true).unwrap();
+                        continue;
                     }
+                    // What is sent again is whole.
+                    tokio::spawn(async move {
+                        let mut sent = request.into_body();
+                        let mut all = Vec::new();
+                        while let Some(Ok(data)) = sent.data().await {
+                            all.extend_from_slice(&data);
+                        }
+                        let status = if all == body.as_bytes() { 200 } else { 400 };
+                        let answer = http::Response::builder().status(status).body(()).unwrap();
+                        respond.send_response(answer, true).unwrap();
+                    });
                 }
             }
         })

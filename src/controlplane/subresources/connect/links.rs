@@ -3,20 +3,20 @@
 use crate::client::backend::Backend;
 use crate::client::dial::DIAL_TIMEOUT;
 use crate::client::tls::{ClientTls, TlsBuilder, TlsInputs};
+use crate::serving::{CaPool, DynamicCa, DynamicKeyPair, KeyPairData};
 use crate::tasks::TaskGroup;
-use bytes::Bytes;
+use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
-use rustls::sign::CertifiedKey;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How kubelets are reached: the `--kubelet-*` flags, files read.
+/// How kubelets are reached: the `--kubelet-*` flags, files read, and read again when they change.
 pub struct KubeletConfig {
-    /// `--kubelet-certificate-authority`, PEM; `None`: kubelets are not verified, as upstream.
-    pub certificate_authority: Option<Bytes>,
+    /// `--kubelet-certificate-authority`; `None`: kubelets are not verified, as upstream.
+    pub certificate_authority: Option<Arc<DynamicCa>>,
     /// `--kubelet-client-certificate` and its key.
-    pub client: Option<Arc<CertifiedKey>>,
+    pub client: Option<Arc<DynamicKeyPair>>,
     /// `--kubelet-preferred-address-types`
     pub preferred_address_types: Vec<String>,
     /// `--kubelet-port`, for nodes that name none.
@@ -31,13 +31,23 @@ pub struct KubeletConfig {
 
 /// Connections to kubelets, pods and endpoints.
 pub(in crate::controlplane) struct Links {
-    kubelet: ClientTls,
-    unverified_kubelet: ClientTls,
+    builder: TlsBuilder,
+    authority: Option<Arc<DynamicCa>>,
+    client: Option<Arc<DynamicKeyPair>>,
+    kubelets: ArcSwap<Kubelets>,
     workload: ClientTls,
     pub(super) preferred: Vec<String>,
     pub(super) port: u16,
     timeout: Duration,
     pub(super) tasks: TaskGroup,
+}
+
+/// The trust and identity towards kubelets, made of these.
+struct Kubelets {
+    authority: Option<Arc<CaPool>>,
+    client: Option<Arc<KeyPairData>>,
+    verified: ClientTls,
+    unverified: ClientTls,
 }
 
 /// Who is at the other end.
@@ -58,19 +68,14 @@ impl Links {
     /// Upstream's text about a certificate authority that cannot be used.
     pub(in crate::controlplane) fn new(config: KubeletConfig) -> Result<Self, String> {
         let builder = TlsBuilder::new(config.provider);
-        let tls = |insecure: bool, ca: Option<&Bytes>, identity: Option<&Arc<CertifiedKey>>| {
-            builder.build(&TlsInputs {
-                insecure,
-                ca_bundle: ca.cloned().unwrap_or_default(),
-                server_name: String::new(),
-                identity: identity.cloned(),
-            })
-        };
-        let (ca, client) = (config.certificate_authority.as_ref(), config.client.as_ref());
+        let authority = config.certificate_authority.as_ref().map(|ca| ca.current());
+        let client = config.client.as_ref().map(|pair| pair.current());
         Ok(Self {
-            kubelet: tls(ca.is_none(), ca, client)?,
-            unverified_kubelet: tls(true, None, client)?,
-            workload: tls(true, None, None)?,
+            kubelets: ArcSwap::from_pointee(Kubelets::new(&builder, authority, client)?),
+            workload: tls(&builder, true, None, None)?,
+            builder,
+            authority: config.certificate_authority,
+            client: config.client,
             preferred: config.preferred_address_types,
             port: config.port,
             timeout: config.timeout,
@@ -78,11 +83,33 @@ impl Links {
         })
     }
 
+    /// The trust and identity of this moment.
+    fn kubelets(&self) -> Arc<Kubelets> {
+        let known = self.kubelets.load_full();
+        let authority = self.authority.as_ref().map(|ca| ca.current());
+        let client = self.client.as_ref().map(|pair| pair.current());
+        if known.is_of(authority.as_ref(), client.as_ref()) {
+            return known;
+        }
+        match Kubelets::new(&self.builder, authority, client) {
+            Ok(made) => {
+                let made = Arc::new(made);
+                self.kubelets.store(made.clone());
+                made
+            }
+            Err(why) => {
+                tracing::warn!("the certificates for kubelets cannot be used, the former ones stay: {why}");
+                known
+            }
+        }
+    }
+
     /// A peer at this host and port.
     pub(super) fn backend(&self, peer: Peer, host: &str, port: &str) -> Backend {
+        let kubelets = self.kubelets();
         let tls = match peer {
-            Peer::Kubelet => Some(&self.kubelet),
-            Peer::UnverifiedKubelet => Some(&self.unverified_kubelet),
+            Peer::Kubelet => Some(&kubelets.verified),
+            Peer::UnverifiedKubelet => Some(&kubelets.unverified),
             Peer::Workload(true) => Some(&self.workload),
             Peer::Workload(false) => None,
         };
@@ -101,5 +128,77 @@ impl Links {
                 Peer::Kubelet | Peer::UnverifiedKubelet => self.timeout,
             },
         }
+    }
+}
+
+fn tls(
+    builder: &TlsBuilder,
+    insecure: bool,
+    authority: Option<&Arc<CaPool>>,
+    client: Option<&Arc<KeyPairData>>,
+) -> Result<ClientTls, String> {
+    builder.build(&TlsInputs {
+        insecure,
+        ca_bundle: authority.map(|ca| ca.pem.clone()).unwrap_or_default(),
+        server_name: String::new(),
+        identity: client.map(|pair| pair.certified_key.clone()),
+    })
+}
+
+impl Kubelets {
+    fn new(
+        builder: &TlsBuilder,
+        authority: Option<Arc<CaPool>>,
+        client: Option<Arc<KeyPairData>>,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            verified: tls(builder, authority.is_none(), authority.as_ref(), client.as_ref())?,
+            unverified: tls(builder, true, None, client.as_ref())?,
+            authority,
+            client,
+        })
+    }
+
+    fn is_of(&self, authority: Option<&Arc<CaPool>>, client: Option<&Arc<KeyPairData>>) -> bool {
+        fn same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+            a.map(Arc::as_ptr) == b.map(Arc::as_ptr)
+        }
+        same(self.authority.as_ref(), authority) && same(self.client.as_ref(), client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn another_certificate_is_shown_from_the_next_connection_on() {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let pair = |name: &str| {
+            let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+            let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+            KeyPairData::from_pem(cert, key, &provider).unwrap()
+        };
+        let client = DynamicKeyPair::fixed(pair("a"), provider.clone());
+        let authority = CaPool::from_pem(pair("b").cert_pem).unwrap();
+        let authority = DynamicCa::fixed(authority);
+        let links = Links::new(KubeletConfig {
+            certificate_authority: Some(authority.clone()),
+            client: Some(client.clone()),
+            preferred_address_types: Vec::new(),
+            port: 10250,
+            timeout: Duration::from_secs(1),
+            provider: provider.clone(),
+            tasks: TaskGroup::new("test"),
+        })
+        .unwrap();
+        let config = || links.backend(Peer::Kubelet, "node", "1").tls.unwrap().http1.clone();
+        let first = config();
+        assert!(Arc::ptr_eq(&first, &config()), "nothing is made anew without need");
+        client.replace(pair("c"));
+        let second = config();
+        assert!(!Arc::ptr_eq(&first, &second));
+        authority.replace(CaPool::from_pem(pair("d").cert_pem).unwrap());
+        assert!(!Arc::ptr_eq(&second, &config()));
     }
 }

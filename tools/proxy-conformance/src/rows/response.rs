@@ -41,6 +41,9 @@ pub(super) fn rows() -> Vec<Row> {
         row("3.4.1o", "Date is the backend's where it says one, and said once")
             .answer_header("Date", "Sat, 01 Jan 2000 00:00:00 GMT")
             .expect([Header("date", &["Sat, 01 Jan 2000 00:00:00 GMT"])]),
+        row("3.4.1r", "a backend's warnings pass, as many as there are")
+            .answer_headers(&[("Warning", "299 - \"old\""), ("Warning", "299 - \"older\"")])
+            .expect([Header("warning", &["299 - \"old\"", "299 - \"older\""])]),
         row("3.4.2a", "the backend's Cache-Control is added to the gateway's")
             .answer_header("Cache-Control", "max-age=7")
             .upstream()
@@ -124,10 +127,18 @@ pub(super) fn rows() -> Vec<Row> {
             .framed(Framing::Bodiless)
             .upstream()
             .expect([Status(502)]),
-        row("3.4.6f", "201 with a Location passes, and the Location as it is")
+        row(
+            "3.4.6f",
+            "the Location of another answer leads to the backend where it is a path",
+        )
+        .answers(201)
+        .answer_headers(&[("Location", "/x")])
+        .upstream()
+        .expect([Status(201), Header("location", &["https://{host}/x"])]),
+        row("3.4.6l", "and is left alone where it leads elsewhere")
             .answers(201)
-            .answer_headers(&[("Location", "/x")])
-            .expect([Status(201), Header("location", &["/x"])]),
+            .answer_headers(&[("Location", "https://else.example/x")])
+            .expect([Status(201), Header("location", &["https://else.example/x"])]),
         row("3.4.9a", "429 passes with its Retry-After")
             .answers(429)
             .answer_headers(&[("Retry-After", "7"), ("Content-Type", "text/plain")])

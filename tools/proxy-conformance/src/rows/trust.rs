@@ -44,9 +44,45 @@ pub(super) fn rows() -> Vec<Row> {
             "a backend that answers the probe is Available, with the reason Passed",
             passed,
         ),
-        story("4.3a", "a missing service is said in the condition", no_service).at(&["moving"]),
-        story("4.3b", "a port that nobody listens on is said in the condition", nobody).at(&["moving"]),
-        story("3.1.9", "a bundle that is junk is a 500 in these words", junk_bundle).at(&["moving"]),
+        story("4.3a", "a missing service is said in the condition", no_service)
+            .at(&["moving"])
+            .front1(),
+        story("4.3b", "a port that nobody listens on is said in the condition", nobody)
+            .at(&["moving"])
+            .front1(),
+        story("4.3c", "so is a port that the service does not have", no_port)
+            .at(&["moving"])
+            .front1(),
+        story("4.3d", "so is a service without slices", no_slices)
+            .at(&["moving"])
+            .front1(),
+        story("4.3e", "so is one without a ready endpoint", no_endpoints)
+            .at(&["moving"])
+            .front1(),
+        story(
+            "4.2",
+            "an APIService without a service is served by the gateway itself, and Local",
+            local,
+        )
+        .at(&["moving"])
+        .front1(),
+        story("4.13", "the metric of unavailable APIServices tells them apart", metric)
+            .at(&["other-ca"])
+            .front1(),
+        story(
+            "3.1.8",
+            "what the gateway refuses in its own name is counted",
+            terminations,
+        )
+        .at(&["other-ca"])
+        .front1(),
+        story("3.5.4", "certificates without names are counted", nameless)
+            .at(&["cn-only"])
+            .front1()
+            .upstream(),
+        story("3.1.9", "a bundle that is junk is a 500 in these words", junk_bundle)
+            .at(&["moving"])
+            .front1(),
         story(
             "3.10.1",
             "backends are told whose certificates to believe, and in which headers",
@@ -72,7 +108,7 @@ const UNTRUSTED: &str = "tls: failed to verify certificate: x509: ";
 async fn distrusted(scene: &Scene<'_>, why: &str) -> Result<(), String> {
     let text = format!("{UNTRUSTED}{why}");
     condition_is(scene, "False", "FailedDiscoveryCheck", &text).await?;
-    let probe = format!("failing or missing response from https://{{host}}/apis/{{group}}/v1: ");
+    let probe = "failing or missing response from https://{host}/apis/{group}/v1: ".to_owned();
     condition_is(scene, "False", "FailedDiscoveryCheck", &probe).await
 }
 
@@ -145,6 +181,109 @@ fn nobody<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             "connect: connection refused",
         )
         .await
+    })
+}
+
+fn no_port<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    let text = format!("service/unready in \"{NAMESPACE}\" is not listening on port 444");
+    Box::pin(async move { astray(scene, "unready", 444, "ServicePortError", &text).await })
+}
+
+fn no_slices<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    let text = format!("cannot find endpointslices for service/sliceless in \"{NAMESPACE}\"");
+    Box::pin(async move { astray(scene, "sliceless", 443, "EndpointsNotFound", &text).await })
+}
+
+fn no_endpoints<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    let text =
+        format!("endpointslices for service/unready in \"{NAMESPACE}\" have no addresses with port name \"https\"");
+    Box::pin(async move { astray(scene, "unready", 443, "MissingEndpoints", &text).await })
+}
+
+fn local<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.backend.arm([]);
+        let (world, group) = (scene.world, &scene.backend.group);
+        let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{group}");
+        let before = world.target.api("GET", &path, None).await.map_err(|(_, e)| e)?;
+        let (service, bundle) = (before["spec"]["service"].clone(), before["spec"]["caBundle"].clone());
+        world
+            .patch(group, json!({"spec": {"service": null, "caBundle": null}}))
+            .await?;
+        let text = "Local APIServices are always available";
+        let said = || async { condition_is(scene, "True", "Local", text).await.is_ok() };
+        let mut told = world.until("the condition becomes True Local", said).await;
+        if told.is_ok() {
+            // Nobody of that name is at home.
+            let ask = scene.ask("GET", "{base}/things");
+            let gone = || async { scene.exchange(&ask).await.is_ok_and(|got| got.status == 404) };
+            told = world
+                .until("requests are answered 404 by the gateway itself", gone)
+                .await;
+        }
+        world
+            .patch(group, json!({"spec": {"service": service, "caBundle": bundle}}))
+            .await?;
+        becomes(scene, "True", "Passed", "").await?;
+        told
+    })
+}
+
+/// The lines of a metric that hold a text.
+async fn metrics(scene: &Scene<'_>, name: &str, holds: &str) -> Result<Vec<String>, String> {
+    let mut ask = scene.ask("GET", "/metrics");
+    ask.headers.clear();
+    let text = scene.exchange(&ask).await?.text();
+    let lines = text.lines().filter(|l| l.starts_with(name) && l.contains(holds));
+    Ok(lines.map(str::to_owned).collect())
+}
+
+fn counted(lines: &[String]) -> f64 {
+    let values = lines.iter().filter_map(|l| l.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum()
+}
+
+fn metric<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let name = "aggregator_unavailable_apiservice{";
+        let own = metrics(scene, name, &format!("v1.{}", scene.backend.group)).await?;
+        let other = metrics(scene, name, "v1.h1.conformance.example.com").await?;
+        if own.len() == 1 && counted(&own) == 1.0 && other.len() == 1 && counted(&other) == 0.0 {
+            return Ok(());
+        }
+        Err(format!("{own:?}, {other:?}"))
+    })
+}
+
+fn terminations<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let read = async || {
+            metrics(
+                scene,
+                "apiserver_request_terminations_total{",
+                "component=\"aggregator\"",
+            )
+            .await
+        };
+        let before = counted(&read().await?);
+        scene.exchange(&scene.ask("GET", "{base}/things")).await?;
+        let after = counted(&read().await?);
+        if after > before {
+            Ok(())
+        } else {
+            Err(format!("{before} before, {after} after"))
+        }
+    })
+}
+
+fn nameless<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let lines = metrics(scene, "apiserver_kube_aggregator_x509_missing_san_total", "").await?;
+        if counted(&lines) > 0.0 {
+            Ok(())
+        } else {
+            Err(format!("{lines:?}"))
+        }
     })
 }
 

@@ -1,0 +1,206 @@
+//! All of the file at once, when a store is opened: checked, and held against its checksums.
+
+use super::Disk;
+use crate::storage::embedded::OpenError;
+use crate::storage::embedded::format::{checksum, expiry_sum};
+use bytes::Bytes;
+use rusqlite::OptionalExtension;
+use std::collections::HashMap;
+
+/// An object as it was found.
+#[derive(Clone)]
+pub(in super::super) struct Raw {
+    pub revision: u64,
+    pub value: Bytes,
+    pub expires: Option<i64>,
+}
+
+/// A past write as it was found.
+pub(in super::super) struct RawEvent {
+    pub revision: u64,
+    pub value: Option<Bytes>,
+    /// Revision and bytes of the state before.
+    pub previous: Option<(u64, Bytes)>,
+}
+
+/// All that a store held when it was opened.
+pub(in super::super) struct Contents {
+    pub revision: u64,
+    pub objects: Vec<(String, Raw)>,
+    /// Writes after this revision are in `events`.
+    pub base: u64,
+    pub events: Vec<(String, RawEvent)>,
+    pub marks: Vec<(u64, i64)>,
+}
+
+impl Disk {
+    /// Checks the file and reads all of it; at most `max_events` of history.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn load(&mut self, max_events: u64) -> Result<Contents, OpenError> {
+        let sql = |e| OpenError::sqlite(&self.path, e);
+        // Whatever would come up at the first write comes up now; nothing is written.
+        self.db
+            .execute_batch("BEGIN IMMEDIATE; ROLLBACK")
+            .map_err(|e| match e.sqlite_error_code() {
+                Some(rusqlite::ErrorCode::ReadOnly) => OpenError::damaged(&self.path, "it cannot be written"),
+                _ => sql(e),
+            })?;
+        let found: String = self
+            .db
+            .query_row("PRAGMA quick_check(1)", [], |r| r.get(0))
+            .map_err(sql)?;
+        if found != "ok" {
+            return Err(OpenError::damaged(&self.path, found));
+        }
+        let meta = "SELECT revision, compacted, objects, sum FROM meta";
+        let (revision, compacted, count, sum) = self
+            .db
+            .query_row(meta, [], |r| {
+                Ok((
+                    r.get::<_, i64>(0)?,
+                    r.get::<_, i64>(1)?,
+                    r.get::<_, i64>(2)?,
+                    r.get::<_, i64>(3)?,
+                ))
+            })
+            .optional()
+            .map_err(sql)?
+            .ok_or_else(|| OpenError::damaged(&self.path, "its meta row is missing"))?;
+        let [revision, compacted, count] = [revision, compacted, count].map(i64::cast_unsigned);
+        if Self::meta_sum(revision, compacted, count) != sum {
+            return Err(OpenError::damaged(
+                &self.path,
+                "its meta row does not match its checksum",
+            ));
+        }
+        let objects = self.load_objects()?;
+        if objects.len() as u64 != count {
+            let why = format!("it holds {} objects instead of {count}", objects.len());
+            return Err(OpenError::damaged(&self.path, why));
+        }
+        (self.revision, self.compacted, self.objects) = (revision, compacted, count);
+        let base = self.compacted.max(revision.saturating_sub(max_events));
+        let known: HashMap<u64, &Bytes> = objects.iter().map(|(_, o)| (o.revision, &o.value)).collect();
+        let events = self.load_events(base, &known)?;
+        drop(known);
+        let mut marks = self
+            .db
+            .prepare("SELECT revision, at FROM marks ORDER BY revision")
+            .map_err(sql)?;
+        let marks = marks
+            .query_map([], |r| Ok((r.get::<_, i64>(0)?.cast_unsigned(), r.get(1)?)))
+            .and_then(Iterator::collect)
+            .map_err(sql)?;
+        Ok(Contents {
+            revision,
+            objects,
+            base,
+            events,
+            marks,
+        })
+    }
+
+    fn verified(
+        &self,
+        key: &str,
+        (revision, prev): (i64, i64),
+        value: Option<&[u8]>,
+        sum: i64,
+    ) -> Result<Option<Bytes>, OpenError> {
+        if checksum(key, revision.cast_unsigned(), prev.cast_unsigned(), value) != sum {
+            let why = format!("revision {revision} of {key} does not match its checksum");
+            return Err(OpenError::damaged(&self.path, why));
+        }
+        Ok(value.map(Bytes::copy_from_slice))
+    }
+
+    fn load_objects(&self) -> Result<Vec<(String, Raw)>, OpenError> {
+        let sql = |e| OpenError::sqlite(&self.path, e);
+        let all = "SELECT live.key, live.revision, live.expires, log.value, log.sum, log.prev, live.sum
+            FROM live LEFT JOIN log ON log.revision = live.revision AND log.key = live.key";
+        let mut all = self.db.prepare(all).map_err(sql)?;
+        let mut rows = all.query([]).map_err(sql)?;
+        let mut out = Vec::new();
+        while let Some(row) = rows.next().map_err(sql)? {
+            let key: String = row.get(0).map_err(sql)?;
+            let revision: i64 = row.get(1).map_err(sql)?;
+            let value = row.get_ref(3).map_err(sql)?.as_blob_or_null();
+            let sum: Option<i64> = row.get(4).map_err(sql)?;
+            let (Ok(Some(value)), Some(sum)) = (value, sum) else {
+                return Err(OpenError::damaged(
+                    &self.path,
+                    format!("the bytes of {key} are missing"),
+                ));
+            };
+            let prev = row.get(5).map_err(sql)?;
+            let value = self
+                .verified(&key, (revision, prev), Some(value), sum)?
+                .unwrap_or_default();
+            let expires: Option<i64> = row.get(2).map_err(sql)?;
+            if expiry_sum(revision.cast_unsigned(), expires) != row.get(6).map_err(sql)? {
+                let why = format!("the time to live of {key} does not match its checksum");
+                return Err(OpenError::damaged(&self.path, why));
+            }
+            let raw = Raw {
+                revision: revision.cast_unsigned(),
+                value,
+                expires,
+            };
+            out.push((key, raw));
+        }
+        Ok(out)
+    }
+
+    fn load_events(&self, base: u64, known: &HashMap<u64, &Bytes>) -> Result<Vec<(String, RawEvent)>, OpenError> {
+        let sql = |e| OpenError::sqlite(&self.path, e);
+        let find = |r: u64| -> Result<Bytes, OpenError> {
+            if let Some(bytes) = known.get(&r) {
+                return Ok((*bytes).clone());
+            }
+            let mut one = self
+                .db
+                .prepare_cached("SELECT key, value, sum, prev FROM log WHERE revision = ?1")
+                .map_err(sql)?;
+            type Found = (String, Option<Vec<u8>>, i64, i64);
+            let found: Option<Found> = one
+                .query_row([r.cast_signed()], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                })
+                .optional()
+                .map_err(sql)?;
+            let missing = || OpenError::damaged(&self.path, format!("revision {r} is missing from its history"));
+            let (key, value, sum, prev) = found.ok_or_else(missing)?;
+            self.verified(&key, (r.cast_signed(), prev), value.as_deref(), sum)?
+                .ok_or_else(missing)
+        };
+        let tail = "SELECT revision, key, prev, value IS NULL, sum FROM log WHERE revision > ?1 ORDER BY revision";
+        let mut tail = self.db.prepare(tail).map_err(sql)?;
+        let mut rows = tail.query([base.cast_signed()]).map_err(sql)?;
+        let mut out = Vec::new();
+        while let Some(row) = rows.next().map_err(sql)? {
+            let revision = row.get::<_, i64>(0).map_err(sql)?.cast_unsigned();
+            let key: String = row.get(1).map_err(sql)?;
+            let prev = row.get::<_, i64>(2).map_err(sql)?;
+            let deletion: bool = row.get(3).map_err(sql)?;
+            let value = if deletion {
+                let sum = row.get(4).map_err(sql)?;
+                self.verified(&key, (revision.cast_signed(), prev), None, sum)?
+            } else {
+                Some(find(revision)?)
+            };
+            let prev = prev.cast_unsigned();
+            let previous = if prev == 0 { None } else { Some((prev, find(prev)?)) };
+            out.push((
+                key,
+                RawEvent {
+                    revision,
+                    value,
+                    previous,
+                },
+            ));
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,136 @@
+//! How the aggregator does with many backends, bad backends, long answers and large ones. These rows run only where they
+//! are asked for: `make bench ONLY=aggregation`, or one by name.
+
+mod calm;
+mod paced;
+mod relay;
+mod replicas;
+mod scale;
+mod streams;
+
+use crate::client::Target;
+use crate::process::{Server, free_port};
+use crate::report::Report;
+use crate::scenarios::{Gateway, backend, base64, start};
+use hyper::Method;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const ROWS: [&str; 7] = [
+    "many",
+    "discovery",
+    "blackholes",
+    "watches",
+    "large",
+    "stream",
+    "replicas",
+];
+
+/// Whether this names a row of here, or all of them.
+pub fn is_row(name: &str) -> bool {
+    name == "aggregation" || ROWS.contains(&name)
+}
+
+/// Runs those that were asked for, each over a gateway of its own.
+pub async fn run(torana: &Path, dir: &Path, only: &[String], r: &mut Report) -> Result<(), String> {
+    for row in ROWS {
+        if !only.iter().any(|o| o == row || o == "aggregation") {
+            continue;
+        }
+        let own = dir.join(row);
+        std::fs::create_dir_all(&own).map_err(|e| e.to_string())?;
+        match row {
+            "many" => scale::many(&Rig::start(torana, &own).await?, r).await?,
+            "discovery" => scale::discovery(&Rig::start(torana, &own).await?, r).await?,
+            "blackholes" => calm::black_holes(&Rig::start(torana, &own).await?, r).await?,
+            "watches" => streams::watches(&Rig::start(torana, &own).await?, r).await?,
+            "large" => streams::large(&Rig::start(torana, &own).await?, &own, r).await?,
+            "stream" => streams::stream(&Rig::start(torana, &own).await?, r).await?,
+            _ => replicas::replicas(torana, &own, r).await?,
+        }
+    }
+    Ok(())
+}
+
+/// A gateway and one backend process.
+struct Rig {
+    g: Gateway,
+    _backend: Server,
+    port: u16,
+    bundle: String,
+}
+
+impl Rig {
+    async fn start(torana: &Path, dir: &Path) -> Result<Self, String> {
+        let g = start(torana, dir, free_port()?).await?;
+        let (server, port, pem) = backend(dir).await?;
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bench"}});
+        create(&g.target, "/api/v1/namespaces", &namespace).await?;
+        Ok(Self {
+            g,
+            _backend: server,
+            port,
+            bundle: base64(pem.as_bytes()),
+        })
+    }
+
+    /// A Service that leads to this host.
+    async fn service(&self, name: &str) -> Result<(), String> {
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "bench"},
+            "spec": {"type": "ExternalName", "externalName": "localhost"}});
+        create(&self.g.target, "/api/v1/namespaces/bench/services", &service).await
+    }
+
+    /// The group `g<i>.bench.example.com` at a service.
+    async fn group(&self, i: usize, service: &str) -> Result<(), String> {
+        let group = group(i);
+        let object = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": {"name": format!("v1.{group}")},
+            "spec": {"group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10,
+                "caBundle": self.bundle, "service": {"name": service, "namespace": "bench", "port": self.port}}});
+        create(&self.g.target, API_SERVICES, &object).await
+    }
+
+    /// Waits until each of these groups answers.
+    async fn answered(&self, groups: std::ops::Range<usize>) -> Result<(), String> {
+        let until = Instant::now() + Duration::from_secs(120);
+        for i in groups {
+            while !self.g.target.once(Method::GET, &path(i), "").await?.0.is_success() {
+                if Instant::now() > until {
+                    return Err(format!("{} is not available within two minutes", group(i)));
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+
+fn group(i: usize) -> String {
+    format!("g{i}.bench.example.com")
+}
+
+fn path(i: usize) -> String {
+    format!("/apis/{}/v1/gadgets/a", group(i))
+}
+
+async fn create(target: &Target, collection: &str, object: &Value) -> Result<(), String> {
+    let (status, body) = target.once(Method::POST, collection, &object.to_string()).await?;
+    if status.is_success() {
+        return Ok(());
+    }
+    Err(format!("{collection}: {status} {}", String::from_utf8_lossy(&body)))
+}
+
+async fn patch(target: &Target, path: &str, patch: &Value) -> Result<(), String> {
+    let mut target = target.clone();
+    target.content_type = "application/merge-patch+json";
+    let (status, body) = target.once(Method::PATCH, path, &patch.to_string()).await?;
+    if status.is_success() {
+        return Ok(());
+    }
+    Err(format!("{path}: {status} {}", String::from_utf8_lossy(&body)))
+}

@@ -1,0 +1,143 @@
+//! What the number of APIServices costs.
+
+use super::{API_SERVICES, Rig, group, patch, path};
+use crate::client::{Load, exchange, load};
+use crate::report::Report;
+use crate::scenarios::{note, per};
+use bytes::Bytes;
+use hyper::{Method, StatusCode};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+async fn proxied(rig: &Rig, groups: usize) -> Result<(f64, Load), String> {
+    let make = move |i: u64| (Method::GET, path(i as usize % groups), Bytes::new());
+    load(&rig.g.target, 16, 10, Duration::from_secs(1), 0, make).await?;
+    let cpu = rig.g.server.cpu();
+    let l = load(&rig.g.target, 16, 10, Duration::from_secs(4), 0, make).await?;
+    Ok((per(rig.g.server.cpu() - cpu, l.requests), l))
+}
+
+/// A proxied GET with one APIService, and with a thousand.
+pub(super) async fn many(rig: &Rig, r: &mut Report) -> Result<(), String> {
+    const MANY: usize = 1000;
+    rig.service("bench").await?;
+    rig.group(0, "bench").await?;
+    rig.answered(0..1).await?;
+    let (one, l) = proxied(rig, 1).await?;
+    r.row("proxied GET, 1 APIService", one, "µs CPU", 0.0, &note(&l));
+    for i in 1..MANY {
+        rig.group(i, "bench").await?;
+    }
+    rig.answered(0..MANY).await?;
+    // Probes, discovery and OpenAPI of a thousand new ones have their turn first.
+    let idle = idle_cpu(rig).await;
+    let (many, l) = proxied(rig, MANY).await?;
+    let text = format!("{}; {idle:.1} % of a core for all probes beside it", note(&l));
+    r.row("proxied GET, 1,000 APIServices", many, "µs CPU", 0.0, &text);
+    r.row("ratio of CPU, 1,000 to 1", many / one, "×", 1.1, "same run");
+    r.row(
+        "resident memory, 1,000 APIServices",
+        rig.g.server.rss_mb(),
+        "MB",
+        0.0,
+        "",
+    );
+    Ok(())
+}
+
+/// Percent of a core that the gateway takes when nobody asks, once that has settled.
+async fn idle_cpu(rig: &Rig) -> f64 {
+    let mut last = f64::MAX;
+    for _ in 0..30 {
+        let cpu = rig.g.server.cpu();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let now = (rig.g.server.cpu() - cpu).as_secs_f64() / 2.0 * 100.0;
+        if now < 10.0 && (now - last).abs() < 3.0 {
+            return now;
+        }
+        last = now;
+    }
+    last
+}
+
+/// The aggregated discovery document of 300 APIServices: asked for again, and after a change.
+pub(super) async fn discovery(rig: &Rig, r: &mut Report) -> Result<(), String> {
+    const GROUPS: usize = 300;
+    const CHANGES: u32 = 20;
+    rig.service("bench").await?;
+    for i in 0..GROUPS {
+        rig.group(i, "bench").await?;
+    }
+    rig.answered(0..GROUPS).await?;
+    idle_cpu(rig).await;
+    let mut target = rig.g.target.clone();
+    target.headers = vec![("accept", AGGREGATED.to_owned())];
+    let (etag, size) = etag(&target).await?;
+    let mut conditional = target.clone();
+    conditional.headers.push(("if-none-match", etag));
+    let make = |_| (Method::GET, "/apis".to_owned(), Bytes::new());
+    let cpu = rig.g.server.cpu();
+    let l = load(&conditional, 4, 4, Duration::from_secs(3), 0, make).await?;
+    let us = per(rig.g.server.cpu() - cpu, l.requests);
+    let text = format!(
+        "{}; a document of {} KiB; no CustomResourceDefinitions: they are not served yet",
+        note(&l),
+        size >> 10
+    );
+    r.row("aggregated discovery, 300 APIServices, 304", us, "µs CPU", 60.0, &text);
+
+    let mut times = Vec::new();
+    let mut changed = 0;
+    let mut sender = target.connect().await?;
+    for n in 0..CHANGES {
+        let before = self::etag(&target).await?.0;
+        let change = json!({"spec": {"versionPriority": 20 + n, "groupPriorityMinimum": 1100 + n}});
+        patch(&rig.g.target, &format!("{API_SERVICES}/v1.{}", group(7)), &change).await?;
+        // The change is a watch event away.
+        let until = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < until {
+            let t = Instant::now();
+            let request = target.request(Method::GET, "/apis", Bytes::new());
+            sender.ready().await.map_err(|e| e.to_string())?;
+            let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
+            let took = t.elapsed();
+            if answer
+                .headers()
+                .get("etag")
+                .is_some_and(|e| e.as_bytes() != before.as_bytes())
+            {
+                times.push(took.as_secs_f64() * 1e3);
+                changed += 1;
+                break;
+            }
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let median = times.get(times.len() / 2).copied().unwrap_or(f64::NAN);
+    let worst = times.last().copied().unwrap_or(f64::NAN);
+    let text =
+        format!("to the head of the first answer that shows it, median of {changed} of {CHANGES}; worst {worst:.1} ms");
+    r.row("aggregated discovery, rebuilt after a change", median, "ms", 5.0, &text);
+    Ok(())
+}
+
+async fn etag(target: &crate::client::Target) -> Result<(String, usize), String> {
+    let mut sender = target.connect().await?;
+    let request = target.request(Method::GET, "/apis", Bytes::new());
+    sender.ready().await.map_err(|e| e.to_string())?;
+    let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
+    if answer.status() != StatusCode::OK {
+        return Err(format!("/apis: {}", answer.status()));
+    }
+    let etag = answer
+        .headers()
+        .get("etag")
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or("")
+        .to_owned();
+    drop(answer);
+    let (_, body) = exchange(&mut sender, target.request(Method::GET, "/apis", Bytes::new())).await?;
+    Ok((etag, body.len()))
+}
