@@ -30,9 +30,6 @@ const MASTERS: &str = "system:masters";
 /// The limit for discovery documents.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Go's text where the head of an answer takes longer than it may.
-const HEADER_LATE: &str = "net/http: timeout awaiting response headers";
-
 /// Counts what the proxy answered in its own name: `apiserver_request_terminations_total{component="aggregator"}`.
 pub trait Terminations: Send + Sync + 'static {
     /// The proxy ended this request with this code.
@@ -228,8 +225,9 @@ impl ProxyHandler {
                 answer
             }
             Err(why) => {
+                let is_late = matches!(why, SendError::Late);
                 let why = why.to_string();
-                if why == HEADER_LATE {
+                if is_late {
                     transport.unanswered(authority, &why);
                 }
                 place.account.failed(&why);
@@ -362,16 +360,13 @@ async fn head_by<T>(
     sending: impl Future<Output = Result<T, SendError>>,
 ) -> Result<T, SendError> {
     let head_end = header.map(|limit| Instant::now() + limit);
-    let (until, why) = match (end, head_end) {
-        (Some(end), Some(head)) if head < end => (head, HEADER_LATE),
-        (Some(end), _) => (end, "context deadline exceeded"),
-        (None, Some(head)) => (head, HEADER_LATE),
+    let (until, late) = match (end, head_end) {
         (None, None) => return sending.await,
+        (Some(end), Some(head)) if head < end => (head, SendError::Late),
+        (None, Some(head)) => (head, SendError::Late),
+        (Some(end), _) => (end, SendError::Exchange("context deadline exceeded".into())),
     };
-    match tokio::time::timeout_at(until, sending).await {
-        Ok(sent) => sent,
-        Err(_) => Err(SendError::Exchange(why.into())),
-    }
+    tokio::time::timeout_at(until, sending).await.unwrap_or(Err(late))
 }
 
 /// Non-resource paths of three segments, which in practice are `/apis/<group>/<version>`.

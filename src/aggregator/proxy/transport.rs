@@ -64,6 +64,8 @@ pub enum SendError {
     Full,
     /// The connection failed before the answer's head.
     Exchange(String),
+    /// The head of the answer took longer than it may.
+    Late,
 }
 
 /// Connections that share a TLS configuration.
@@ -465,6 +467,7 @@ impl fmt::Display for SendError {
             Self::Dial(e) => e.fmt(f),
             Self::Full => f.write_str("too many requests wait for a connection"),
             Self::Exchange(text) => f.write_str(text),
+            Self::Late => f.write_str("net/http: timeout awaiting response headers"),
         }
     }
 }

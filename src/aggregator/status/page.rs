@@ -99,7 +99,7 @@ fn since(v: &Value) -> &str {
 fn row(out: &mut String, v: &Value) {
     let _ = write!(
         out,
-        "<tr><td><b>{}</b><br><small>{}</small><td>{} {}<br><small>since {}</small><br>{}<td>{}<td>{}<td>breaker {}<br>",
+        "<tr><td><b>{}</b><br><small>{}</small><td>{} {}<br><small>since {}</small><br>{}<td>{}<td>{}<td>{}",
         html_escape(v.str_at(&["name"])),
         html_escape(v.str_at(&["service"])),
         coloured(v.str_at(&["available"])),
@@ -108,7 +108,10 @@ fn row(out: &mut String, v: &Value) {
         html_escape(v.str_at(&["configuration"])),
         counts(v.get("requests")),
         latency(v.get("requests")),
-        coloured(v.str_at(&["breaker"])),
+        match v.str_at(&["breaker"]) {
+            "" => "–".to_owned(),
+            state => format!("breaker {}<br>", coloured(state)),
+        },
     );
     for e in v.get("endpoints").items() {
         endpoint(out, e);

@@ -5,7 +5,6 @@ use super::balance::scatter;
 use super::host::Host;
 use crate::client::target::Target;
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// The place, by its number. Places that are ejected, and `not`, count only where there are no others; one whose ejection is
@@ -30,10 +29,11 @@ pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, turn
         };
         Some(if load(b, a) < load(a, b) { b } else { a })
     });
-    // Nobody is well: whoever is first in turn bears it, spread over all of them.
+    // Nobody is well: whoever failed least bears it, from a place of its own each time.
     let bear = || {
-        let first: Range<usize> = target.turns().next().unwrap_or(0..1);
-        draw(target, first.filter(other), drawn).or_else(|| draw(target, (0..target.places.len()).filter(other), drawn))
+        let n = target.places.len();
+        let all = (0..n).map(|i| (i + drawn as usize % n) % n).filter(other);
+        all.min_by_key(|i| host(*i).map_or(0, |h| h.health.failures()))
     };
     found.or_else(bear).unwrap_or(0)
 }
