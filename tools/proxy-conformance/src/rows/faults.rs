@@ -25,10 +25,10 @@ pub(super) fn rows() -> Vec<Row> {
     vec![
         story("3.4.8c", "an answer cut after any byte is an error or breaks off; it is never taken for whole", cut)
             .at(&["f1", "f2"]),
-        story("3.4.8d", "nor is one whose connection is reset", reset).at(&["f1", "f2"]),
-        story("3.4.8e", "nor is a chunked one", cut_chunked).at(&["f1"]),
+        story("3.4.8d", "nor is one whose connection is reset", reset).at(&["f1", "f2"]).front1(),
+        story("3.4.8e", "nor is a chunked one", cut_chunked).at(&["f1"]).front1(),
         story("3.4.8f", "bytes that are none of HTTP's end in an answer, and cost the next request nothing", garbage)
-            .at(&["f1", "f2"]),
+            .at(&["f1", "f2"]).front1(),
         broken(row("3.4.7a", "garbage instead of an answer is a 503").answer_raw(b"\x00\x01\x02 what is this\r\n\r\n")),
         broken(row("3.4.7b", "nothing instead of an answer is a 503").answer_raw(b"")),
         broken(row("3.4.7c", "a status line without a status is a 503").answer_raw(b"HTTP/1.1 OK\r\n\r\n")),
