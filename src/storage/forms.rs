@@ -33,8 +33,8 @@ enum Made {
 
 impl Made {
     fn weight(&self) -> usize {
-        /// The slot's own share.
-        const BESIDE: usize = 64;
+        /// The slot, its place in it and on the shelf, and the counters of shared bytes.
+        const BESIDE: usize = size_of::<Slot>() + size_of::<(Form, Made)>() + 64;
         BESIDE
             + match self {
                 Self::Bytes(b) => b.len(),

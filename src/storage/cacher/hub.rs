@@ -8,6 +8,7 @@ use super::snapshot::INDEXED;
 use crate::storage::{Event, EventType, Predicate, Revision};
 use futures_util::task::AtomicWaker;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub(super) struct Subscriber {
     /// Events up to here are not wanted: they are in the initial state, in the replay, or before the start asked for.
     pub after: Revision,
     pub full_at: usize,
+    /// There are changes in the queue, or it has ended: a reader that finds neither takes no lock.
+    ready: AtomicBool,
     queue: Mutex<Queue>,
     waker: AtomicWaker,
 }
@@ -69,6 +72,7 @@ impl Subscriber {
             predicate,
             after,
             full_at,
+            ready: AtomicBool::new(false),
             queue: Mutex::default(),
             waker: AtomicWaker::new(),
         }
@@ -111,29 +115,34 @@ impl Subscriber {
                 let since = *q.full_since.get_or_insert(now);
                 if now.saturating_duration_since(since) > PATIENCE || q.changes.len() >= HARD_LIMIT {
                     q.ended = true;
+                    self.ready.store(true, Ordering::Release);
                     return Offer::Terminated;
                 }
             }
             q.changes.push_back((kind, event.clone()));
         }
+        self.ready.store(true, Ordering::Release);
         if sleeps { Offer::Wake } else { Offer::Quiet }
     }
 
     /// Moves everything queued into `into`, which must be empty.
     pub fn take(&self, into: &mut VecDeque<Change>) -> Taken {
+        if !self.is_ready() {
+            return Taken::Empty;
+        }
         let mut q = lock(&self.queue);
         if q.changes.is_empty() {
             return if q.ended { Taken::Ended } else { Taken::Empty };
         }
         std::mem::swap(&mut q.changes, into);
         q.full_since = None;
+        self.ready.store(q.ended, Ordering::Release);
         Taken::Some
     }
 
     /// True where [`take`](Self::take) would find something, or the end.
     pub fn is_ready(&self) -> bool {
-        let q = lock(&self.queue);
-        q.ended || !q.changes.is_empty()
+        self.ready.load(Ordering::Acquire)
     }
 
     pub fn register(&self, waker: &Waker) {
@@ -141,7 +150,11 @@ impl Subscriber {
     }
 
     fn end(&self) {
-        lock(&self.queue).ended = true;
+        {
+            let mut q = lock(&self.queue);
+            q.ended = true;
+            self.ready.store(true, Ordering::Release);
+        }
         self.waker.wake();
     }
 }
