@@ -2,6 +2,7 @@
 //! Run over seeds and generated input by `tests/fuzz.rs`, and by libFuzzer through `fuzz_targets/`.
 
 use torana::api::{self, protobuf as messages};
+use torana::apimachinery::codec::json::parts::{self, Mask};
 use torana::apimachinery::codec::{cbor, json, protobuf, yaml};
 use torana::apimachinery::patch::{json_patch::JsonPatch, merge};
 use torana::apimachinery::quantity;
@@ -240,6 +241,8 @@ pub fn json_codec(data: &[u8]) {
         let text = json::to_vec(&v);
         let again = json::decode(&text).expect("what we encode, we decode");
         assert_eq!(json::to_vec(&again), text);
+        // Parts of what we encode are read as they are decoded.
+        assert_eq!(parts::read(&text, &Mask::Whole).as_ref(), Ok(&again));
         let pretty = json::decode(&json::to_vec_pretty(&v)).expect("what we encode, we decode");
         assert_eq!(json::to_vec(&pretty), text);
     }

@@ -160,18 +160,19 @@ mod tests {
             &telemetry,
         );
         let endpoints = Endpoints::One(backend.authority.as_str().into());
+        let place = (&endpoints, backend.authority.as_str());
         let mut object = apiservice("g", "", 443);
         object.set(&["spec", "insecureSkipTLSVerify"], true);
         let transport = transports.of(&ApiService::from_value(&object)).unwrap();
         for _ in 0..2 {
-            let got = internal::fetch(&transport, (&endpoints, &backend.authority), "/apis", AGGREGATOR, &[]).await;
+            let got = internal::fetch(&transport, place, "/apis", AGGREGATOR, &[]).await;
             assert_eq!(got.unwrap().status, 200);
         }
         assert_eq!(telemetry.x509_flaws.missing_san.get(), 1, "one connection");
         // Another service, so another transport: on the same one the session would be resumed, without a certificate.
         object.set(&["spec", "service", "name"], "other");
         let other = transports.of(&ApiService::from_value(&object)).unwrap();
-        let got = internal::fetch(&other, (&endpoints, &backend.authority), "/apis", AGGREGATOR, &[]).await;
+        let got = internal::fetch(&other, place, "/apis", AGGREGATOR, &[]).await;
         assert_eq!(got.unwrap().status, 200);
         assert_eq!(telemetry.x509_flaws.missing_san.get(), 2);
         let text = String::from_utf8(telemetry.text()).unwrap();

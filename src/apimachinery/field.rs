@@ -2,29 +2,29 @@
 //!
 //! Messages follow `k8s.io/apimachinery/pkg/util/validation/field/errors.go`.
 
-use super::value::Value;
+use super::value::{Str, Value};
 use std::fmt;
 
 /// A path to a field: `spec.ports[0].name`, `metadata.labels[a/b]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldPath(String);
+pub struct FieldPath(Str);
 
 impl FieldPath {
     /// A path of one field; `""` is the root.
     pub fn new(name: &str) -> Self {
-        Self(name.to_owned())
+        Self(Str::new(name))
     }
     /// The path of a member.
     pub fn child(&self, name: &str) -> Self {
         if self.0.is_empty() {
-            Self(name.to_owned())
+            Self(Str::new(name))
         } else {
             self.with([".", name, ""])
         }
     }
     /// Paths are made for every field that is looked at, and read only where something is wrong: no formatting.
     fn with(&self, parts: [&str; 3]) -> Self {
-        let mut path = String::with_capacity(self.0.len() + parts.iter().map(|p| p.len()).sum::<usize>());
+        let mut path = Str::with_capacity(self.0.len() + parts.iter().map(|p| p.len()).sum::<usize>());
         path.push_str(&self.0);
         parts.iter().for_each(|p| path.push_str(p));
         Self(path)

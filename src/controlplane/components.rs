@@ -47,6 +47,7 @@ async fn status(probe: &dyn Probe) -> Arc<Entry> {
         revision: Revision::default(),
         json: draft.json,
         version_span: (draft.version_at, 0),
+        managed_span: draft.managed_span,
         labels: draft.labels,
         fields: draft.fields,
         stale: false,

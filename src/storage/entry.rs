@@ -17,6 +17,9 @@ pub struct Entry {
     pub json: Bytes,
     /// Offset and length, in `json`, of the `"resourceVersion":"…"` member and the comma after it, if there is one.
     pub version_span: (u32, u32),
+    /// Offset and length, in `json`, of the value of `metadata.managedFields`, which is long and which only its owners read;
+    /// nothing where there is none.
+    pub managed_span: (u32, u32),
     /// Labels, sorted by key.
     pub labels: Box<[(Str, Str)]>,
     /// Selectable fields beside `metadata.name` and `metadata.namespace`, sorted by name; empty ones are left out.
@@ -32,6 +35,8 @@ pub struct Draft {
     pub json: Bytes,
     /// Where `"resourceVersion":"…"` goes: right behind the brace that opens `metadata`.
     pub version_at: u32,
+    /// As of [`Entry::managed_span`], behind the version's place.
+    pub managed_span: (u32, u32),
     /// Labels, sorted by key.
     pub labels: Box<[(Str, Str)]>,
     /// Selectable fields, sorted by name.
@@ -103,6 +108,10 @@ impl Entry {
         let draft = Draft {
             json: self.unversioned().into(),
             version_at: self.version_span.0,
+            managed_span: match self.managed_span {
+                (_, 0) => (0, 0),
+                (at, len) => (at - self.version_span.1, len),
+            },
             labels: self.labels.clone(),
             fields: self.fields.clone(),
         };
@@ -115,6 +124,7 @@ impl Draft {
     pub fn new(object: &Value, mut fields: Vec<(Str, Str)>) -> Self {
         let mut out = Vec::with_capacity(1024);
         let mut version_at = 0;
+        let mut managed_span = (0, 0);
         out.push(b'{');
         let mut labels: Vec<(Str, Str)> = Vec::new();
         for (i, (key, value)) in object.as_object().into_iter().flat_map(|m| m.iter()).enumerate() {
@@ -136,8 +146,11 @@ impl Draft {
                 }
                 json::encode_str(k, &mut out);
                 out.push(b':');
+                let at = out.len();
                 json::encode(v, &mut out);
-                if k == "labels" {
+                if k == "managedFields" {
+                    managed_span = (at as u32, (out.len() - at) as u32);
+                } else if k == "labels" {
                     let pairs = v.as_object().into_iter().flat_map(|m| m.iter());
                     labels = pairs
                         .map(|(k, v)| (k.into(), v.as_str().unwrap_or("").into()))
@@ -154,6 +167,7 @@ impl Draft {
         Self {
             json: out.into(),
             version_at,
+            managed_span,
             labels: labels.into(),
             fields: fields.into(),
         }
@@ -175,6 +189,10 @@ impl Draft {
             revision,
             json: json.into(),
             version_span: (self.version_at, member.len() as u32),
+            managed_span: match self.managed_span {
+                (_, 0) => (0, 0),
+                (at, len) => (at + member.len() as u32, len),
+            },
             labels: self.labels,
             fields: self.fields,
             stale: false,
@@ -195,6 +213,15 @@ mod tests {
         assert_eq!(e.decode().str_at(&["metadata", "resourceVersion"]), "42");
         assert_eq!((e.name(), e.namespace(), e.label("b")), ("a", "ns", Some("1")));
         assert_eq!(e.unversioned(), plain);
+        assert_eq!(e.managed_span, (0, 0));
+        let managed = |e: &Entry| {
+            let (at, len) = (e.managed_span.0 as usize, e.managed_span.1 as usize);
+            String::from_utf8_lossy(&e.json[at..at + len]).into_owned()
+        };
+        let v = crate::json!({"metadata":{"labels":{"b":"1"},"managedFields":[{"manager":"m"}],"name":"a"}});
+        let owned = Draft::new(&v, vec![]).into_entry("a", Revision(9));
+        assert_eq!(managed(&owned), r#"[{"manager":"m"}]"#);
+        assert_eq!(managed(&owned.at_revision(Revision(10))), managed(&owned));
         assert_eq!(
             e.at_revision(Revision(43))
                 .decode()

@@ -28,6 +28,10 @@ use std::task::{Context, Poll};
 const CHUNK: usize = 64 * 1024;
 /// Objects from this size on are sent as slices of their own bytes.
 const SHARED: usize = 32 * 1024;
+/// About what a row or an item of metadata takes.
+const ITEM: usize = 1024;
+/// Room for the item that fills a chunk.
+const SPARE: usize = 16 * 1024;
 
 /// The list's own facts, encoded.
 #[derive(Clone, Debug, Default)]
@@ -191,6 +195,7 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
         None
     };
     let mut body = ListBody::new(head, entries, item, b"]}");
+    body.chunk.reserve(size.min(CHUNK + SHARED));
     let media = Media::Json.content_type();
     if size <= CHUNK {
         // One chunk holds it all, and its length is known.
@@ -207,7 +212,9 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
 /// Sends what is not known to be big before it is written: what is compressed is sent while it is written.
 fn written<W: Write>(mut body: ListBody<W>, headers: &HeaderMap) -> Response {
     let media = Media::Json.content_type();
-    body.fill(gzip::THRESHOLD as usize + 1);
+    let size = gzip::THRESHOLD as usize + 1;
+    body.chunk.reserve((body.entries.len() * ITEM).min(size + SPARE));
+    body.fill(size);
     if body.ended {
         return gzip::maybe(super::bytes(200, media, Body::full(body.chunk)), headers);
     }
@@ -322,7 +329,7 @@ impl<W: Write> http_body::Body for ListBody<W> {
         let next = if this.ended {
             Vec::new()
         } else {
-            Vec::with_capacity(CHUNK + 4096)
+            Vec::with_capacity(CHUNK + SPARE)
         };
         let chunk = std::mem::replace(&mut this.chunk, next);
         Poll::Ready(Some(Ok(Frame::data(chunk.into()))))

@@ -130,6 +130,7 @@ impl Metadata {
         if first != entry.version_span.0 as usize {
             return Err(Odd);
         }
+        let (managed_at, managed_len) = (entry.managed_span.0 as usize, entry.managed_span.1 as usize);
         let (mut behind, mut annotations, mut members) = (None, None, Vec::new());
         while let Some(key) = cursor.key()? {
             let value_at = cursor.offset();
@@ -142,6 +143,7 @@ impl Metadata {
             }
             match mask.member(key) {
                 Some((name, mask)) => members.push((name.clone(), cursor.read(mask)?)),
+                None if value_at == managed_at => cursor.go(value_at + managed_len),
                 None => cursor.skip()?,
             }
         }

@@ -12,6 +12,7 @@ use std::ops::Range;
 /// The entry of stored bytes.
 pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&SelectableFields>) -> Entry {
     let metadata = member(value, 0, "metadata").unwrap_or(0..0);
+    let managed = member(value, metadata.start, "managedFields").unwrap_or(0..0);
     let labels = member(value, metadata.start, "labels").and_then(|at| json::decode(&value[at]).ok());
     let labels = labels.as_ref().and_then(|l| l.as_object());
     let labels = labels.into_iter().flat_map(|m| m.iter());
@@ -22,6 +23,7 @@ pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&Sel
     let draft = Draft {
         json: value.clone(),
         version_at: metadata.start as u32 + 1,
+        managed_span: (managed.start as u32, managed.len() as u32),
         labels: labels
             .map(|(k, v)| (k.into(), v.as_str().unwrap_or("").into()))
             .collect(),
@@ -55,7 +57,8 @@ mod tests {
         let object = crate::json!({
             "data": {"metadata": "{\"labels\":1}", "q\"\\": [1, {"a": []}, "]"]},
             "kind": "ConfigMap",
-            "metadata": {"annotations": {"labels": "no"}, "labels": {"b": "2", "a": "\u{e9}\""}, "name": "n"},
+            "metadata": {"annotations": {"labels": "no"}, "labels": {"b": "2", "a": "\u{e9}\""}, "name": "n",
+                "managedFields": [{"manager": "]"}]},
             "type": "Opaque",
         });
         let of = |v: &Value| vec![(Str::from("type"), Str::from(v.str_at(&["type"])))];
@@ -65,6 +68,8 @@ mod tests {
         let entry = stored.into_entry("ns/n", Revision(7));
         assert_eq!(loaded.json, entry.json);
         assert_eq!(loaded.version_span, entry.version_span);
+        assert!(entry.managed_span.1 > 0);
+        assert_eq!(loaded.managed_span, entry.managed_span);
         assert_eq!((loaded.labels, loaded.fields), (entry.labels, entry.fields));
     }
 

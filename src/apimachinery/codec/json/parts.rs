@@ -93,6 +93,11 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
+    /// Goes to an offset that is known to be behind a value.
+    pub fn go(&mut self, offset: usize) {
+        self.at = offset;
+    }
+
     fn peek(&self) -> Result<u8, Odd> {
         self.json.get(self.at).copied().ok_or(Odd)
     }

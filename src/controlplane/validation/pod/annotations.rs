@@ -150,6 +150,10 @@ pub(super) fn agreement(out: &mut ErrorList, v: &Value) {
         (SECCOMP, "seccompProfile", "seccomp"),
         (APPARMOR, "appArmorProfile", "apparmor"),
     ] {
+        let all = v.at(&["metadata", "annotations"]).as_object();
+        if !all.is_some_and(|m| m.keys().any(|k| k.starts_with(prefix))) {
+            continue;
+        }
         for list in ["initContainers", "containers", "ephemeralContainers"] {
             for (i, c) in v.at(&["spec", list]).items().iter().enumerate() {
                 let annotation = format!("{prefix}{}", c.str_at(&["name"]));
