@@ -345,7 +345,14 @@ impl Cacher {
         };
         if more > 0 {
             if everything {
-                listing.remaining = Some(more + scan.count());
+                let known = options.token.as_ref().and_then(|token| {
+                    let history = lock(&self.history);
+                    history.counted(revision, &options.prefix, &token.start)
+                });
+                listing.remaining = Some(match known {
+                    Some(from_here) => from_here.saturating_sub(listing.entries.len()),
+                    None => more + scan.count(),
+                });
             }
             listing.next = listing.entries.last().map(|last| ContinueToken {
                 revision: Some(revision),
@@ -355,6 +362,9 @@ impl Cacher {
                 // The next page will ask for this revision, perhaps after the ring has forgotten it.
                 let pinned = state.at(revision);
                 lock(&self.history).pin(Instant::now(), pinned);
+            }
+            if let (Some(next), Some(remaining)) = (&listing.next, listing.remaining) {
+                lock(&self.history).note_count(revision, &options.prefix, &next.start, remaining);
             }
         }
         Ok(listing)

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const CHECKPOINT_EVERY: usize = 256;
 /// Snapshots kept for lists that are being paged through.
 const MAX_PINS: usize = 32;
+/// Readers of one state whose place is remembered.
+const MAX_COUNTS: usize = 64;
 /// How long a paged list can go on after its first page, whatever the ring holds.
 const PIN_LIFE: Duration = Duration::from_secs(300);
 
@@ -84,6 +86,14 @@ struct Pin {
     /// [`History::forgotten`] then: states that the ring has let go of since may be kept by this alone.
     forgotten: u64,
     state: Snapshot,
+    /// How many objects there are below a prefix from a key on: what remains is counted for the first page, and then known.
+    counts: VecDeque<Count>,
+}
+
+struct Count {
+    prefix: Box<str>,
+    start: Box<str>,
+    objects: usize,
 }
 
 impl Rewind {
@@ -187,9 +197,32 @@ impl History {
             since: now,
             forgotten: self.forgotten,
             state,
+            counts: VecDeque::new(),
         });
         if self.pins.len() > MAX_PINS {
             self.pins.pop_front();
+        }
+    }
+
+    /// How many objects there were below a prefix from a key on, if a page before has said so.
+    pub fn counted(&self, revision: Revision, prefix: &str, start: &str) -> Option<usize> {
+        let pin = self.pins.iter().find(|p| p.state.revision == revision)?;
+        let count = pin.counts.iter().find(|c| *c.start == *start && *c.prefix == *prefix);
+        count.map(|c| c.objects)
+    }
+
+    /// Remembers that, for as long as the state is kept for pages.
+    pub fn note_count(&mut self, revision: Revision, prefix: &str, start: &str, objects: usize) {
+        let Some(pin) = self.pins.iter_mut().find(|p| p.state.revision == revision) else {
+            return;
+        };
+        pin.counts.push_back(Count {
+            prefix: prefix.into(),
+            start: start.into(),
+            objects,
+        });
+        if pin.counts.len() > MAX_COUNTS {
+            pin.counts.pop_front();
         }
     }
 

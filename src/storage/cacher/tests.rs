@@ -615,3 +615,42 @@ async fn the_initial_state_of_a_watch_is_taken_a_little_at_a_time() {
     }
     assert_eq!(seen, 5000);
 }
+
+#[tokio::test]
+async fn what_remains_of_a_paged_list_is_counted_once() {
+    let mut feed = Feed::new(Bounds::default());
+    for i in 0..30 {
+        feed.put(&format!("a/{i:02}"));
+        feed.put(&format!("b/{i:02}"));
+    }
+    for (prefix, all) in [("", 60), ("b/", 30)] {
+        let mut options = ListOptions {
+            prefix: prefix.to_owned(),
+            limit: 7,
+            ..ListOptions::latest("")
+        };
+        let mut seen = 0;
+        loop {
+            let page = feed.cacher.list(options.clone()).await.expect("a page");
+            seen += page.entries.len();
+            assert_eq!(page.remaining.unwrap_or(0), all - seen, "after {seen} below {prefix:?}");
+            // Writes in between change nothing of it.
+            feed.put(&format!("b/new-{seen}-{all}"));
+            let Some(next) = page.next else { break };
+            let counted = lock(&feed.cacher.history).counted(page.revision, prefix, &next.start);
+            assert_eq!(counted, page.remaining, "the next page need not count");
+            options.token = Some(next);
+        }
+        assert_eq!(seen, all);
+        // The second round reads the state as it is now.
+        for key in feed
+            .cacher
+            .snapshot()
+            .scan("b/new", Bound::Unbounded)
+            .map(|e| e.key.clone())
+            .collect::<Vec<_>>()
+        {
+            feed.delete(&key);
+        }
+    }
+}
