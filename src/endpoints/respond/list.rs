@@ -112,13 +112,25 @@ pub fn list(
             if plain {
                 let head = table::head(version, meta.to_map(), columns);
                 let write = move |entry: &Entry, out: &mut Vec<u8>| {
-                    Rows { resource: &row, version, include }.write(entry, out);
+                    Rows {
+                        resource: &row,
+                        version,
+                        include,
+                    }
+                    .write(entry, out);
                     None
                 };
                 return Ok(written(ListBody::new(head, entries, write, table::END), headers));
             }
             let document = table::around(version, meta.to_map(), columns, streamed::mark());
-            let item = streamed::item(negotiated, move |e| Rows { resource: &row, version, include }.tree(e));
+            let item = streamed::item(negotiated, move |e| {
+                Rows {
+                    resource: &row,
+                    version,
+                    include,
+                }
+                .tree(e)
+            });
             streamed::respond(entries, document, "rows", negotiated, item, headers)
         }
         (Transform::PartialList(version), _) if plain => {
@@ -319,7 +331,10 @@ impl<W: Write> http_body::Body for ListBody<W> {
         if this.chunk.is_empty() {
             return Poll::Ready(None);
         }
-        let next = if this.ended {
+        let next = if this.chunk.len() > CHUNK + SPARE {
+            // What was written before it was known whether to compress is more than a chunk.
+            this.chunk.split_off(CHUNK)
+        } else if this.ended {
             Vec::new()
         } else {
             Vec::with_capacity(CHUNK + SPARE)
