@@ -380,8 +380,28 @@ fn step(r: &mut Report, what: &str, since: Instant, of: &[&Sample], ended: u64) 
         ),
         Err(e) => format!("; first: {e}"),
     });
+    // When those who waited had asked, in seconds from the event.
+    let mut when: Vec<f64> = of
+        .iter()
+        .filter(late)
+        .map(|s| (s.began - since).as_secs_f64())
+        .collect();
+    when.sort_by(f64::total_cmp);
+    let quartile = |q: usize| {
+        when.get((when.len() * q / 4).min(when.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or(0.0)
+    };
+    let asked = format!(
+        "asked at {:.1}, {:.1}, {:.1}, {:.1}, {:.1} s",
+        quartile(0),
+        quartile(1),
+        quartile(2),
+        quartile(3),
+        quartile(4)
+    );
     let text = format!(
-        "{} failed, {held_up} later than {LATE:?} of {} GETs, worst {worst:.1?}; {ended} watches ended{why}",
+        "{} failed, {held_up} later than {LATE:?} of {} GETs ({asked}), worst {worst:.1?}; {ended} watches ended{why}",
         failed.len(),
         of.len()
     );

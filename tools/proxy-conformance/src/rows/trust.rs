@@ -108,8 +108,8 @@ const UNTRUSTED: &str = "tls: failed to verify certificate: x509: ";
 async fn distrusted(scene: &Scene<'_>, why: &str) -> Result<(), String> {
     let text = format!("{UNTRUSTED}{why}");
     condition_is(scene, "False", "FailedDiscoveryCheck", &text).await?;
-    let probe = "failing or missing response from https://{host}/apis/{group}/v1: ".to_owned();
-    condition_is(scene, "False", "FailedDiscoveryCheck", &probe).await
+    let probe = "failing or missing response from https://{host}{base}: ";
+    condition_is(scene, "False", "FailedDiscoveryCheck", probe).await
 }
 
 fn unknown_authority<'a>(scene: &'a Scene<'a>) -> Told<'a> {
