@@ -200,6 +200,7 @@ fn main() {
             negotiated,
             &HeaderMap::new(),
             &Query::default(),
+            None,
         );
         let mut body = response.expect("an answer").into_body();
         let mut waiting = std::task::Context::from_waker(std::task::Waker::noop());

@@ -1,11 +1,13 @@
 //! Which of several addresses a request goes to, and which are left alone for a while.
 //!
 //! ```text
-//! in use ──3 failures in a row──► ejected for 1 s ──time is up──► in use, on probation
-//!    ▲                                ▲                               │
+//! in use ──3 failures in a row,──► ejected for 1 s ──time is up──► on probation: a request a second
+//!    ▲     or a missed ping           ▲                               │
 //!    │                                └──────── one more failure: twice as long, at most 30 s
 //!    └─────────────────────────────────────────────────────── one success
 //! ```
+//!
+//! What fails while an address is ejected was sent before, and says nothing new.
 
 use super::host::{Host, Lease, NoConnection};
 use super::{DialError, Outgoing};
@@ -34,6 +36,8 @@ pub(super) struct Turn(Arc<AtomicUsize>);
 pub(super) struct Health {
     began: OnceLock<Instant>,
     failures: AtomicU32,
+    /// Times it was ejected since a request succeeded.
+    ejections: AtomicU32,
     /// Milliseconds since `began`; 0: not ejected.
     ejected_until: AtomicU64,
     /// When the last trial was given, likewise; 0: never.
@@ -70,33 +74,39 @@ pub struct EndpointState {
     pub last_failure: Option<String>,
 }
 
-/// The less busy of two. Addresses that are ejected, and `not`, count only where there are no others.
+/// The less busy of two. Addresses that are ejected, and `not`, count only where there are no others; one on probation is
+/// given a request a second.
 pub(super) fn choose<'a>(
     endpoints: &'a [Arc<str>],
     hosts: &HashMap<Arc<str>, Arc<Host>>,
     turn: u64,
     not: Option<&str>,
 ) -> &'a Arc<str> {
-    let usable = |e: &Arc<str>| not != Some(&**e) && hosts.get(e).is_none_or(|h| h.health.is_sound());
+    let allowed = |e: &Arc<str>| not != Some(&**e);
+    let usable = |e: &Arc<str>| allowed(e) && hosts.get(e).is_none_or(|h| !h.health.was_ejected());
     let load = |e: &Arc<str>| hosts.get(e).map_or(0, |h| h.busy.now());
     let n = endpoints.len();
     let drawn = scatter(turn);
     let (a, b) = (drawn as usize % n, (drawn >> 32) as usize % (n - 1).max(1));
     // The second is never the first.
     let b = (b + usize::from(b >= a)) % n;
-    let (a, b) = (&endpoints[a], &endpoints[b]);
-    match (usable(a), usable(b)) {
-        (true, true) if load(b) < load(a) => b,
-        (true, _) => a,
-        (false, true) => b,
-        (false, false) => {
-            // From a place of its own each time, so that the load of two dead ones spreads.
-            let around = (0..n).map(|i| &endpoints[(i + drawn as usize) % n]);
-            let sound = around.clone().find(|e| usable(e));
-            sound
-                .or_else(|| around.clone().find(|e| not != Some(&***e)))
-                .unwrap_or(a)
-        }
+    let on_trial = |e: &Arc<str>| {
+        let host = hosts.get(e);
+        allowed(e) && host.is_some_and(|h| h.health.is_on_probation() && h.health.take_trial())
+    };
+    if let Some(e) = [a, b].into_iter().map(|i| &endpoints[i]).find(|e| on_trial(e)) {
+        return e;
+    }
+    // Those drawn, or who stands behind them.
+    let from = |start: usize| (0..n).map(move |i| &endpoints[(start + i) % n]);
+    let Some(first) = from(a).find(|e| usable(e)) else {
+        let sound = |e: &&Arc<str>| allowed(e) && hosts.get(*e).is_none_or(|h| h.health.is_sound());
+        let any = || from(a).find(|e| allowed(e)).unwrap_or(&endpoints[a]);
+        return from(a).find(sound).unwrap_or_else(any);
+    };
+    match from(b).find(|e| usable(e) && *e != first) {
+        Some(second) if load(second) < load(first) => second,
+        _ => first,
     }
 }
 
@@ -152,6 +162,7 @@ impl Default for Health {
         Self {
             began: OnceLock::new(),
             failures: AtomicU32::new(0),
+            ejections: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             tried_at: AtomicU64::new(0),
             last_failure: Mutex::default(),
@@ -164,18 +175,33 @@ impl Health {
         // Mostly there is nothing to write.
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
+            self.ejections.store(0, Ordering::Relaxed);
             self.ejected_until.store(0, Ordering::Relaxed);
         }
     }
 
     pub(super) fn failed(&self, why: &str) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if failures >= EJECTING {
-            let pause = FIRST_EJECTION * (1 << (failures - EJECTING).min(5));
-            let until = self.now() + pause.min(LONGEST_EJECTION);
-            self.ejected_until.store(until.as_millis() as u64, Ordering::Relaxed);
+        if failures >= EJECTING && self.is_sound() {
+            self.eject();
         }
         *self.last() = Some(why.to_owned());
+    }
+
+    /// It does not answer pings: nothing is sent there for a while, whatever becomes of what was.
+    pub(super) fn silent(&self, why: &str) {
+        self.failures.fetch_max(EJECTING, Ordering::Relaxed);
+        if self.is_sound() {
+            self.eject();
+        }
+        *self.last() = Some(why.to_owned());
+    }
+
+    fn eject(&self) {
+        let before = self.ejections.fetch_add(1, Ordering::Relaxed);
+        let pause = FIRST_EJECTION * (1 << before.min(5));
+        let until = self.now() + pause.min(LONGEST_EJECTION);
+        self.ejected_until.store(until.as_millis() as u64, Ordering::Relaxed);
     }
 
     pub(super) fn is_sound(&self) -> bool {
@@ -249,6 +275,44 @@ mod tests {
         h.succeeded();
         assert!(h.is_sound());
         assert_eq!((h.failures(), h.last_failure().as_deref()), (0, Some("d")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_failures_at_once_are_one() {
+        let h = Health::default();
+        for _ in 0..300 {
+            h.failed("all on the connection that died");
+        }
+        assert_eq!(h.ejected_for(), Some(FIRST_EJECTION));
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        h.silent("no answer to a ping");
+        h.failed("and what it carried");
+        assert_eq!(h.ejected_for(), Some(FIRST_EJECTION * 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_others_share_what_an_ejected_address_does_not_get() {
+        let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+        let t = transport(&pki.ca_pem).unwrap();
+        let all: Vec<Arc<str>> = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"].map(Into::into).to_vec();
+        let bad = t.host(&all[1]).unwrap();
+        bad.health.silent("no answer to a ping");
+        let mut held = Vec::new();
+        for _ in 0..300 {
+            let chosen = t.choose(&all);
+            assert_ne!(*chosen, all[1]);
+            held.push(t.host(chosen).unwrap().busy.enter());
+        }
+        let [a, c] = [0, 2].map(|i: usize| t.host(&all[i]).unwrap().busy.now());
+        assert!(a.abs_diff(c) < 60, "{a} and {c}");
+        // Its time is up: it gets a request a second until one succeeds.
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        let tried = |n: usize| (0..n).filter(|_| *t.choose(&all) == all[1]).count();
+        assert_eq!(tried(300), 1);
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        assert_eq!(tried(300), 1);
+        bad.health.succeeded();
+        assert!(tried(300) > 100, "it is the least busy");
     }
 
     #[test]

@@ -371,7 +371,10 @@ impl Host {
                         let Some(host) = host.upgrade() else { continue };
                         match (pulse, &http2) {
                             (Pulse::Sound, _) | (_, None) => {}
-                            (Pulse::Missed, Some((http2, _))) => host.retire(http2),
+                            (Pulse::Missed, Some((http2, _))) => {
+                                host.retire(http2);
+                                host.health.silent("no answer to a ping");
+                            }
                             (Pulse::Gone, Some(_)) => {
                                 tracing::info!(%authority, "a backend connection is given up: no answer to a ping");
                                 break;
