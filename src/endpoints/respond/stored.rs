@@ -1,5 +1,5 @@
 //! Rows and metadata of stored objects, out of their bytes: the columns' fields are read, the rest is skipped, and what
-//! goes out whole is copied. [`table`] and [`partial`] say what the answers are; here are the same bytes for less.
+//! goes out whole is copied. [`table`] and [`mod@partial`] say what the answers are; here are the same bytes for less.
 
 use super::partial;
 use super::table::{self, Include};
