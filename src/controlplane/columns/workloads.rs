@@ -77,69 +77,48 @@ pub(crate) fn pod_templates() -> Columns {
 }
 
 pub(crate) fn replication_controllers() -> Columns {
-    let headings = [
-        N,
-        ("Desired", "integer", 0, RC_DESIRED),
-        ("Current", "integer", 0, RC_CURRENT),
-        ("Ready", "integer", 0, RC_READY),
-        A,
-        C,
-        I,
-        ("Selector", "string", 1, RC_SELECTOR),
-    ];
-    table(
-        &headings,
-        &[
-            "spec.{replicas,selector}",
-            POD_TEMPLATE,
-            "status.{replicas,readyReplicas}",
-        ],
-        |o| {
-            vec![
-                name(o),
-                count(o, &["spec", "replicas"]).into(),
-                count(o, &["status", "replicas"]).into(),
-                count(o, &["status", "readyReplicas"]).into(),
-                age(o),
-                containers(o, TEMPLATE),
-                images(o, TEMPLATE),
-                labels(o.at(&["spec", "selector"])).into(),
-            ]
-        },
-    )
+    replicated([RC_DESIRED, RC_CURRENT, RC_READY, RC_SELECTOR], |o| {
+        replicas(o, labels(o.at(&["spec", "selector"])).into())
+    })
 }
 
 pub(crate) fn replica_sets() -> Columns {
+    replicated([RS_DESIRED, RS_CURRENT, RS_READY, RS_SELECTOR], |o| {
+        replicas(o, selector(o.at(&["spec", "selector"]), "<none>", "<error>"))
+    })
+}
+
+/// The columns of what keeps so many pods, which [`replicas`] fills.
+fn replicated([desired, current, ready, selector]: [&'static str; 4], cells: fn(&Value) -> Vec<Value>) -> Columns {
     let headings = [
         N,
-        ("Desired", "integer", 0, RS_DESIRED),
-        ("Current", "integer", 0, RS_CURRENT),
-        ("Ready", "integer", 0, RS_READY),
+        ("Desired", "integer", 0, desired),
+        ("Current", "integer", 0, current),
+        ("Ready", "integer", 0, ready),
         A,
         C,
         I,
-        ("Selector", "string", 1, RS_SELECTOR),
+        ("Selector", "string", 1, selector),
     ];
-    table(
-        &headings,
-        &[
-            "spec.{replicas,selector}",
-            POD_TEMPLATE,
-            "status.{replicas,readyReplicas}",
-        ],
-        |o| {
-            vec![
-                name(o),
-                count(o, &["spec", "replicas"]).into(),
-                count(o, &["status", "replicas"]).into(),
-                count(o, &["status", "readyReplicas"]).into(),
-                age(o),
-                containers(o, TEMPLATE),
-                images(o, TEMPLATE),
-                selector(o.at(&["spec", "selector"]), "<none>", "<error>"),
-            ]
-        },
-    )
+    let reads = [
+        "spec.{replicas,selector}",
+        POD_TEMPLATE,
+        "status.{replicas,readyReplicas}",
+    ];
+    table(&headings, &reads, cells)
+}
+
+fn replicas(o: &Value, selector: Value) -> Vec<Value> {
+    vec![
+        name(o),
+        count(o, &["spec", "replicas"]).into(),
+        count(o, &["status", "replicas"]).into(),
+        count(o, &["status", "readyReplicas"]).into(),
+        age(o),
+        containers(o, TEMPLATE),
+        images(o, TEMPLATE),
+        selector,
+    ]
 }
 
 fn ready(o: &Value) -> Value {

@@ -65,8 +65,9 @@ async fn watchers_share_a_frame_in_each_form() {
                 }
             }
         }
-        assert_eq!(frames[0], frames[1]);
-        assert_eq!(frames[0], frames[2]);
+        // Earlier events may have come in the same piece as the new one, which is its last.
+        let new = frames.iter().min_by_key(|f| f.len()).unwrap();
+        assert!(frames.iter().all(|f| f.ends_with(new)), "{frames:?}");
         // Earlier events were framed in this form at most once each, and the new one once: not once per watcher.
         let made = s.budget().read().made - before;
         assert!(made <= 2 * 3, "{made} encodings of at most three events, as {accept}");

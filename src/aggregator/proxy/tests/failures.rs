@@ -2,7 +2,7 @@
 
 use super::{H1, H2, head};
 use crate::aggregator::apiservice::ServiceReference;
-use crate::aggregator::ledger::Budget;
+use crate::aggregator::ledger::{Account, Budget};
 use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
 use crate::aggregator::testing::*;
 use crate::request::UnprotectedHandler;
@@ -288,14 +288,11 @@ async fn a_backend_that_answers_no_ping_is_given_up() {
     );
 }
 
-#[tokio::test]
-async fn a_backend_with_all_it_may_have_is_429_and_others_pass() {
+/// A backend that answers, the account of it, and the way to it.
+async fn on_a_budget(budget: Budget) -> (Backend, Arc<Account>, ProxyHandler) {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
-    let account = Arc::new(crate::aggregator::ledger::Account::new(Budget {
-        requests: 1,
-        watches: 0,
-    }));
+    let account = Arc::new(Account::new(budget));
     let settings = Settings::Remote(Remote {
         service: ServiceReference::new("ns", "ext", 443),
         available: true,
@@ -303,6 +300,16 @@ async fn a_backend_with_all_it_may_have_is_429_and_others_pass() {
         account: account.clone(),
     });
     let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
+    (backend, account, p)
+}
+
+#[tokio::test]
+async fn a_backend_with_all_it_may_have_is_429_and_others_pass() {
+    let (_backend, account, p) = on_a_budget(Budget {
+        requests: 1,
+        watches: 0,
+    })
+    .await;
     let under_way = account.enter(false, || false);
     let a = p.serve(get("/x"), alice()).await;
     assert_eq!(
@@ -383,19 +390,11 @@ impl Whole for crate::request::Body {
 
 #[tokio::test]
 async fn watches_have_a_budget_of_their_own() {
-    let pki = Pki::new(&["ext.ns.svc"], H2);
-    let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
-    let account = Arc::new(crate::aggregator::ledger::Account::new(Budget {
+    let (_backend, account, p) = on_a_budget(Budget {
         requests: 1,
         watches: 1,
-    }));
-    let settings = Settings::Remote(Remote {
-        service: ServiceReference::new("ns", "ext", 443),
-        available: true,
-        transport: transport(&pki.ca_pem),
-        account: account.clone(),
-    });
-    let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
+    })
+    .await;
     let watch = || {
         let mut r = get("/apis/g/v1/things?watch=1");
         let info = crate::request::RequestInfo::resolve(r.method(), r.uri()).unwrap();

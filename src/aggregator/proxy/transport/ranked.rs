@@ -1,5 +1,5 @@
 //! Which place of a target a request goes to: of those whose turn it is and which are well, two are drawn by weight, and the
-//! one with less to do for its weight gets it. While none of a turn is well, it is the next one's.
+//! first gets it unless it has more to do for its weight than the second would then have. While none of a turn is well, it is the next one's.
 
 use super::balance::scatter;
 use super::host::Host;
@@ -23,11 +23,11 @@ pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, turn
         let Some(b) = draw(target, range.filter(|i| well(i) && *i != a), drawn >> 32) else {
             return Some(a);
         };
-        let load = |i: usize, weight_of: usize| {
-            let busy = host(i).map_or(0, |h| h.busy.now()) as u64;
-            busy * u64::from(target.places[weight_of].weight)
-        };
-        Some(if load(b, a) < load(a, b) { b } else { a })
+        let busy = |i: usize| host(i).map_or(0, |h| h.busy.now()) as u64;
+        let weight = |i: usize| u64::from(target.places[i].weight);
+        // The draw stands unless the other one, with this request, would still have less to do.
+        let is_relief = (busy(b) + 1) * weight(a) < busy(a) * weight(b);
+        Some(if is_relief { b } else { a })
     });
     // Nobody is well: whoever failed least bears it, from a place of its own each time.
     let bear = || {
