@@ -148,7 +148,11 @@ impl<'a> Cursor<'a> {
         self.at = match self.peek()? {
             b'"' => string_end(self.json, self.at + 1)?,
             b'{' | b'[' => container_end(self.json, self.at)?,
-            _ => scalar_end(self.json, self.at),
+            _ => match scalar_end(self.json, self.at) {
+                // Where no value stands there is nothing to step over, and a list would not come to its end.
+                end if end == self.at => return Err(Odd),
+                end => end,
+            },
         };
         Ok(())
     }

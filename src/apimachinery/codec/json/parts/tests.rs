@@ -36,6 +36,16 @@ fn what_is_cut_off_is_odd() {
     }
 }
 
+#[test]
+fn a_list_without_values_is_odd_and_not_endless() {
+    for bytes in ["[}", "[,}", "[1,,", "{\"a\":[}"] {
+        for mask in [Mask::Whole, Mask::Count] {
+            assert_eq!(read(bytes.as_bytes(), &mask), Err(Odd), "{bytes} {mask:?}");
+        }
+    }
+    assert_eq!(Cursor::at(b"}", 0).skip(), Err(Odd));
+}
+
 fn tree() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -72,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), Just(b'{'), Just(b'\\'), Just(b'}'), Just(b','), Just(b':')], 0..40)) {
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), Just(b'{'), Just(b'['), Just(b'\\'), Just(b'}'), Just(b']'), Just(b','), Just(b':')], 0..40)) {
         for mask in [Mask::Whole, Mask::Count, Mask::of(&["a"])] {
             let _ = read(&bytes, &mask);
         }
