@@ -12,8 +12,15 @@ pub(crate) mod watch;
 
 use super::call::Call;
 use super::group_version::Answer;
+use super::negotiate::Negotiated;
+use super::options::Query;
+use super::respond;
 use super::route::Action;
+use crate::registry::{Resource, Written};
 use crate::request::Body;
+use crate::storage::Budget;
+use http::HeaderMap;
+use std::sync::Arc;
 
 /// Runs one.
 pub(crate) async fn run(action: Action, call: Call, body: Body) -> Answer {
@@ -27,5 +34,38 @@ pub(crate) async fn run(action: Action, call: Call, body: Body) -> Answer {
         Action::Delete => delete::delete(call, body).await,
         Action::DeleteCollection => delete::delete_collection(call, body).await,
         Action::Connect => connect::connect(call, body).await,
+    }
+}
+
+/// What the answer to a write needs of its call, which goes along with the write.
+struct Reply {
+    negotiated: Negotiated,
+    resource: Arc<Resource>,
+    headers: HeaderMap,
+    query: Query,
+    budget: Option<Arc<Budget>>,
+}
+
+impl Reply {
+    fn to(call: &Call, negotiated: Negotiated) -> Self {
+        Self {
+            negotiated,
+            resource: call.shown(),
+            headers: call.parts.headers.clone(),
+            query: call.query.clone(),
+            budget: call.store().budget().cloned(),
+        }
+    }
+
+    fn object(&self, code: u16, written: &Written) -> Answer {
+        respond::object(
+            code,
+            written,
+            &self.resource,
+            self.negotiated,
+            &self.headers,
+            &self.query,
+            self.budget.as_ref(),
+        )
     }
 }

@@ -3,7 +3,8 @@
 use super::super::call::Call;
 use super::super::group_version::Answer;
 use super::super::options::{FieldValidation, WriteQuery};
-use super::super::{body, finish, respond};
+use super::super::{body, finish};
+use super::Reply;
 use crate::admission::{Attributes, Operation};
 use crate::api::apply_schema::ApplyType;
 use crate::apimachinery::apply::managed;
@@ -33,10 +34,9 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
 
     let raw = Arc::new(options.to_value("CreateOptions", call.query.text("fieldValidation")));
     let manager = options.manager(&call.parts.headers);
-    let budget = call.store().budget().cloned();
-    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
+    let reply = Reply::to(&call, negotiated);
     let (code, written) = finish::finish(run(call, object, raw, manager)).await?;
-    respond::object(code, &written, &resource, negotiated, &headers, &query, budget.as_ref())
+    reply.object(code, &written)
 }
 
 async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Result<(u16, Written)> {

@@ -4,7 +4,8 @@ use super::super::call::Call;
 use super::super::group_version::Answer;
 use super::super::negotiate::Codecs;
 use super::super::options::WriteQuery;
-use super::super::{body, finish, respond};
+use super::super::{body, finish};
+use super::Reply;
 use super::create::normalize;
 use super::update::{absent, custom};
 use crate::api::decode::in_document_order;
@@ -83,8 +84,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         kind: None,
         may_create: call.may_create.clone(),
     };
-    let budget = call.store().budget().cloned();
-    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.shown());
+    let reply = Reply::to(&call, negotiated);
     let patcher = Patcher {
         call,
         patch_type,
@@ -94,15 +94,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
     };
     let updated = finish::finish(async move { patcher.run(&write).await }).await?;
     let code = if updated.created { 201 } else { 200 };
-    respond::object(
-        code,
-        &updated.object,
-        &resource,
-        negotiated,
-        &headers,
-        &query,
-        budget.as_ref(),
-    )
+    reply.object(code, &updated.object)
 }
 
 struct Patcher {

@@ -3,7 +3,8 @@
 use super::super::call::Call;
 use super::super::group_version::Answer;
 use super::super::options::WriteQuery;
-use super::super::{body, finish, respond};
+use super::super::{body, finish};
+use super::Reply;
 use super::create::{decode, note};
 use crate::admission::{Attributes, Operation};
 use crate::apimachinery::object::ObjectView;
@@ -36,19 +37,10 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
         kind: None,
         may_create: call.may_create.clone(),
     };
-    let budget = call.store().budget().cloned();
-    let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.shown());
+    let reply = Reply::to(&call, negotiated);
     let updated = finish::finish(async move { replace(&call, object, &write).await }).await?;
     let code = if updated.created { 201 } else { 200 };
-    respond::object(
-        code,
-        &updated.object,
-        &resource,
-        negotiated,
-        &headers,
-        &query,
-        budget.as_ref(),
-    )
+    reply.object(code, &updated.object)
 }
 
 async fn replace(call: &Call, object: Value, write: &WriteOptions) -> Result<Updated> {
