@@ -7,4 +7,5 @@ mod groups;
 mod tests;
 
 pub use collect::Collector;
+pub use convert::{from_resource_list, versions};
 pub use groups::{GroupHandler, GroupListHandler};

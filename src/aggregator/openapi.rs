@@ -10,7 +10,9 @@ mod merge;
 mod tests;
 mod v2;
 
+pub use convert::v3_of;
 pub use download::{Download, Downloader};
+pub use merge::{filter, merge};
 pub use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
 
 use super::apiservice::ApiService;

@@ -4,7 +4,7 @@ use crate::apimachinery::value::{Map, Value};
 use std::collections::HashMap;
 
 /// The versions of an APIGroupDiscoveryList by (group, version).
-pub(super) fn versions(document: &Value) -> HashMap<(String, String), Value> {
+pub fn versions(document: &Value) -> HashMap<(String, String), Value> {
     let mut out = HashMap::new();
     for group in document.get("items").items() {
         let name = group.str_at(&["metadata", "name"]);
@@ -57,7 +57,10 @@ pub(super) fn bare(version: &str, freshness: &str) -> Value {
 }
 
 /// An APIResourceList as an aggregated version entry. Subresources go to their parents; one without a parent makes it.
-pub(super) fn from_resource_list(list: &Value, version: &str) -> Result<Value, String> {
+///
+/// # Errors
+/// A subresource whose scope is not its parent's.
+pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, String> {
     let mut resources: Vec<Map> = Vec::new();
     let scope = |r: &Value| match r.get("namespaced").as_bool() {
         Some(true) => "Namespaced",

@@ -1,0 +1,91 @@
+//! Bodies for what backends answer and what is said about them: pages, discovery and OpenAPI documents, annotations.
+
+use torana::aggregator::discovery::{from_resource_list, versions};
+use torana::aggregator::openapi::{filter, merge, v3_of};
+use torana::apimachinery::codec::json;
+use torana::client::html::Page;
+use torana::client::links::Links;
+use torana::client::target;
+use torana::json;
+
+fn rewritten<'a>(links: Links, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let (mut page, mut out) = (Page::new(links), Vec::new());
+    for piece in pieces {
+        page.push(piece, &mut out);
+    }
+    page.finish(&mut out);
+    out
+}
+
+/// A page comes out the same however it arrives; without links of the backend it loses no text.
+pub fn html(data: &[u8]) {
+    for links in [
+        Links::to_backend("b:443"),
+        Links::below("/api/v1/nodes/n/proxy", &["b:443", ""]),
+    ] {
+        let whole = rewritten(links.clone(), std::iter::once(data));
+        for size in [1, 7] {
+            assert_eq!(
+                rewritten(links.clone(), data.chunks(size)),
+                whole,
+                "in pieces of {size}"
+            );
+        }
+        if !data.contains(&b'<') {
+            assert_eq!(whole, data);
+        }
+    }
+}
+
+/// A link is rewritten into one that is rewritten no further, or stays.
+pub fn link(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let links = Links::below("/proxied", &["b:443"]);
+    if let Some(once) = links.rewritten(text) {
+        assert!(once.starts_with("/proxied"), "{once:?}");
+    }
+    let _ = Links::to_backend("b:443").rewritten(text);
+}
+
+/// Discovery documents give entries, whatever they hold.
+pub fn discovery(data: &[u8]) {
+    let Ok(document) = json::decode(data) else { return };
+    for entry in versions(&document).values() {
+        assert!(!entry.get("freshness").is_null());
+    }
+    if let Ok(entry) = from_resource_list(&document, "v1") {
+        assert_eq!(entry.str_at(&["version"]), "v1");
+    }
+}
+
+/// Documents are filtered, merged and converted; what stands keeps its paths.
+pub fn openapi(data: &[u8]) {
+    let Ok(document) = json::decode(data) else { return };
+    let mut all = json!({"swagger": "2.0", "paths": {"/apis/a/": {"get": {"operationId": "a", "responses": {"200":
+        {"schema": {"$ref": "#/definitions/A"}}}}}}, "definitions": {"A": {"type": "object"}}});
+    let mine = all.at(&["paths", "/apis/a/"]).clone();
+    let mut kept = document.clone();
+    filter(&mut kept, |path| path.starts_with("/apis/"));
+    merge(&mut all, kept);
+    merge(&mut all, document.clone());
+    assert_eq!(all.at(&["paths", "/apis/a/"]), &mine);
+    v3_of(&document);
+    v3_of(&all);
+}
+
+/// Annotations say where a backend is, or which of them is wrong.
+pub fn annotations(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let mut annotations = json!({});
+    for line in text.lines() {
+        if let Some((key, value)) = line.split_once('=') {
+            annotations.set(&[&format!("torana.dev/backend-{key}")], value);
+        }
+    }
+    let object =
+        json!({"metadata": {"annotations": annotations}, "spec": {"service": {"name": "s", "namespace": "n"}}});
+    let _ = target::warnings(&object);
+    if let Err(errors) = target::read(&object) {
+        assert!(!errors.is_empty());
+    }
+}
