@@ -37,12 +37,12 @@ pub fn html(data: &[u8]) {
     }
 }
 
-/// A link is rewritten into one that is rewritten no further, or stays.
+/// A link to the backend stays on this server.
 pub fn link(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let links = Links::below("/proxied", &["b:443"]);
     if let Some(once) = links.rewritten(text) {
-        assert!(once.starts_with("/proxied"), "{once:?}");
+        assert!(once.starts_with('/') && !once.starts_with("//"), "{once:?}");
     }
     let _ = Links::to_backend("b:443").rewritten(text);
 }

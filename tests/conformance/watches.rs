@@ -78,6 +78,8 @@ pub async fn the_initial_state_comes_first_and_is_closed(b: Backend) {
 
 pub async fn a_watch_goes_on_after_a_revision(b: Backend) {
     let s = b.resource("configmaps");
+    // What a cache knows begins with its first look.
+    s.list(everything()).await.unwrap();
     for i in 0..5 {
         create(&s, &format!("ns/{i}"), "1").await;
     }
