@@ -345,10 +345,13 @@ impl Cacher {
         };
         if more > 0 {
             if everything {
-                let known = options.token.as_ref().and_then(|token| {
-                    let history = lock(&self.history);
-                    history.counted(revision, &options.prefix, &token.start)
-                });
+                let known = match &options.token {
+                    None if options.prefix.is_empty() => Some(state.len()),
+                    token => {
+                        let start = token.as_ref().map_or("", |t| &*t.start);
+                        lock(&self.history).counted(revision, &options.prefix, start)
+                    }
+                };
                 listing.remaining = Some(match known {
                     Some(from_here) => from_here.saturating_sub(listing.entries.len()),
                     None => more + scan.count(),
@@ -364,7 +367,11 @@ impl Cacher {
                 lock(&self.history).pin(Instant::now(), pinned);
             }
             if let (Some(next), Some(remaining)) = (&listing.next, listing.remaining) {
-                lock(&self.history).note_count(revision, &options.prefix, &next.start, remaining);
+                let mut history = lock(&self.history);
+                if options.token.is_none() {
+                    history.note_count(revision, &options.prefix, "", listing.entries.len() + remaining);
+                }
+                history.note_count(revision, &options.prefix, &next.start, remaining);
             }
         }
         Ok(listing)

@@ -216,6 +216,9 @@ impl History {
         let Some(pin) = self.pins.iter_mut().find(|p| p.state.revision == revision) else {
             return;
         };
+        if pin.counts.iter().any(|c| *c.start == *start && *c.prefix == *prefix) {
+            return;
+        }
         pin.counts.push_back(Count {
             prefix: prefix.into(),
             start: start.into(),
