@@ -323,9 +323,11 @@ async fn check(state: &State) -> Result<(), String> {
         .metrics
         .key_made(since.elapsed(), rotated.as_ref().err().map(String::as_str));
     let seed = rotated.map_err(|e| format!("failed to rotate DEK uid={uid:?}: {e}"))?;
-    if let Some(before) = state.seed.swap(Some(Arc::new(seed))) {
+    // Remembered first: a read in between finds it in one place or the other.
+    if let Some(before) = &*state.seed.load() {
         state.remember(&before.source, before.plain.to_vec());
     }
+    state.seed.store(Some(Arc::new(seed)));
     Ok(())
 }
 
