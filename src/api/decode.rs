@@ -8,6 +8,7 @@ mod scalar;
 pub use order::in_document_order;
 
 use super::{Emit, Field, Free, SchemaOr, Ty, TypeDef};
+use crate::apimachinery::patch::json_type;
 use crate::apimachinery::value::{Map, Value};
 use std::fmt;
 
@@ -163,18 +164,6 @@ fn dot(out: &mut String, name: &str) {
     out.push_str(name);
 }
 
-/// How `encoding/json` calls a value.
-fn kind(v: &Value) -> &'static str {
-    match v {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::Float(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 /// How Go prints a type.
 fn go_type(ty: Ty) -> String {
     match ty {
@@ -215,7 +204,7 @@ impl Cx {
         let Value::Object(map) = v else {
             let mut parts = def.name.rsplit('.');
             let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-            return Err(at.mismatch(kind(v), &format!("{package}.{name}")));
+            return Err(at.mismatch(json_type(v), &format!("{package}.{name}")));
         };
         if at.depth > MAX_DEPTH {
             return Err(DecodeError("exceeded max depth".into()));
@@ -281,7 +270,7 @@ impl Cx {
     }
 
     fn value(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
-        let wrong = |v: &Value| Err(at.mismatch(kind(v), &go_type(ty)));
+        let wrong = |v: &Value| Err(at.mismatch(json_type(v), &go_type(ty)));
         match (ty, &mut *v) {
             (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) | (Ty::Int64, Value::Int(_)) => Ok(()),
             (Ty::Int32, Value::Int(i)) if i32::try_from(*i).is_ok() => Ok(()),
@@ -312,7 +301,7 @@ impl Cx {
             (Ty::MicroTime, Value::String(s)) => scalar::micro_time(s),
             (Ty::Time | Ty::MicroTime, _) => Err(DecodeError(format!(
                 "json: cannot unmarshal {} into Go value of type string",
-                kind(v)
+                json_type(v)
             ))),
             (Ty::Quantity, _) => scalar::quantity(v),
             (Ty::IntOrString, _) => scalar::int_or_string(v),
@@ -353,8 +342,8 @@ impl Cx {
                 Ok(())
             }
             (SchemaOr::Bool, _) => Err(DecodeError("boolean or JSON schema expected".into())),
-            (SchemaOr::Array, _) => Err(at.mismatch(kind(v), "v1.JSONSchemaProps")),
-            (SchemaOr::StringArray, _) => Err(at.mismatch(kind(v), "v1.JSONSchemaProps")),
+            (SchemaOr::Array, _) => Err(at.mismatch(json_type(v), "v1.JSONSchemaProps")),
+            (SchemaOr::StringArray, _) => Err(at.mismatch(json_type(v), "v1.JSONSchemaProps")),
         }
     }
 }

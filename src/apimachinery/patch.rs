@@ -33,7 +33,7 @@ fn go_syntax_error(e: &str) -> String {
 }
 
 /// How Go's decoder calls the JSON type of a value.
-pub(super) fn json_type(v: &Value) -> &'static str {
+pub(crate) fn json_type(v: &Value) -> &'static str {
     match v {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -117,40 +117,74 @@ fn cannot_parse(s: &str, layout: &str) -> String {
 /// # Errors
 /// What was expected.
 pub fn parse_duration(value: &str) -> Result<Duration, String> {
-    const EXPECTED: &str = "expected a duration such as 90s, 1m30s or 300ms";
-    let fail = || EXPECTED.to_owned();
-    if value == "0" {
-        return Ok(Duration::ZERO);
+    let nanos = go_nanos(value).map_err(|_| "expected a duration such as 90s, 1m30s or 300ms")?;
+    if nanos > MOST_NANOS {
+        return Err("too long".to_owned());
     }
-    let mut rest = value;
-    let mut nanos: f64 = 0.0;
-    if rest.is_empty() {
-        return Err(fail());
+    Ok(Duration::from_nanos(nanos.round() as u64))
+}
+
+/// Go's `time.ParseDuration`. `None`: zero or negative.
+///
+/// # Errors
+/// Go's words.
+pub fn parse_go_duration(text: &str) -> Result<Option<Duration>, String> {
+    let (negative, unsigned) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let nanos = go_nanos(unsigned).map_err(|odd| match odd {
+        Odd::Invalid => format!("time: invalid duration {text:?}"),
+        Odd::NoUnit => format!("time: missing unit in duration {text:?}"),
+        Odd::Unit(unit) => format!("time: unknown unit {unit:?} in duration {text:?}"),
+    })?;
+    if nanos > MOST_NANOS {
+        return Err(format!("time: invalid duration {text:?}"));
     }
+    let nanos = nanos as u64;
+    Ok((!negative && nanos > 0).then(|| Duration::from_nanos(nanos)))
+}
+
+/// Go's durations are 63 bits of nanoseconds.
+const MOST_NANOS: f64 = i64::MAX as f64;
+
+/// Why a text is no duration.
+enum Odd<'a> {
+    Invalid,
+    NoUnit,
+    Unit(&'a str),
+}
+
+/// The nanoseconds of numbers with units, which may be more than a duration holds.
+fn go_nanos(text: &str) -> Result<f64, Odd<'_>> {
+    if text == "0" {
+        return Ok(0.0);
+    }
+    if text.is_empty() {
+        return Err(Odd::Invalid);
+    }
+    let (mut rest, mut nanos) = (text, 0.0);
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(fail)?;
-        let number: f64 = rest[..digits].parse().map_err(|_| fail())?;
-        rest = &rest[digits..];
-        let unit_end = rest
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(rest.len());
-        let unit = match &rest[..unit_end] {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (number, tail) = rest.split_at(digits.unwrap_or(rest.len()));
+        let number: f64 = number.parse().map_err(|_| Odd::Invalid)?;
+        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.');
+        let (unit, tail) = tail.split_at(unit.unwrap_or(tail.len()));
+        let factor = match unit {
+            "" => return Err(Odd::NoUnit),
             "ns" => 1.0,
             "us" | "µs" | "μs" => 1e3,
             "ms" => 1e6,
             "s" => 1e9,
             "m" => 60e9,
             "h" => 3600e9,
-            _ => return Err(fail()),
+            unit => return Err(Odd::Unit(unit)),
         };
-        rest = &rest[unit_end..];
-        nanos += number * unit;
+        nanos += number * factor;
+        rest = tail;
     }
-    // Go's durations are 63 bits of nanoseconds.
-    if nanos > i64::MAX as f64 {
-        return Err("too long".to_owned());
-    }
-    Ok(Duration::from_nanos(nanos.round() as u64))
+    Ok(nanos)
 }
 
 /// A duration as Go's `Duration.String` prints it: `1m2.5s`, `512.25ms`, `0s`.
@@ -183,6 +217,29 @@ pub fn go_duration(d: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        let s = Duration::from_secs;
+        for (text, want) in [
+            ("5s", Ok(Some(s(5)))),
+            ("1h30m", Ok(Some(s(5400)))),
+            ("1.5s", Ok(Some(Duration::from_millis(1500)))),
+            ("100ms", Ok(Some(Duration::from_millis(100)))),
+            ("0", Ok(None)),
+            ("0s", Ok(None)),
+            ("-3s", Ok(None)),
+            ("zz", Err("time: invalid duration \"zz\"")),
+            ("abc", Err("time: invalid duration \"abc\"")),
+            ("5", Err("time: missing unit in duration \"5\"")),
+            ("5x", Err("time: unknown unit \"x\" in duration \"5x\"")),
+            ("", Err("time: invalid duration \"\"")),
+            ("1.2.3s", Err("time: invalid duration \"1.2.3s\"")),
+            ("9999999999h", Err("time: invalid duration \"9999999999h\"")),
+        ] {
+            assert_eq!(parse_go_duration(text), want.map_err(str::to_owned), "{text}");
+        }
+    }
 
     #[test]
     fn durations_print_as_gos() {

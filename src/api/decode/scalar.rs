@@ -1,7 +1,8 @@
 //! Scalars with a text form of their own, brought into the form upstream writes.
 
-use super::{DecodeError, kind};
+use super::DecodeError;
 use crate::apimachinery::codec::json;
+use crate::apimachinery::patch::json_type;
 use crate::apimachinery::value::{Str, Value};
 use crate::apimachinery::{quantity, time};
 use base64::Engine as _;
@@ -78,7 +79,7 @@ pub(super) fn int_or_string(v: &Value) -> Result<(), DecodeError> {
         Value::String(_) => return Ok(()),
         Value::Int(i) if i32::try_from(*i).is_ok() => return Ok(()),
         Value::Int(_) | Value::Float(_) => format!("number {}", json::to_string(v)),
-        other => kind(other).to_owned(),
+        other => json_type(other).to_owned(),
     };
     Err(DecodeError(format!(
         "json: cannot unmarshal {text} into Go value of type int32"
