@@ -1,5 +1,5 @@
 //! The composition root: extensions → core → aggregator, one chain in front, one port. The only file that may name every
-//! room.
+//! room. What a binary calls is boxed: a future by its type would be compiled into each binary again.
 
 mod access;
 mod admission;
@@ -40,6 +40,8 @@ use crate::serving::Drained;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use enablement::Enablement;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use port::{OpenPort, Port};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -73,8 +75,8 @@ pub struct Gateway {
 ///
 /// # Errors
 /// One line that names what cannot be used: the data directory, the port, a file.
-pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
-    start_with(options, Vec::new()).await
+pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, String>> {
+    start_with(options, Vec::new())
 }
 
 /// As [`start`], with groups of one's own beside the built-in ones: stored, admitted, authorized, discovered and registered
@@ -82,7 +84,11 @@ pub async fn start(options: CompletedOptions) -> Result<Gateway, String> {
 ///
 /// # Errors
 /// As [`start`]; a group's name is taken or no name, a schema is wrong.
-pub async fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gateway, String> {
+pub fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<Gateway, String>> {
+    compose(options, own).boxed()
+}
+
+async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gateway, String> {
     let provider = rustls::crypto::CryptoProvider::get_default()
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
@@ -302,7 +308,11 @@ impl Gateway {
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped in the middle, connections are cut and the store is closed without waiting for them.
-    pub async fn shut_down(self) -> bool {
+    pub fn shut_down(self) -> BoxFuture<'static, bool> {
+        self.go_down().boxed()
+    }
+
+    async fn go_down(self) -> bool {
         let Self {
             lifecycle,
             hooks,
@@ -336,15 +346,19 @@ impl Gateway {
 ///
 /// # Errors
 /// One line.
-pub async fn run(options: CompletedOptions) -> Result<(), String> {
-    run_with(options, Vec::new()).await
+pub fn run(options: CompletedOptions) -> BoxFuture<'static, Result<(), String>> {
+    run_with(options, Vec::new())
 }
 
 /// As [`run`], with groups of one's own ([`start_with`]).
 ///
 /// # Errors
 /// One line.
-pub async fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<(), String> {
+pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<(), String>> {
+    until_signalled(options, own).boxed()
+}
+
+async fn until_signalled(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<(), String> {
     let mut gateway = start_with(options, own).await?;
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;

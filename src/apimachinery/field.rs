@@ -3,7 +3,9 @@
 //! Messages follow `k8s.io/apimachinery/pkg/util/validation/field/errors.go`.
 
 use super::value::{Str, Value};
+use std::borrow::Cow;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 /// A path to a field: `spec.ports[0].name`, `metadata.labels[a/b]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +17,7 @@ impl FieldPath {
         Self(Str::new(name))
     }
     /// The path of a member.
+    #[inline(never)]
     pub fn child(&self, name: &str) -> Self {
         if self.0.is_empty() {
             Self(Str::new(name))
@@ -78,9 +81,14 @@ pub enum FieldErrorKind {
     TypeInvalid,
 }
 
-/// One thing that is wrong with one field.
+/// One thing that is wrong with one field: a word wide, as validation has a thousand places that push one and hardly an
+/// object that needs one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FieldError {
+pub struct FieldError(Box<Fault>);
+
+/// What a [`FieldError`] says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
     /// What kind of wrong.
     pub kind: FieldErrorKind,
     /// Where.
@@ -89,6 +97,19 @@ pub struct FieldError {
     pub bad_value: Option<String>,
     /// The rest of the message.
     pub detail: String,
+}
+
+impl Deref for FieldError {
+    type Target = Fault;
+    fn deref(&self) -> &Fault {
+        &self.0
+    }
+}
+
+impl DerefMut for FieldError {
+    fn deref_mut(&mut self) -> &mut Fault {
+        &mut self.0
+    }
 }
 
 /// All that is wrong with an object.
@@ -127,47 +148,57 @@ pub fn quote(s: &str) -> String {
 }
 
 impl FieldError {
-    fn of(kind: FieldErrorKind, path: &FieldPath, bad_value: Option<String>, detail: impl Into<String>) -> Self {
-        Self {
+    #[cold]
+    #[inline(never)]
+    fn of(kind: FieldErrorKind, path: &FieldPath, bad_value: Option<String>, detail: Cow<'_, str>) -> Self {
+        Self(Box::new(Fault {
             kind,
             field: path.to_string(),
             bad_value,
-            detail: detail.into(),
-        }
+            detail: detail.into_owned(),
+        }))
+    }
+    #[cold]
+    #[inline(never)]
+    fn of_value(kind: FieldErrorKind, path: &FieldPath, value: &Value, detail: Cow<'_, str>) -> Self {
+        Self::of(kind, path, Some(show(value)), detail)
     }
     /// The field must be set.
-    pub fn required(path: &FieldPath, detail: impl Into<String>) -> Self {
-        Self::of(FieldErrorKind::Required, path, None, detail)
+    pub fn required<'a>(path: &FieldPath, detail: impl Into<Cow<'a, str>>) -> Self {
+        Self::of(FieldErrorKind::Required, path, None, detail.into())
     }
     /// The value is wrong.
-    pub fn invalid(path: &FieldPath, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self::of(FieldErrorKind::Invalid, path, Some(show(&value.into())), detail)
+    pub fn invalid<'a>(path: &FieldPath, value: impl Into<Value>, detail: impl Into<Cow<'a, str>>) -> Self {
+        Self::of_value(FieldErrorKind::Invalid, path, &value.into(), detail.into())
     }
     /// The value is wrong; `shown` is printed as it is.
-    pub fn invalid_raw(path: &FieldPath, shown: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::of(FieldErrorKind::Invalid, path, Some(shown.into()), detail)
+    pub fn invalid_raw<'a>(path: &FieldPath, shown: impl Into<String>, detail: impl Into<Cow<'a, str>>) -> Self {
+        Self::of(FieldErrorKind::Invalid, path, Some(shown.into()), detail.into())
     }
     /// The value stands there already.
     pub fn duplicate(path: &FieldPath, value: impl Into<Value>) -> Self {
-        Self::of(FieldErrorKind::Duplicate, path, Some(show(&value.into())), "")
+        Self::of_value(FieldErrorKind::Duplicate, path, &value.into(), Cow::Borrowed(""))
     }
     /// What the value names does not exist.
     pub fn not_found(path: &FieldPath, value: impl Into<Value>) -> Self {
-        Self::of(FieldErrorKind::NotFound, path, Some(show(&value.into())), "")
+        Self::of_value(FieldErrorKind::NotFound, path, &value.into(), Cow::Borrowed(""))
     }
     /// The value is none of `supported` (shown quoted, in the order given; upstream sorts sets before).
     pub fn not_supported(path: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
+        Self::none_of(path, &value.into(), supported)
+    }
+    fn none_of(path: &FieldPath, value: &Value, supported: &[&str]) -> Self {
         let list = supported.iter().map(|s| quote(s)).collect::<Vec<_>>().join(", ");
         let detail = if supported.is_empty() {
             String::new()
         } else {
             format!("supported values: {list}")
         };
-        Self::of(FieldErrorKind::NotSupported, path, Some(show(&value.into())), detail)
+        Self::of_value(FieldErrorKind::NotSupported, path, value, detail.into())
     }
     /// The field may not be set.
-    pub fn forbidden(path: &FieldPath, detail: impl Into<String>) -> Self {
-        Self::of(FieldErrorKind::Forbidden, path, None, detail)
+    pub fn forbidden<'a>(path: &FieldPath, detail: impl Into<Cow<'a, str>>) -> Self {
+        Self::of(FieldErrorKind::Forbidden, path, None, detail.into())
     }
     /// The value has more than `max` bytes (negative: no number is given).
     pub fn too_long(path: &FieldPath, max: i64) -> Self {
@@ -176,21 +207,17 @@ impl FieldError {
         } else {
             "value is too long".to_owned()
         };
-        Self::of(FieldErrorKind::TooLong, path, None, detail)
+        Self::of(FieldErrorKind::TooLong, path, None, detail.into())
     }
     /// The list has `actual` elements, more than `max`.
     pub fn too_many(path: &FieldPath, actual: usize, max: usize) -> Self {
         let items = if max == 1 { "item" } else { "items" };
-        Self::of(
-            FieldErrorKind::TooMany,
-            path,
-            Some(actual.to_string()),
-            format!("must have at most {max} {items}"),
-        )
+        let detail = format!("must have at most {max} {items}");
+        Self::of(FieldErrorKind::TooMany, path, Some(actual.to_string()), detail.into())
     }
     /// The value has the wrong type.
-    pub fn type_invalid(path: &FieldPath, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self::of(FieldErrorKind::TypeInvalid, path, Some(show(&value.into())), detail)
+    pub fn type_invalid<'a>(path: &FieldPath, value: impl Into<Value>, detail: impl Into<Cow<'a, str>>) -> Self {
+        Self::of_value(FieldErrorKind::TypeInvalid, path, &value.into(), detail.into())
     }
 
     /// The cause's `reason`.

@@ -188,6 +188,7 @@ impl Value {
     }
 
     /// The member under `key`, or null where this is no object or has no such key.
+    #[inline(never)]
     pub fn get(&self, key: &str) -> &Value {
         self.as_object().and_then(|m| m.get(key)).unwrap_or(&NULL)
     }

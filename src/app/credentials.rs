@@ -3,6 +3,8 @@
 use crate::cli::credentials::{KubeconfigCommand, Subject, TokenCommand};
 use crate::client::{Client, ClientConfig};
 use crate::pki::{self, Credentials, Kubeconfig};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -10,7 +12,11 @@ use std::time::SystemTime;
 ///
 /// # Errors
 /// One line: the kubeconfig cannot be used, the server does not answer or refuses.
-pub async fn token(command: &TokenCommand) -> Result<String, String> {
+pub fn token(command: &TokenCommand) -> BoxFuture<'_, Result<String, String>> {
+    asked_for_token(command).boxed()
+}
+
+async fn asked_for_token(command: &TokenCommand) -> Result<String, String> {
     let config = ClientConfig::from_kubeconfig(&command.kubeconfig).map_err(|e| e.to_string())?;
     let client = Client::try_new(&config).map_err(|e| e.to_string())?;
     let seconds = i64::try_from(command.duration.as_secs()).unwrap_or(i64::MAX);
@@ -33,7 +39,11 @@ pub async fn token(command: &TokenCommand) -> Result<String, String> {
 ///
 /// # Errors
 /// One line: a file cannot be used, the server does not answer or refuses.
-pub async fn kubeconfig(command: &KubeconfigCommand) -> Result<String, String> {
+pub fn kubeconfig(command: &KubeconfigCommand) -> BoxFuture<'_, Result<String, String>> {
+    written(command).boxed()
+}
+
+async fn written(command: &KubeconfigCommand) -> Result<String, String> {
     let admin = ClientConfig::from_kubeconfig(&command.kubeconfig).map_err(|e| e.to_string())?;
     let ca = match admin.ca_pem {
         Some(ca) => ca,

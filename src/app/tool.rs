@@ -8,6 +8,8 @@ use crate::storage::embedded::tool::{self, Holdings, Object};
 use crate::storage::encryption::Encryption;
 use crate::storage::etcd::tool::{Exchange, MAX_FILL, Pair, group_of, to_embedded};
 use crate::storage::transform::ENCRYPTED;
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -63,7 +65,11 @@ impl Bar {
 ///
 /// # Errors
 /// One line.
-pub async fn run(command: StoreCommand) -> Result<String, String> {
+pub fn run(command: StoreCommand) -> LocalBoxFuture<'static, Result<String, String>> {
+    done(command).boxed_local()
+}
+
+async fn done(command: StoreCommand) -> Result<String, String> {
     let dir = command.storage.data_dir.clone();
     let text = told;
     let mut bar = Bar::new(match command.action {

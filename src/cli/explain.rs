@@ -7,6 +7,8 @@ use crate::client::{Client, ClientConfig};
 use crate::controlplane::reviews::EXPLAIN;
 use crate::json;
 use clap::{Arg, ArgAction, ArgMatches};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -117,7 +119,11 @@ impl ExplainAccess {
     ///
     /// # Errors
     /// One line: the server cannot be asked, or refuses.
-    pub async fn run(&self) -> Result<String, String> {
+    pub fn run(&self) -> BoxFuture<'_, Result<String, String>> {
+        self.asked().boxed()
+    }
+
+    async fn asked(&self) -> Result<String, String> {
         let config = ClientConfig::from_kubeconfig(&self.kubeconfig).map_err(|e| e.to_string())?;
         let client = Client::try_new(&config).map_err(|e| e.to_string())?;
         let answer = client.create(REVIEWS, &self.review()).await;

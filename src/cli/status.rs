@@ -5,6 +5,8 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::client::{Client, ClientConfig};
 use clap::{Arg, ArgAction, ArgMatches};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,7 +66,11 @@ impl StatusCommand {
     /// # Errors
     /// One line: the server cannot be asked, or refuses. With `--watch`, the first answer decides; later ones that fail
     /// are told, and asked for again.
-    pub async fn run(&self) -> Result<String, String> {
+    pub fn run(&self) -> BoxFuture<'_, Result<String, String>> {
+        self.asked().boxed()
+    }
+
+    async fn asked(&self) -> Result<String, String> {
         let config = ClientConfig::from_kubeconfig(&self.kubeconfig).map_err(|e| e.to_string())?;
         let client = Client::try_new(&config).map_err(|e| e.to_string())?;
         if !self.watch {

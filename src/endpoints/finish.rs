@@ -1,6 +1,7 @@
 //! Runs a mutation to its end even if the client has gone: dropping the request's future drops only the wait.
 
 use crate::apimachinery::status::{Result, Status};
+use futures_util::FutureExt as _;
 use std::future::Future;
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ pub async fn finish<T: Send + 'static>(work: impl Future<Output = Result<T>> + S
 /// # Cancel safety
 /// Cancel safe: the work goes on.
 pub async fn to_the_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    match tokio::spawn(work).await {
+    // Boxed, because the runtime's code for a task is made once per type of task and scheduler.
+    match tokio::spawn(work.boxed()).await {
         Ok(done) => done,
         // A panic goes on in the request, whose panic filter answers and logs it.
         Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),

@@ -1,6 +1,8 @@
 //! Task groups: every spawned task has an owner that asks it to end and waits for it.
 
 use super::Signal;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -46,6 +48,11 @@ impl TaskGroup {
     /// Starts a task. It should end soon after [`Self::stop_signal`] fires. After the group was shut down nothing is
     /// started any more, and the answer is false.
     pub fn spawn(&self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) -> bool {
+        self.start(name.into(), task.boxed())
+    }
+
+    /// Boxed, because the runtime's code for a task is made once per type of task and scheduler.
+    fn start(&self, name: String, task: BoxFuture<'static, ()>) -> bool {
         let mut tasks = self.lock();
         // Looked at under the lock, because `shutdown` fires it before it takes the set.
         if self.0.stop.fired() {
@@ -55,7 +62,7 @@ impl TaskGroup {
             tasks.note(self.0.name, ended);
         }
         let id = tasks.set.spawn(task).id();
-        tasks.names.insert(id, name.into());
+        tasks.names.insert(id, name);
         true
     }
 
@@ -65,15 +72,20 @@ impl TaskGroup {
         name: impl Into<String>,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> bool {
+        self.start_until_stopped(name.into(), work.boxed())
+    }
+
+    fn start_until_stopped(&self, name: String, work: BoxFuture<'static, ()>) -> bool {
         let stop = self.stop_signal().clone();
-        self.spawn(name, async move {
+        let work = async move {
             // Stopping first: the work has no end of its own.
             tokio::select! {
                 biased;
                 () = stop.wait() => {}
                 () = work => {}
             }
-        })
+        };
+        self.start(name, work.boxed())
     }
 
     /// How many tasks run.

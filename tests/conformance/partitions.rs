@@ -35,28 +35,51 @@ impl Gateway {
     }
 }
 
+/// A cluster, and two gateways on it: `s` is what one serves whose ways can be cut, `t` what one serves that has its own.
+struct Two {
+    etcd: Etcd,
+    cut: Gateway,
+    s: Arc<dyn Storage>,
+    t: Arc<dyn Storage>,
+    _other: Arc<Cluster>,
+}
+
+impl Two {
+    async fn on(members: usize) -> Self {
+        let etcd = Etcd::start(members);
+        let all: Vec<usize> = (0..members).collect();
+        let cut = Gateway::connect(&etcd, &all).await;
+        let other = cluster(&etcd).await;
+        Self {
+            s: cut.store(),
+            t: other.resource(config("configmaps")),
+            etcd,
+            cut,
+            _other: other,
+        }
+    }
+}
+
 #[test]
 fn a_gateway_cut_off_from_any_member_goes_on_with_another() {
     if !is_there() {
         return;
     }
     block_on(async {
-        let etcd = Etcd::start(3);
-        let cut = Gateway::connect(&etcd, &[0, 1, 2]).await;
-        let other = cluster(&etcd).await;
-        let (s, t) = (cut.store(), other.resource(config("configmaps")));
-        let start = insist(&s, "ns/first", "0").await;
+        let two = Two::on(3).await;
+        let (cut, s, t) = (&two.cut, &two.s, &two.t);
+        let start = insist(s, "ns/first", "0").await;
         let mut written = Vec::new();
         for round in 0..3 {
             cut.ways[round].cut();
             for i in 0..4 {
                 let key = format!("ns/{round}-{i}");
-                let writer = if i % 2 == 0 { &s } else { &t };
+                let writer = if i % 2 == 0 { s } else { t };
                 let since = Instant::now();
                 let made = create(writer, &key, "1").await;
                 assert!(since.elapsed() < DEADLINE, "it took {:?}", since.elapsed());
                 written.push((key.clone(), made.revision, false));
-                for reader in [&s, &t] {
+                for reader in [s, t] {
                     let seen = reader.get(&key, MinRevision::Latest).await.unwrap();
                     assert_eq!(seen.unwrap().revision, made.revision);
                     let all = reader.list(everything()).await.unwrap();
@@ -69,7 +92,7 @@ fn a_gateway_cut_off_from_any_member_goes_on_with_another() {
             cut.ways[round].heal();
         }
         let last = written.last().unwrap().1;
-        assert_eq!(history(t, start, last).await, written);
+        assert_eq!(history(t.clone(), start, last).await, written);
     });
 }
 
@@ -79,18 +102,16 @@ fn a_silent_member_is_left_though_nobody_writes_here() {
         return;
     }
     block_on(async {
-        let etcd = Etcd::start(3);
-        let idle = Gateway::connect(&etcd, &[0, 1, 2]).await;
-        let other = cluster(&etcd).await;
-        let (s, t) = (idle.store(), other.resource(config("configmaps")));
+        let two = Two::on(3).await;
+        let (cut, s, t) = (&two.cut, &two.s, &two.t);
         let mut w = s.watch(from_now()).await.unwrap();
         // Whichever the watch is at: two of three are cut.
         for (a, b) in [(0, 1), (1, 2), (0, 2)] {
-            [a, b].iter().for_each(|i| idle.ways[*i].cut());
-            let made = create(&t, &format!("ns/{a}{b}"), "1").await;
+            [a, b].iter().for_each(|i| cut.ways[*i].cut());
+            let made = create(t, &format!("ns/{a}{b}"), "1").await;
             let event = tokio::time::timeout(DEADLINE, next(&mut w)).await;
             assert_eq!(event.unwrap(), format!("ADDED ns/{a}{b}@{}", made.revision.0));
-            [a, b].iter().for_each(|i| idle.ways[*i].heal());
+            [a, b].iter().for_each(|i| cut.ways[*i].heal());
         }
     });
 }
@@ -101,22 +122,20 @@ fn what_was_missed_is_told_in_order_though_it_takes_several_messages() {
         return;
     }
     block_on(async {
-        let etcd = Etcd::start(1);
-        let cut = Gateway::connect(&etcd, &[0]).await;
-        let other = cluster(&etcd).await;
-        let (s, t) = (cut.store(), other.resource(config("configmaps")));
-        let start = insist(&s, "ns/first", "0").await;
+        let two = Two::on(1).await;
+        let (cut, s, t) = (&two.cut, &two.s, &two.t);
+        let start = insist(s, "ns/first", "0").await;
         cut.ways[0].cut();
         // More than etcd puts into one message.
         let large = "x".repeat(300_000);
         let mut written = Vec::new();
         for i in 0..30 {
             let key = format!("ns/{i:02}");
-            written.push((key.clone(), create(&t, &key, &large).await.revision, false));
+            written.push((key.clone(), create(t, &key, &large).await.revision, false));
         }
         cut.ways[0].heal();
         let last = written.last().unwrap().1;
-        assert_eq!(history(s, start, last).await, written);
+        assert_eq!(history(s.clone(), start, last).await, written);
     });
 }
 
@@ -126,20 +145,18 @@ fn history_that_is_compacted_behind_a_cut_ends_watches_and_is_read_anew() {
         return;
     }
     block_on(async {
-        let etcd = Etcd::start(1);
-        let cut = Gateway::connect(&etcd, &[0]).await;
-        let other = cluster(&etcd).await;
-        let (s, t) = (cut.store(), other.resource(config("configmaps")));
-        let start = insist(&s, "ns/a", "0").await;
-        let gone = create(&s, "ns/gone", "0").await;
+        let two = Two::on(1).await;
+        let (cut, s, t) = (&two.cut, &two.s, &two.t);
+        let start = insist(s, "ns/a", "0").await;
+        let gone = create(s, "ns/gone", "0").await;
         let mut w = s.watch(from_now()).await.unwrap();
         cut.ways[0].sever();
         t.delete("ns/gone", gone.revision).await.unwrap();
         let mut last = start;
         for i in 0..20 {
-            last = insist(&t, "ns/a", &i.to_string()).await;
+            last = insist(t, "ns/a", &i.to_string()).await;
         }
-        etcd.ctl(&["compact", &last.0.to_string()]);
+        two.etcd.ctl(&["compact", &last.0.to_string()]);
         cut.ways[0].heal();
         // What it missed nobody can tell any more: the watch ends rather than leaving something out.
         let ended = tokio::time::timeout(DEADLINE, next(&mut w)).await;

@@ -60,10 +60,9 @@ pub(crate) fn internal(v: &Value, fields: &[(&str, &str, &str)]) -> String {
 
 /// An error about a struct, or an unsupported one.
 pub(crate) fn not_supported_raw(path: &FieldPath, shown: String, supported: &[&str]) -> FieldError {
-    FieldError {
-        bad_value: Some(shown),
-        ..FieldError::not_supported(path, "", supported)
-    }
+    let mut error = FieldError::not_supported(path, "", supported);
+    error.bad_value = Some(shown);
+    error
 }
 
 /// The quantity a string stands for; decoding has refused those that are none.

@@ -5,6 +5,7 @@ use super::pattern::Pattern;
 use super::{Additional, Bound, Checks, ListKind, Node, Type, defaulting, prune, validate};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::{Str, Value};
+use std::borrow::Cow;
 
 /// Deepest nesting of a schema.
 const MAX_DEPTH: usize = 200;
@@ -47,10 +48,10 @@ pub(super) fn root(schema: &Value, path: &FieldPath) -> Result<Node, ErrorList> 
 }
 
 impl Parser {
-    fn invalid(&mut self, path: &FieldPath, value: impl Into<Value>, why: impl Into<String>) {
+    fn invalid<'a>(&mut self, path: &FieldPath, value: impl Into<Value>, why: impl Into<Cow<'a, str>>) {
         self.errors.push(FieldError::invalid(path, value, why));
     }
-    fn forbidden(&mut self, path: &FieldPath, why: impl Into<String>) {
+    fn forbidden<'a>(&mut self, path: &FieldPath, why: impl Into<Cow<'a, str>>) {
         self.errors.push(FieldError::forbidden(path, why));
     }
     fn required(&mut self, path: &FieldPath, why: &str) {

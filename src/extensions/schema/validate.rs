@@ -2,7 +2,7 @@
 
 use super::{Additional, Bound, Checks, ListKind, Node, Type};
 use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::{Map, Value};
 
 /// What is wrong with `v`. A place whose value is as it was in `old` is not looked at.
@@ -167,12 +167,9 @@ fn string(c: &Checks, s: &str, path: &FieldPath, out: &mut Outcome) {
     let length = || s.chars().count();
     if let Some(max) = c.max_length.filter(|m| length() > *m) {
         let bytes = if max == 1 { "byte" } else { "bytes" };
-        out.errors.push(FieldError {
-            kind: FieldErrorKind::TooLong,
-            field: path.to_string(),
-            bad_value: None,
-            detail: format!("may not be more than {max} {bytes}"),
-        });
+        let mut error = FieldError::too_long(path, -1);
+        error.detail = format!("may not be more than {max} {bytes}");
+        out.errors.push(error);
     } else if let Some(min) = c.min_length.filter(|m| length() < *m) {
         let detail = format!("{n} in body should be at least {min} chars long");
         out.errors.push(FieldError::invalid(path, s, detail));

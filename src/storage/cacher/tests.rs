@@ -1,10 +1,16 @@
 //! What the cacher promises whichever backend feeds it.
 
+mod bounds;
+mod watchers;
+
+use super::hub::lock;
+use super::watch::CacheWatch;
 use super::*;
-use crate::storage::interface::WatchItem;
-use crate::storage::{Budget, Draft, EventType, Predicate};
+use crate::storage::interface::{VersionMatch, WatchItem};
+use crate::storage::{Draft, Error, EventType, ListOptions, MinRevision, Predicate, Watch, WatchOptions};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::Duration;
 
 /// Feeds a cacher as a backend does.
@@ -92,60 +98,6 @@ fn exactly(revision: u64) -> ListOptions {
 }
 
 #[tokio::test]
-async fn a_ring_out_of_bounds_forgets_and_says_from_where_to_start() {
-    let bounds = Bounds {
-        min_events: 5,
-        max_events: 10,
-        max_bytes: usize::MAX,
-        window: Duration::from_secs(3600),
-    };
-    let mut feed = Feed::new(bounds);
-    for i in 0..20 {
-        feed.put(&format!("ns/{}", i % 4));
-    }
-    let since = |r| WatchOptions {
-        since: Some(Revision(r)),
-        ..watching()
-    };
-    // Revisions 2 to 21 were written, the last ten are kept.
-    assert!(matches!(
-        feed.cacher.watch(since(10)).await.err(),
-        Some(Error::Compacted(Revision(11)))
-    ));
-    let mut w = feed.watch(since(11));
-    assert!(matches!(w.try_next(), Some(WatchItem::Change(EventType::Modified, e)) if e.entry.revision.0 == 12));
-    assert!(matches!(
-        feed.cacher.list(exactly(10)).await.err(),
-        Some(Error::Compacted(Revision(11)))
-    ));
-    assert_eq!(feed.cacher.list(exactly(11)).await.expect("kept").entries.len(), 4);
-}
-
-#[test]
-fn a_ring_keeps_the_window_and_a_minimum() {
-    let bounds = Bounds {
-        min_events: 5,
-        max_events: 1000,
-        max_bytes: usize::MAX,
-        window: Duration::from_secs(75),
-    };
-    let mut feed = Feed::new(Bounds::default());
-    let start = Instant::now();
-    let mut history = History::new(bounds, Revision(1), vec![], start);
-    let state = Snapshot::new(vec![], Revision(1));
-    for i in 0..20 {
-        let event = feed.put("ns/a");
-        history.push(start + Duration::from_secs(10 * i), event, &state);
-    }
-    history.trim(start + Duration::from_secs(200), usize::MAX);
-    let kept = |h: &History, since| h.after(Revision(since)).map(|e| e.len()).ok();
-    // At 200 s those of 130 s and later are young enough: 13 to 19, revisions 15 to 21.
-    assert_eq!((kept(&history, 13), kept(&history, 14)), (None, Some(7)));
-    history.trim(start + Duration::from_secs(9000), usize::MAX);
-    assert_eq!((kept(&history, 15), kept(&history, 16)), (None, Some(5)));
-}
-
-#[tokio::test]
 async fn a_paged_list_goes_on_after_the_ring_has_forgotten() {
     let bounds = Bounds {
         min_events: 2,
@@ -176,151 +128,6 @@ async fn a_paged_list_goes_on_after_the_ring_has_forgotten() {
         .await
         .expect("listed");
     assert_eq!((page.entries.len(), page.revision), (2, Revision(7)));
-}
-
-#[tokio::test]
-async fn a_stalled_watcher_is_ended_and_what_was_queued_has_no_gap() {
-    let mut feed = Feed::new(Bounds::default());
-    let mut w = feed.watch(watching());
-    for _ in 0..hub::HARD_LIMIT + 10 {
-        feed.put("ns/a");
-    }
-    let mut expected = 2;
-    while let Some(item) = w.next().await {
-        assert!(matches!(item, WatchItem::Change(_, e) if e.entry.revision.0 == expected));
-        expected += 1;
-    }
-    assert_eq!(expected as usize, 2 + hub::HARD_LIMIT);
-    assert_eq!(feed.cacher.counters().terminated.get(), 1);
-    assert!(w.next().await.is_none(), "an ended watch stays ended");
-}
-
-#[test]
-fn a_full_queue_is_forgiven_if_it_is_read_within_the_patience() {
-    let mut feed = Feed::new(Bounds::default());
-    let subscriber = Arc::new(Subscriber::new("", false, Predicate(None), Revision(0), 2));
-    let mut hub = Hub::default();
-    hub.add(subscriber.clone());
-    let start = Instant::now();
-    let mut offer = |hub: &mut Hub, after: Duration| {
-        let event = feed.put("ns/a");
-        hub.dispatch(&[event], start + after);
-        hub.terminated
-    };
-    let (soon, late) = (hub::PATIENCE / 2, hub::PATIENCE * 2);
-    for _ in 0..3 {
-        assert_eq!(offer(&mut hub, Duration::ZERO), 0);
-    }
-    assert_eq!(offer(&mut hub, soon), 0);
-    subscriber.take(&mut Default::default());
-    assert_eq!(offer(&mut hub, late), 0, "it was read in time");
-    assert_eq!(offer(&mut hub, late), 0);
-    assert_eq!(offer(&mut hub, late), 0, "full again, but only now");
-    assert_eq!(offer(&mut hub, late + late), 1);
-}
-
-#[tokio::test]
-async fn a_bookmark_comes_shortly_before_the_end_if_there_is_something_to_tell() {
-    let mut feed = Feed::new(Bounds::default());
-    let until = Some(Instant::now() + Duration::from_millis(2020));
-    let options = WatchOptions {
-        prefix: "quiet/".into(),
-        bookmarks: true,
-        until,
-        ..watching()
-    };
-    let mut idle = feed.watch(WatchOptions {
-        prefix: "idle/".into(),
-        since: Some(Revision(99)),
-        ..options.clone()
-    });
-    let mut w = feed.watch(options);
-    feed.put("ns/a");
-    match w.next().await {
-        Some(WatchItem::Bookmark {
-            revision,
-            initial_end: false,
-        }) => assert_eq!(revision, Revision(2)),
-        _ => panic!("a bookmark"),
-    }
-    assert!(idle.try_next().is_none(), "its start is not reached");
-}
-
-#[tokio::test]
-async fn a_dropped_watch_is_forgotten() {
-    let feed = Feed::new(Bounds::default());
-    let scopes = [("", false), ("ns/", false), ("ns/a", true), ("ns", false)];
-    let all: Vec<_> = scopes
-        .map(|(prefix, single)| {
-            feed.watch(WatchOptions {
-                prefix: prefix.into(),
-                single,
-                ..watching()
-            })
-        })
-        .into();
-    assert_eq!(feed.cacher.watchers(), 4);
-    drop(all);
-    assert_eq!(feed.cacher.watchers(), 0);
-}
-
-#[tokio::test]
-async fn a_reader_asleep_is_woken_and_one_of_another_namespace_is_not() {
-    let mut feed = Feed::new(Bounds::default());
-    let mut other = feed.watch(WatchOptions {
-        prefix: "b/".into(),
-        ..watching()
-    });
-    let mut w = feed.watch(WatchOptions {
-        prefix: "a/".into(),
-        ..watching()
-    });
-    let reader = tokio::spawn(async move { w.next().await });
-    let mut other = by_hand(async move { other.next().await });
-    tokio::task::yield_now().await;
-    assert!(!other.poll_woken());
-    feed.put("a/1");
-    assert!(matches!(
-        reader.await.expect("joined"),
-        Some(WatchItem::Change(EventType::Added, _))
-    ));
-    assert!(!other.woken(), "nothing of its own happened");
-    feed.put("b/1");
-    assert!(other.woken() && other.poll_woken());
-}
-
-/// A future polled by hand, with a count of its wakes.
-struct ByHand<F> {
-    future: std::pin::Pin<Box<F>>,
-    wakes: Arc<Wakes>,
-}
-
-#[derive(Default)]
-struct Wakes(AtomicBool);
-
-impl std::task::Wake for Wakes {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
-fn by_hand<F: Future>(future: F) -> ByHand<F> {
-    ByHand {
-        future: Box::pin(future),
-        wakes: Arc::default(),
-    }
-}
-
-impl<F: Future> ByHand<F> {
-    fn woken(&self) -> bool {
-        self.wakes.0.load(Ordering::Acquire)
-    }
-
-    fn poll_woken(&mut self) -> bool {
-        let waker = self.wakes.clone().into();
-        let mut cx = std::task::Context::from_waker(&waker);
-        self.future.as_mut().poll(&mut cx).is_ready()
-    }
 }
 
 proptest! {
@@ -473,94 +280,6 @@ async fn what_is_on_a_node_is_found_and_watched_without_looking_at_the_rest() {
     assert_eq!(cacher.watchers(), 2);
 }
 
-#[test]
-fn a_ring_forgets_when_its_bytes_are_too_many() {
-    let bounds = Bounds {
-        min_events: 2,
-        max_bytes: 20_000,
-        ..Bounds::default()
-    };
-    let mut feed = Feed::new(Bounds::default());
-    let now = Instant::now();
-    let mut history = History::new(bounds, Revision(1), vec![], now);
-    let state = Snapshot::new(vec![], Revision(1));
-    for _ in 0..200 {
-        history.push(now, feed.put("ns/a"), &state);
-        history.trim(now, usize::MAX);
-    }
-    let (events, bytes, _) = history.figures();
-    assert!(
-        events > 2 && events < 100 && bytes <= 20_000,
-        "{events} events of {bytes} bytes"
-    );
-}
-
-#[test]
-fn rings_give_way_when_all_caches_together_take_too_much() {
-    let budget = Budget::new(60_000, 0);
-    let mut a = Feed::within(Bounds::default(), budget.clone());
-    let mut b = Feed::within(Bounds::default(), budget.clone());
-    for _ in 0..1000 {
-        a.put("ns/a");
-        b.put("ns/b");
-    }
-    a.cacher.trim();
-    b.cacher.trim();
-    let (read, kept) = (budget.read(), a.cacher.figures());
-    assert!(read.objects + read.history <= 60_000 * 11 / 10, "{read:?}");
-    assert!((100..300).contains(&kept.events), "{} events", kept.events);
-    assert!(!budget.is_over());
-    // Objects alone are too much: history goes down to its minimum, and nothing of the state.
-    for i in 0..1000 {
-        b.put(&format!("ns/{i}"));
-    }
-    a.cacher.trim();
-    assert_eq!((a.cacher.figures().events, b.cacher.figures().events), (100, 100));
-    assert!(budget.is_over());
-    assert_eq!(b.cacher.count(), 1001);
-    drop(b);
-    assert!(!budget.is_over(), "a cache that goes gives its share back");
-    assert_eq!(budget.read().objects, a.cacher.snapshot().bytes());
-}
-
-#[tokio::test]
-async fn what_pages_hold_on_to_is_bounded_too() {
-    let bounds = Bounds {
-        min_events: 2,
-        max_events: 2,
-        max_bytes: 8 << 20,
-        window: Duration::ZERO,
-    };
-    let mut feed = Feed::new(bounds);
-    let big = "x".repeat(100_000);
-    let put = |feed: &mut Feed, i: usize| {
-        let draft = Draft::new(
-            &crate::json!({"metadata": {"name": "x"}, "data": {"k": big.as_str()}}),
-            vec![],
-        );
-        feed.revision += 1;
-        let key = format!("ns/{}", i % 4);
-        let entry = Arc::new(draft.into_entry(&key, Revision(feed.revision)));
-        feed.publish(&[Arc::new(Event::new(entry, feed.cacher.peek(&key), false))]);
-    };
-    (0..4).for_each(|i| put(&mut feed, i));
-    let page = ListOptions {
-        limit: 1,
-        ..ListOptions::latest("")
-    };
-    let first = feed.cacher.list(page.clone()).await.expect("a page");
-    (0..40).for_each(|i| put(&mut feed, i));
-    let token = first.next.clone();
-    let next = ListOptions { token, ..page.clone() };
-    assert!(
-        feed.cacher.list(next.clone()).await.is_ok(),
-        "4 MB are within the bound"
-    );
-    (0..100).for_each(|i| put(&mut feed, i));
-    assert!(matches!(feed.cacher.list(next).await, Err(Error::Compacted(_))));
-    assert!(feed.cacher.figures().history_bytes <= 8 << 20);
-}
-
 #[tokio::test]
 async fn lists_and_waits_are_counted() {
     let mut feed = Feed::new(Bounds::default());
@@ -583,37 +302,6 @@ async fn lists_and_waits_are_counted() {
         (2, 1, 1)
     );
     assert_eq!(done.waits.read().count, 1);
-}
-
-#[tokio::test]
-async fn the_initial_state_of_a_watch_is_taken_a_little_at_a_time() {
-    let entry = |i: u64| {
-        let draft = Draft::new(&crate::json!({"metadata": {}}), vec![]);
-        Arc::new(draft.into_entry(&format!("ns/{i:05}"), Revision(i)))
-    };
-    let initial = Initial {
-        state: Snapshot::new((1..=5000).map(entry).collect(), Revision(5000)),
-        base: Revision(5000),
-        events: vec![],
-    };
-    let progress = Arc::new(Progress::new(Revision(5000), Duration::ZERO));
-    let cacher = Arc::new(Cacher::new(
-        progress,
-        initial,
-        Setting::new(Bounds::default(), Budget::unlimited()),
-    ));
-    let options = WatchOptions {
-        initial: Some(MinRevision::Any),
-        ..watching()
-    };
-    let mut watch = cacher.subscribe(options, None).expect("serving").expect("watched");
-    let mut seen = 0;
-    while let Some(WatchItem::Initial(e)) = watch.try_next() {
-        seen += 1;
-        assert_eq!(e.revision, Revision(seen), "in order, none twice and none left out");
-        assert!(watch.held() <= 256, "{} are held at once", watch.held());
-    }
-    assert_eq!(seen, 5000);
 }
 
 #[tokio::test]

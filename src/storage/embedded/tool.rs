@@ -2,10 +2,9 @@
 //! while it is not.
 
 use super::DirectoryLock;
-use super::disk::{Disk, Row};
+use super::disk::Disk;
 use super::format::{APPLICATION, checksum};
 use super::wal;
-use bytes::Bytes;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -13,7 +12,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod exchange;
+#[cfg(test)]
+mod tests;
+
 pub use super::OpenError;
+pub use exchange::{Object, fill, objects};
 
 /// Pages copied at a time by a backup: writers get in between.
 const PAGES: i32 = 256;
@@ -40,19 +44,6 @@ pub struct Holdings {
     pub free_bytes: u64,
     /// Objects and their bytes by resource: the key without namespace and name.
     pub resources: BTreeMap<String, (u64, u64)>,
-}
-
-/// An object of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
-    /// The whole key.
-    pub key: String,
-    /// The revision of its last write.
-    pub revision: u64,
-    /// The bytes that are kept.
-    pub value: Bytes,
-    /// When it goes by itself, in milliseconds since 1970.
-    pub expires: Option<i64>,
 }
 
 fn file(dir: &Path) -> PathBuf {
@@ -364,163 +355,4 @@ pub fn compact(dir: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError
         disk.close().map_err(|e| OpenError::sqlite(&path, e))?;
     }
     stats(dir)
-}
-
-/// All objects of a store, which may be in use, in order of their revisions, and the store's revision.
-///
-/// # Errors
-/// [`OpenError`].
-pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
-    let path = file(dir);
-    let db = look_in(dir)?;
-    let sql = |e| OpenError::sqlite(&path, e);
-    let revision: i64 = db
-        .query_row("SELECT revision FROM meta", [], |r| r.get(0))
-        .map_err(sql)?;
-    let all = "SELECT live.key, live.revision, live.expires, log.value, log.sum, log.prev
-        FROM live JOIN log ON log.revision = live.revision ORDER BY live.revision";
-    let mut all = db.prepare(all).map_err(sql)?;
-    let mut rows = all.query([]).map_err(sql)?;
-    let mut out = Vec::new();
-    while let Some(row) = rows.next().map_err(sql)? {
-        let (key, at): (String, i64) = (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?);
-        let value: Vec<u8> = row.get(3).map_err(sql)?;
-        let prev: i64 = row.get(5).map_err(sql)?;
-        if checksum(&key, at.cast_unsigned(), prev.cast_unsigned(), Some(&value))
-            != row.get::<_, i64>(4).map_err(sql)?
-        {
-            let why = format!("revision {at} of {key} does not match its checksum");
-            return Err(OpenError::damaged(&path, why));
-        }
-        out.push(Object {
-            key,
-            revision: at.cast_unsigned(),
-            value: value.into(),
-            expires: row.get(2).map_err(sql)?,
-        });
-    }
-    Ok((revision.cast_unsigned(), out))
-}
-
-/// Makes a store of objects, in a directory that has none, which keep their revisions, as of a revision of the whole. They must
-/// come in order of their revisions.
-///
-/// # Errors
-/// [`OpenError`]: there is a store, or the disk refuses; nothing is left then.
-pub fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
-    let _lock = DirectoryLock::acquire(dir)?;
-    let path = file(dir);
-    if path.exists() {
-        return Err(OpenError::Exists { path });
-    }
-    // Elsewhere first: half of it is no store.
-    let aside = dir.join("filling");
-    let io = |path: &Path, source| OpenError::Io {
-        path: path.to_path_buf(),
-        source,
-    };
-    std::fs::create_dir_all(&aside).map_err(|e| io(&aside, e))?;
-    clear(&file(&aside))?;
-    let filled = fill_file(&aside, revision, objects, progress);
-    let moved = filled.and_then(|()| std::fs::rename(file(&aside), &path).map_err(|e| io(&path, e)));
-    // What is left of an attempt is of no use.
-    let _ = std::fs::remove_dir_all(&aside);
-    moved?;
-    let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
-    synced.map_err(|e| io(dir, e))
-}
-
-fn fill_file(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
-    let path = file(dir);
-    let mut disk = Disk::open(dir, None)?;
-    disk.load(0)?;
-    let total = objects.len() as u64;
-    let mut done = 0;
-    for chunk in objects.chunks(1000) {
-        done += chunk.len() as u64;
-        let rows: Vec<Row> = chunk
-            .iter()
-            .map(|o| Row {
-                revision: o.revision,
-                key: o.key.clone(),
-                prev: 0,
-                value: Some(o.value.clone()),
-                expires: o.expires,
-            })
-            .collect();
-        disk.commit(&rows, done).map_err(|e| OpenError::sqlite(&path, e))?;
-        progress(done, total);
-    }
-    disk.stand_at(revision).map_err(|e| OpenError::sqlite(&path, e))?;
-    disk.close().map_err(|e| OpenError::sqlite(&path, e))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::storage::embedded::{Engine, Options, ResourceConfig};
-    use crate::storage::{Draft, Precondition};
-
-    fn quiet() -> impl FnMut(u64, u64) {
-        |_, _| {}
-    }
-
-    async fn filled(dir: &Path, n: usize) -> std::sync::Arc<Engine> {
-        let engine = Engine::open(dir, Options::default()).expect("opened");
-        let s = engine.resource(ResourceConfig {
-            prefix: "/registry/configmaps/".into(),
-            fields: None,
-        });
-        for i in 0..n {
-            let draft = Draft::new(&crate::json!({"metadata": {"name": i}}), vec![]);
-            let made = s
-                .put(&format!("ns/{i}"), Precondition::Absent, draft.clone(), None)
-                .await;
-            let made = made.expect("made");
-            s.put(&made.key, Precondition::Unchanged(made.revision), draft, None)
-                .await
-                .expect("written again");
-        }
-        engine
-    }
-
-    #[tokio::test]
-    async fn a_store_in_use_is_checked_and_backed_up_and_the_backup_restores_ahead() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (store, copy) = (dir.path().join("a"), dir.path().join("copy"));
-        let engine = filled(&store, 20).await;
-        let found = check(&store, &mut quiet()).expect("it is whole");
-        assert_eq!((found.revision, found.objects), (41, 20));
-        assert_eq!(found.resources.get("configmaps").map(|r| r.0), Some(20));
-        backup(&store, &copy, &mut quiet()).expect("backed up");
-        assert!(backup(&store, &copy, &mut quiet()).is_err(), "no file is overwritten");
-        assert!(matches!(
-            restore(&copy, &store, 0, &mut quiet()),
-            Err(OpenError::Locked { .. })
-        ));
-        engine.shutdown();
-        drop(engine);
-        let aside = restore(&copy, &store, 1000, &mut quiet()).expect("restored");
-        assert!(aside.is_some_and(|p| p.exists()));
-        let found = check(&store, &mut quiet()).expect("it is whole");
-        assert_eq!(
-            (found.revision, found.compacted, found.objects, found.writes),
-            (1041, 1041, 20, 20)
-        );
-        drop(Engine::open(&store, Options::default()).expect("it opens"));
-    }
-
-    #[tokio::test]
-    async fn compaction_leaves_the_objects_and_a_filled_store_keeps_revisions() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (store, other) = (dir.path().join("a"), dir.path().join("b"));
-        drop(filled(&store, 20).await);
-        let found = compact(&store, &mut quiet()).expect("compacted");
-        assert_eq!((found.compacted, found.objects, found.writes), (41, 20, 20));
-        let (revision, all) = objects(&store).expect("read");
-        fill(&other, revision, &all, &mut quiet()).expect("filled");
-        assert!(fill(&other, revision, &all, &mut quiet()).is_err(), "only once");
-        assert_eq!(objects(&other).expect("read"), (revision, all));
-        assert_eq!(check(&other, &mut quiet()).expect("whole").revision, 41);
-    }
 }

@@ -4,6 +4,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 use crate::controlplane::validation::common::{is_positive, quantity};
+use std::borrow::Cow;
 
 const MOST_VALUES: usize = 10;
 
@@ -40,7 +41,7 @@ pub(super) fn capacity(out: &mut ErrorList, v: &Value, shared: bool, at: &FieldP
     }
 }
 
-fn wrong(out: &mut ErrorList, q: Quantity, why: impl Into<String>, at: &FieldPath) {
+fn wrong<'a>(out: &mut ErrorList, q: Quantity, why: impl Into<Cow<'a, str>>, at: &FieldPath) {
     out.push(FieldError::invalid(at, q.to_string(), why));
 }
 

@@ -1,0 +1,259 @@
+//! The reader's side of a cache: single objects, lists and their pages, watches.
+
+use super::hub::{Subscriber, lock};
+use super::watch::{CacheWatch, Stage};
+use super::{Cacher, QUEUE, Snapshot};
+use crate::storage::interface::VersionMatch;
+use crate::storage::{ContinueToken, Entry, Error, ListOptions, Listing, MinRevision, Revision, Watch, WatchOptions};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+impl Cacher {
+    fn check_serving(&self) -> Result<(), Error> {
+        if self.stopped.load(Ordering::Acquire) {
+            Err(Error::NotReady(1))
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn fresh(&self, min: MinRevision) -> Result<(), Error> {
+        self.check_serving()?;
+        match min {
+            MinRevision::Latest | MinRevision::Any => Ok(()),
+            MinRevision::AtLeast(revision) => self.reach(revision).await,
+        }
+    }
+
+    /// Waits until a revision is applied.
+    ///
+    /// # Errors
+    /// [`Error::TooNew`] after the patience.
+    pub async fn reach(&self, revision: Revision) -> Result<(), Error> {
+        if self.progress.applied() >= revision {
+            return Ok(());
+        }
+        let since = Instant::now();
+        let reached = self.progress.wait_for(revision).await;
+        self.counters.waits.observe(since.elapsed());
+        reached
+    }
+
+    /// As [`Storage::get`](crate::storage::Storage::get).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        self.fresh(min).await?;
+        Ok(self.peek(key))
+    }
+
+    /// The present state and the revision it stands for. The revision is read first: whatever it covers is then in the
+    /// snapshot.
+    fn present(&self) -> (Arc<Snapshot>, Revision) {
+        let reached = self.progress.applied();
+        let state = self.snapshot();
+        let revision = reached.max(state.revision);
+        (state, revision)
+    }
+
+    async fn state(&self, options: &ListOptions) -> Result<(Arc<Snapshot>, Revision, bool), Error> {
+        let exact = match (&options.token, options.version) {
+            (Some(ContinueToken { revision, .. }), _) => *revision,
+            (None, VersionMatch::Exact(revision)) => Some(revision),
+            (None, VersionMatch::NotOlderThan(min)) => {
+                self.fresh(min).await?;
+                None
+            }
+        };
+        let Some(revision) = exact else {
+            self.check_serving()?;
+            let (state, revision) = self.present();
+            return Ok((state, revision, true));
+        };
+        self.fresh(MinRevision::AtLeast(revision)).await?;
+        let way = {
+            let history = lock(&self.history);
+            let current = self.snapshot();
+            if current.revision <= revision {
+                return Ok((current, revision, true));
+            }
+            history.rewind(revision, Snapshot::clone(&current))?
+        };
+        Ok((Arc::new(way.run()), revision, false))
+    }
+
+    /// As [`Storage::list`](crate::storage::Storage::list).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
+        let (state, revision, is_current) = self.state(&options).await?;
+        if options.token.is_none() && options.version == VersionMatch::NotOlderThan(MinRevision::Latest) {
+            self.counters.consistent[0].add(1);
+        }
+        let matches = |e: &Arc<Entry>| options.predicate.matches(e);
+        if options.single {
+            return Ok(Listing {
+                entries: state
+                    .get(&options.prefix)
+                    .filter(|e| matches(e))
+                    .cloned()
+                    .into_iter()
+                    .collect(),
+                revision,
+                next: None,
+                remaining: None,
+            });
+        }
+        // Upstream's cache takes no limit where any version will do.
+        let any = matches!(options.version, VersionMatch::NotOlderThan(MinRevision::Any));
+        let limit = if any || options.limit == 0 {
+            usize::MAX
+        } else {
+            options.limit
+        };
+        let everything = options.predicate.is_everything();
+        let from = match &options.token {
+            Some(token) => Bound::Included(token.start.as_str()),
+            None => Bound::Unbounded,
+        };
+        let mut entries = Vec::new();
+        if everything && options.prefix.is_empty() && options.token.is_none() {
+            entries.reserve_exact(state.len().min(limit));
+        }
+        let mut scan = state.candidates(&options.predicate, &options.prefix, from);
+        let mut fetched = 0;
+        while entries.len() < limit
+            && let Some(e) = scan.next()
+        {
+            fetched += 1;
+            if matches(e) {
+                entries.push(e.clone());
+            }
+        }
+        let way = usize::from(Snapshot::is_indexed(&options.predicate));
+        self.counters.lists[way].add(1);
+        self.counters.fetched[way].add(fetched);
+        self.counters.returned.add(entries.len() as u64);
+        let more = if limit == usize::MAX {
+            0
+        } else {
+            scan.next().map_or(0, |_| 1)
+        };
+        let mut listing = Listing {
+            entries,
+            revision,
+            next: None,
+            remaining: None,
+        };
+        if more > 0 {
+            if everything {
+                let known = match &options.token {
+                    None if options.prefix.is_empty() => Some(state.len()),
+                    token => {
+                        let start = token.as_ref().map_or("", |t| &*t.start);
+                        lock(&self.history).counted(revision, &options.prefix, start)
+                    }
+                };
+                listing.remaining = Some(match known {
+                    Some(from_here) => from_here.saturating_sub(listing.entries.len()),
+                    None => more + scan.count(),
+                });
+            }
+            listing.next = listing.entries.last().map(|last| ContinueToken {
+                revision: Some(revision),
+                start: format!("{}\0", last.key),
+            });
+            if is_current {
+                // The next page will ask for this revision, perhaps after the ring has forgotten it.
+                let pinned = state.at(revision);
+                lock(&self.history).pin(Instant::now(), pinned);
+            }
+            if let (Some(next), Some(remaining)) = (&listing.next, listing.remaining) {
+                let mut history = lock(&self.history);
+                if options.token.is_none() {
+                    history.note_count(revision, &options.prefix, "", listing.entries.len() + remaining);
+                }
+                history.note_count(revision, &options.prefix, &next.start, remaining);
+            }
+        }
+        Ok(listing)
+    }
+
+    /// As [`Storage::watch`](crate::storage::Storage::watch).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn watch(self: &Arc<Self>, options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        self.fresh(options.initial.unwrap_or(MinRevision::Any)).await?;
+        let watch = self.subscribe(options, None)?;
+        Ok(Box::new(watch.ok_or(Error::NotReady(1))?))
+    }
+
+    /// A watch that begins with the present state, which the caller knows, by other ways than progress, to be also that
+    /// of the later revision `also`. `None`: the state is no longer that of `seen`.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`].
+    pub fn watch_known(
+        self: &Arc<Self>,
+        options: WatchOptions,
+        seen: Revision,
+        also: Revision,
+    ) -> Result<Option<Box<dyn Watch>>, Error> {
+        self.check_serving()?;
+        let watch = self.subscribe(options, Some((seen, also)))?;
+        Ok(watch.map(|w| Box::new(w) as Box<dyn Watch>))
+    }
+
+    pub(super) fn subscribe(
+        self: &Arc<Self>,
+        options: WatchOptions,
+        known: Option<(Revision, Revision)>,
+    ) -> Result<Option<CacheWatch>, Error> {
+        // With the history held nothing is applied, so the snapshot, the replay and the first live event fit together.
+        let history = lock(&self.history);
+        let (state, mut revision) = self.present();
+        let mut seen = state.revision;
+        if let Some((was, also)) = known {
+            if was != seen {
+                return Ok(None);
+            }
+            // What comes between the two, if anything, makes up for itself.
+            (seen, revision) = (seen.max(also), revision.max(also));
+        }
+        let (stage, after, start) = match (options.initial, options.since) {
+            (Some(_), _) => {
+                let state = Snapshot::clone(&state);
+                (Stage::Initial { state, cursor: None }, seen, revision)
+            }
+            // Upstream's resourceVersion "0" without initial events: from the cache's state on.
+            (None, None | Some(Revision(0))) => (Stage::Live, seen, revision),
+            (None, Some(since)) => (Stage::Replay(history.after(since)?.into_iter()), since.max(seen), since),
+        };
+        let (single, predicate) = (options.single, options.predicate);
+        let subscriber = Arc::new(Subscriber::new(&options.prefix, single, predicate, after, QUEUE));
+        let id = {
+            let mut hub = lock(&self.hub);
+            hub.add(subscriber.clone()).ok_or(Error::NotReady(1))?
+        };
+        drop(history);
+        let (bookmarks, until) = (options.bookmarks, options.until);
+        Ok(Some(CacheWatch::new(
+            self.clone(),
+            subscriber,
+            id,
+            stage,
+            start,
+            bookmarks,
+            until,
+        )))
+    }
+
+    pub(super) fn unsubscribe(&self, id: u64, subscriber: &Subscriber) {
+        lock(&self.hub).remove(id, subscriber);
+    }
+}

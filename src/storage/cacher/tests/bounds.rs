@@ -1,0 +1,145 @@
+//! What is forgotten, and when.
+
+use super::*;
+
+#[tokio::test]
+async fn a_ring_out_of_bounds_forgets_and_says_from_where_to_start() {
+    let bounds = Bounds {
+        min_events: 5,
+        max_events: 10,
+        max_bytes: usize::MAX,
+        window: Duration::from_secs(3600),
+    };
+    let mut feed = Feed::new(bounds);
+    for i in 0..20 {
+        feed.put(&format!("ns/{}", i % 4));
+    }
+    let since = |r| WatchOptions {
+        since: Some(Revision(r)),
+        ..watching()
+    };
+    // Revisions 2 to 21 were written, the last ten are kept.
+    assert!(matches!(
+        feed.cacher.watch(since(10)).await.err(),
+        Some(Error::Compacted(Revision(11)))
+    ));
+    let mut w = feed.watch(since(11));
+    assert!(matches!(w.try_next(), Some(WatchItem::Change(EventType::Modified, e)) if e.entry.revision.0 == 12));
+    assert!(matches!(
+        feed.cacher.list(exactly(10)).await.err(),
+        Some(Error::Compacted(Revision(11)))
+    ));
+    assert_eq!(feed.cacher.list(exactly(11)).await.expect("kept").entries.len(), 4);
+}
+
+#[test]
+fn a_ring_keeps_the_window_and_a_minimum() {
+    let bounds = Bounds {
+        min_events: 5,
+        max_events: 1000,
+        max_bytes: usize::MAX,
+        window: Duration::from_secs(75),
+    };
+    let mut feed = Feed::new(Bounds::default());
+    let start = Instant::now();
+    let mut history = History::new(bounds, Revision(1), vec![], start);
+    let state = Snapshot::new(vec![], Revision(1));
+    for i in 0..20 {
+        let event = feed.put("ns/a");
+        history.push(start + Duration::from_secs(10 * i), event, &state);
+    }
+    history.trim(start + Duration::from_secs(200), usize::MAX);
+    let kept = |h: &History, since| h.after(Revision(since)).map(|e| e.len()).ok();
+    // At 200 s those of 130 s and later are young enough: 13 to 19, revisions 15 to 21.
+    assert_eq!((kept(&history, 13), kept(&history, 14)), (None, Some(7)));
+    history.trim(start + Duration::from_secs(9000), usize::MAX);
+    assert_eq!((kept(&history, 15), kept(&history, 16)), (None, Some(5)));
+}
+
+#[test]
+fn a_ring_forgets_when_its_bytes_are_too_many() {
+    let bounds = Bounds {
+        min_events: 2,
+        max_bytes: 20_000,
+        ..Bounds::default()
+    };
+    let mut feed = Feed::new(Bounds::default());
+    let now = Instant::now();
+    let mut history = History::new(bounds, Revision(1), vec![], now);
+    let state = Snapshot::new(vec![], Revision(1));
+    for _ in 0..200 {
+        history.push(now, feed.put("ns/a"), &state);
+        history.trim(now, usize::MAX);
+    }
+    let (events, bytes, _) = history.figures();
+    assert!(
+        events > 2 && events < 100 && bytes <= 20_000,
+        "{events} events of {bytes} bytes"
+    );
+}
+
+#[test]
+fn rings_give_way_when_all_caches_together_take_too_much() {
+    let budget = Budget::new(60_000, 0);
+    let mut a = Feed::within(Bounds::default(), budget.clone());
+    let mut b = Feed::within(Bounds::default(), budget.clone());
+    for _ in 0..1000 {
+        a.put("ns/a");
+        b.put("ns/b");
+    }
+    a.cacher.trim();
+    b.cacher.trim();
+    let (read, kept) = (budget.read(), a.cacher.figures());
+    assert!(read.objects + read.history <= 60_000 * 11 / 10, "{read:?}");
+    assert!((100..300).contains(&kept.events), "{} events", kept.events);
+    assert!(!budget.is_over());
+    // Objects alone are too much: history goes down to its minimum, and nothing of the state.
+    for i in 0..1000 {
+        b.put(&format!("ns/{i}"));
+    }
+    a.cacher.trim();
+    assert_eq!((a.cacher.figures().events, b.cacher.figures().events), (100, 100));
+    assert!(budget.is_over());
+    assert_eq!(b.cacher.count(), 1001);
+    drop(b);
+    assert!(!budget.is_over(), "a cache that goes gives its share back");
+    assert_eq!(budget.read().objects, a.cacher.snapshot().bytes());
+}
+
+#[tokio::test]
+async fn what_pages_hold_on_to_is_bounded_too() {
+    let bounds = Bounds {
+        min_events: 2,
+        max_events: 2,
+        max_bytes: 8 << 20,
+        window: Duration::ZERO,
+    };
+    let mut feed = Feed::new(bounds);
+    let big = "x".repeat(100_000);
+    let put = |feed: &mut Feed, i: usize| {
+        let draft = Draft::new(
+            &crate::json!({"metadata": {"name": "x"}, "data": {"k": big.as_str()}}),
+            vec![],
+        );
+        feed.revision += 1;
+        let key = format!("ns/{}", i % 4);
+        let entry = Arc::new(draft.into_entry(&key, Revision(feed.revision)));
+        feed.publish(&[Arc::new(Event::new(entry, feed.cacher.peek(&key), false))]);
+    };
+    (0..4).for_each(|i| put(&mut feed, i));
+    let page = ListOptions {
+        limit: 1,
+        ..ListOptions::latest("")
+    };
+    let first = feed.cacher.list(page.clone()).await.expect("a page");
+    (0..40).for_each(|i| put(&mut feed, i));
+    let token = first.next.clone();
+    let next = ListOptions { token, ..page.clone() };
+    assert!(
+        feed.cacher.list(next.clone()).await.is_ok(),
+        "4 MB are within the bound"
+    );
+    (0..100).for_each(|i| put(&mut feed, i));
+    assert!(matches!(feed.cacher.list(next).await, Err(Error::Compacted(_))));
+    assert!(feed.cacher.figures().history_bytes <= 8 << 20);
+}

@@ -1,0 +1,180 @@
+//! What one watcher gets, and what becomes of it.
+
+use super::hub::Subscriber;
+use super::*;
+
+#[tokio::test]
+async fn a_stalled_watcher_is_ended_and_what_was_queued_has_no_gap() {
+    let mut feed = Feed::new(Bounds::default());
+    let mut w = feed.watch(watching());
+    for _ in 0..hub::HARD_LIMIT + 10 {
+        feed.put("ns/a");
+    }
+    let mut expected = 2;
+    while let Some(item) = w.next().await {
+        assert!(matches!(item, WatchItem::Change(_, e) if e.entry.revision.0 == expected));
+        expected += 1;
+    }
+    assert_eq!(expected as usize, 2 + hub::HARD_LIMIT);
+    assert_eq!(feed.cacher.counters().terminated.get(), 1);
+    assert!(w.next().await.is_none(), "an ended watch stays ended");
+}
+
+#[test]
+fn a_full_queue_is_forgiven_if_it_is_read_within_the_patience() {
+    let mut feed = Feed::new(Bounds::default());
+    let subscriber = Arc::new(Subscriber::new("", false, Predicate(None), Revision(0), 2));
+    let mut hub = Hub::default();
+    hub.add(subscriber.clone());
+    let start = Instant::now();
+    let mut offer = |hub: &mut Hub, after: Duration| {
+        let event = feed.put("ns/a");
+        hub.dispatch(&[event], start + after);
+        hub.terminated
+    };
+    let (soon, late) = (hub::PATIENCE / 2, hub::PATIENCE * 2);
+    for _ in 0..3 {
+        assert_eq!(offer(&mut hub, Duration::ZERO), 0);
+    }
+    assert_eq!(offer(&mut hub, soon), 0);
+    subscriber.take(&mut Default::default());
+    assert_eq!(offer(&mut hub, late), 0, "it was read in time");
+    assert_eq!(offer(&mut hub, late), 0);
+    assert_eq!(offer(&mut hub, late), 0, "full again, but only now");
+    assert_eq!(offer(&mut hub, late + late), 1);
+}
+
+#[tokio::test]
+async fn a_bookmark_comes_shortly_before_the_end_if_there_is_something_to_tell() {
+    let mut feed = Feed::new(Bounds::default());
+    let until = Some(Instant::now() + Duration::from_millis(2020));
+    let options = WatchOptions {
+        prefix: "quiet/".into(),
+        bookmarks: true,
+        until,
+        ..watching()
+    };
+    let mut idle = feed.watch(WatchOptions {
+        prefix: "idle/".into(),
+        since: Some(Revision(99)),
+        ..options.clone()
+    });
+    let mut w = feed.watch(options);
+    feed.put("ns/a");
+    match w.next().await {
+        Some(WatchItem::Bookmark {
+            revision,
+            initial_end: false,
+        }) => assert_eq!(revision, Revision(2)),
+        _ => panic!("a bookmark"),
+    }
+    assert!(idle.try_next().is_none(), "its start is not reached");
+}
+
+#[tokio::test]
+async fn a_dropped_watch_is_forgotten() {
+    let feed = Feed::new(Bounds::default());
+    let scopes = [("", false), ("ns/", false), ("ns/a", true), ("ns", false)];
+    let all: Vec<_> = scopes
+        .map(|(prefix, single)| {
+            feed.watch(WatchOptions {
+                prefix: prefix.into(),
+                single,
+                ..watching()
+            })
+        })
+        .into();
+    assert_eq!(feed.cacher.watchers(), 4);
+    drop(all);
+    assert_eq!(feed.cacher.watchers(), 0);
+}
+
+#[tokio::test]
+async fn a_reader_asleep_is_woken_and_one_of_another_namespace_is_not() {
+    let mut feed = Feed::new(Bounds::default());
+    let mut other = feed.watch(WatchOptions {
+        prefix: "b/".into(),
+        ..watching()
+    });
+    let mut w = feed.watch(WatchOptions {
+        prefix: "a/".into(),
+        ..watching()
+    });
+    let reader = tokio::spawn(async move { w.next().await });
+    let mut other = by_hand(async move { other.next().await });
+    tokio::task::yield_now().await;
+    assert!(!other.poll_woken());
+    feed.put("a/1");
+    assert!(matches!(
+        reader.await.expect("joined"),
+        Some(WatchItem::Change(EventType::Added, _))
+    ));
+    assert!(!other.woken(), "nothing of its own happened");
+    feed.put("b/1");
+    assert!(other.woken() && other.poll_woken());
+}
+
+/// A future polled by hand, with a count of its wakes.
+struct ByHand<F> {
+    future: std::pin::Pin<Box<F>>,
+    wakes: Arc<Wakes>,
+}
+
+#[derive(Default)]
+struct Wakes(AtomicBool);
+
+impl std::task::Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn by_hand<F: Future>(future: F) -> ByHand<F> {
+    ByHand {
+        future: Box::pin(future),
+        wakes: Arc::default(),
+    }
+}
+
+impl<F: Future> ByHand<F> {
+    fn woken(&self) -> bool {
+        self.wakes.0.load(Ordering::Acquire)
+    }
+
+    fn poll_woken(&mut self) -> bool {
+        let waker = self.wakes.clone().into();
+        let mut cx = std::task::Context::from_waker(&waker);
+        self.future.as_mut().poll(&mut cx).is_ready()
+    }
+}
+
+#[tokio::test]
+async fn the_initial_state_of_a_watch_is_taken_a_little_at_a_time() {
+    let entry = |i: u64| {
+        let draft = Draft::new(&crate::json!({"metadata": {}}), vec![]);
+        Arc::new(draft.into_entry(&format!("ns/{i:05}"), Revision(i)))
+    };
+    let initial = Initial {
+        state: Snapshot::new((1..=5000).map(entry).collect(), Revision(5000)),
+        base: Revision(5000),
+        events: vec![],
+    };
+    let progress = Arc::new(Progress::new(Revision(5000), Duration::ZERO));
+    let cacher = Arc::new(Cacher::new(
+        progress,
+        initial,
+        Setting::new(Bounds::default(), Budget::unlimited()),
+    ));
+    let options = WatchOptions {
+        initial: Some(MinRevision::Any),
+        ..watching()
+    };
+    let mut watch = cacher.subscribe(options, None).expect("serving").expect("watched");
+    let mut seen = 0;
+    while let Some(WatchItem::Initial(e)) = watch.try_next() {
+        seen += 1;
+        assert_eq!(e.revision, Revision(seen), "in order, none twice and none left out");
+        assert!(watch.held() <= 256, "{} are held at once", watch.held());
+    }
+    assert_eq!(seen, 5000);
+}

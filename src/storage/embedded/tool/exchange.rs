@@ -1,0 +1,110 @@
+//! All objects of a store at once, read and written: what export and import are made of.
+
+use super::super::DirectoryLock;
+use super::super::disk::{Disk, Row};
+use super::super::format::checksum;
+use super::{OpenError, Progress, clear, file, look_in};
+use bytes::Bytes;
+use std::path::Path;
+
+/// An object of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// The whole key.
+    pub key: String,
+    /// The revision of its last write.
+    pub revision: u64,
+    /// The bytes that are kept.
+    pub value: Bytes,
+    /// When it goes by itself, in milliseconds since 1970.
+    pub expires: Option<i64>,
+}
+
+/// All objects of a store, which may be in use, in order of their revisions, and the store's revision.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
+    let path = file(dir);
+    let db = look_in(dir)?;
+    let sql = |e| OpenError::sqlite(&path, e);
+    let revision: i64 = db
+        .query_row("SELECT revision FROM meta", [], |r| r.get(0))
+        .map_err(sql)?;
+    let all = "SELECT live.key, live.revision, live.expires, log.value, log.sum, log.prev
+        FROM live JOIN log ON log.revision = live.revision ORDER BY live.revision";
+    let mut all = db.prepare(all).map_err(sql)?;
+    let mut rows = all.query([]).map_err(sql)?;
+    let mut out = Vec::new();
+    while let Some(row) = rows.next().map_err(sql)? {
+        let (key, at): (String, i64) = (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?);
+        let value: Vec<u8> = row.get(3).map_err(sql)?;
+        let prev: i64 = row.get(5).map_err(sql)?;
+        if checksum(&key, at.cast_unsigned(), prev.cast_unsigned(), Some(&value))
+            != row.get::<_, i64>(4).map_err(sql)?
+        {
+            let why = format!("revision {at} of {key} does not match its checksum");
+            return Err(OpenError::damaged(&path, why));
+        }
+        out.push(Object {
+            key,
+            revision: at.cast_unsigned(),
+            value: value.into(),
+            expires: row.get(2).map_err(sql)?,
+        });
+    }
+    Ok((revision.cast_unsigned(), out))
+}
+
+/// Makes a store of objects, in a directory that has none, which keep their revisions, as of a revision of the whole. They must
+/// come in order of their revisions.
+///
+/// # Errors
+/// [`OpenError`]: there is a store, or the disk refuses; nothing is left then.
+pub fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
+    let _lock = DirectoryLock::acquire(dir)?;
+    let path = file(dir);
+    if path.exists() {
+        return Err(OpenError::Exists { path });
+    }
+    // Elsewhere first: half of it is no store.
+    let aside = dir.join("filling");
+    let io = |path: &Path, source| OpenError::Io {
+        path: path.to_path_buf(),
+        source,
+    };
+    std::fs::create_dir_all(&aside).map_err(|e| io(&aside, e))?;
+    clear(&file(&aside))?;
+    let filled = fill_file(&aside, revision, objects, progress);
+    let moved = filled.and_then(|()| std::fs::rename(file(&aside), &path).map_err(|e| io(&path, e)));
+    // What is left of an attempt is of no use.
+    let _ = std::fs::remove_dir_all(&aside);
+    moved?;
+    let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
+    synced.map_err(|e| io(dir, e))
+}
+
+fn fill_file(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
+    let path = file(dir);
+    let mut disk = Disk::open(dir, None)?;
+    disk.load(0)?;
+    let total = objects.len() as u64;
+    let mut done = 0;
+    for chunk in objects.chunks(1000) {
+        done += chunk.len() as u64;
+        let rows: Vec<Row> = chunk
+            .iter()
+            .map(|o| Row {
+                revision: o.revision,
+                key: o.key.clone(),
+                prev: 0,
+                value: Some(o.value.clone()),
+                expires: o.expires,
+            })
+            .collect();
+        disk.commit(&rows, done).map_err(|e| OpenError::sqlite(&path, e))?;
+        progress(done, total);
+    }
+    disk.stand_at(revision).map_err(|e| OpenError::sqlite(&path, e))?;
+    disk.close().map_err(|e| OpenError::sqlite(&path, e))
+}

@@ -1,0 +1,66 @@
+use super::*;
+use crate::storage::embedded::{Engine, Options, ResourceConfig};
+use crate::storage::{Draft, Precondition};
+
+fn quiet() -> impl FnMut(u64, u64) {
+    |_, _| {}
+}
+
+async fn filled(dir: &Path, n: usize) -> std::sync::Arc<Engine> {
+    let engine = Engine::open(dir, Options::default()).expect("opened");
+    let s = engine.resource(ResourceConfig {
+        prefix: "/registry/configmaps/".into(),
+        fields: None,
+    });
+    for i in 0..n {
+        let draft = Draft::new(&crate::json!({"metadata": {"name": i}}), vec![]);
+        let made = s
+            .put(&format!("ns/{i}"), Precondition::Absent, draft.clone(), None)
+            .await;
+        let made = made.expect("made");
+        s.put(&made.key, Precondition::Unchanged(made.revision), draft, None)
+            .await
+            .expect("written again");
+    }
+    engine
+}
+
+#[tokio::test]
+async fn a_store_in_use_is_checked_and_backed_up_and_the_backup_restores_ahead() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, copy) = (dir.path().join("a"), dir.path().join("copy"));
+    let engine = filled(&store, 20).await;
+    let found = check(&store, &mut quiet()).expect("it is whole");
+    assert_eq!((found.revision, found.objects), (41, 20));
+    assert_eq!(found.resources.get("configmaps").map(|r| r.0), Some(20));
+    backup(&store, &copy, &mut quiet()).expect("backed up");
+    assert!(backup(&store, &copy, &mut quiet()).is_err(), "no file is overwritten");
+    assert!(matches!(
+        restore(&copy, &store, 0, &mut quiet()),
+        Err(OpenError::Locked { .. })
+    ));
+    engine.shutdown();
+    drop(engine);
+    let aside = restore(&copy, &store, 1000, &mut quiet()).expect("restored");
+    assert!(aside.is_some_and(|p| p.exists()));
+    let found = check(&store, &mut quiet()).expect("it is whole");
+    assert_eq!(
+        (found.revision, found.compacted, found.objects, found.writes),
+        (1041, 1041, 20, 20)
+    );
+    drop(Engine::open(&store, Options::default()).expect("it opens"));
+}
+
+#[tokio::test]
+async fn compaction_leaves_the_objects_and_a_filled_store_keeps_revisions() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, other) = (dir.path().join("a"), dir.path().join("b"));
+    drop(filled(&store, 20).await);
+    let found = compact(&store, &mut quiet()).expect("compacted");
+    assert_eq!((found.compacted, found.objects, found.writes), (41, 20, 20));
+    let (revision, all) = objects(&store).expect("read");
+    fill(&other, revision, &all, &mut quiet()).expect("filled");
+    assert!(fill(&other, revision, &all, &mut quiet()).is_err(), "only once");
+    assert_eq!(objects(&other).expect("read"), (revision, all));
+    assert_eq!(check(&other, &mut quiet()).expect("whole").revision, 41);
+}
