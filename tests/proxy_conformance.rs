@@ -8,8 +8,9 @@ use proxy_conformance::client::Credentials;
 use proxy_conformance::report::{self, Format};
 use proxy_conformance::rows::{self, interpret};
 use proxy_conformance::run;
-use proxy_conformance::world::{Options, World};
+use proxy_conformance::world::{Options, Via, World};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 use support::Gateway;
@@ -30,21 +31,26 @@ const DIFFERS: &[(&str, &str)] = &[
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
 
-fn credentials(g: &Gateway) -> Credentials {
-    let read = |name: &str| std::fs::read_to_string(g.dir.join("data/pki").join(name)).expect("it was generated");
-    Credentials::Certificate(read("admin.crt"), read("admin.key"))
+/// A certificate that was generated, with its key.
+fn certificate(g: &Gateway, name: &str) -> Credentials {
+    let read = |end: &str| {
+        let path = g.dir.join("data/pki").join(format!("{name}.{end}"));
+        std::fs::read_to_string(path).expect("it was generated")
+    };
+    Credentials::Certificate(read("crt"), read("key"))
 }
 
-#[test]
-fn every_row_holds_and_backends_see_what_the_authorizer_saw() {
+/// A gateway with an audit log, with these flags and variables, under all rows that these options make sense of.
+fn every_row_holds(flags: &[&str], environment: &[(&str, &str)], options: impl FnOnce(&Gateway) -> Options) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (policy, log) = (dir.path().join("policy.yaml"), dir.path().join("audit.log"));
     std::fs::write(&policy, POLICY).expect("it can be written");
-    let flags = [
+    let audit = [
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", log.display()),
     ];
-    let mut g = Gateway::start_with(dir.path(), &flags.each_ref().map(String::as_str));
+    let flags: Vec<&str> = audit.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+    let mut g = Gateway::start_in(dir.path(), &flags, environment);
     let ca = std::fs::read_to_string(g.dir.join("data/pki/ca.crt")).expect("it was generated");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -52,7 +58,7 @@ fn every_row_holds_and_backends_see_what_the_authorizer_saw() {
         .build()
         .expect("a runtime");
     let (verdicts, journal) = runtime.block_on(async {
-        let world = World::try_new(&g.url(), &ca, &credentials(&g), Options::default()).await;
+        let world = World::try_new(&g.url(), &ca, &certificate(&g, "admin"), options(&g)).await;
         let world = Arc::new(world.expect("the gateway takes the backends"));
         (run::run(world.clone(), rows::all()).await, world.journal())
     });
@@ -79,6 +85,39 @@ fn every_row_holds_and_backends_see_what_the_authorizer_saw() {
     g.process.wait(Duration::from_secs(20));
     let log = std::fs::read_to_string(&log).expect("the log was written");
     seen_by_the_authorizer(&journal, &log);
+}
+
+#[test]
+fn every_row_holds_and_backends_see_what_the_authorizer_saw() {
+    let egress = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let proxy = format!("http://{}", egress.local_addr().expect("it is bound"));
+    every_row_holds(&[], &[("HTTPS_PROXY", proxy.as_str())], |g| Options {
+        front_proxy: Some(certificate(g, "front-proxy-client")),
+        egress: Some(Arc::new(egress)),
+        ..Options::default()
+    });
+}
+
+#[test]
+fn every_row_holds_of_a_gateway_that_goes_to_endpoints_and_passes_redirects_on() {
+    let flags = [
+        "--enable-aggregator-routing",
+        "--aggregator-reject-forwarding-redirect=false",
+    ];
+    every_row_holds(&flags, &[], |_| Options {
+        listen: IpAddr::from([0, 0, 0, 0]),
+        host: address_of_this_machine().to_string(),
+        via: Via::Endpoints,
+        redirects_passed: true,
+        ..Options::default()
+    });
+}
+
+/// Endpoints may not have loopback addresses. Nothing is sent to the address that the way is asked for.
+fn address_of_this_machine() -> IpAddr {
+    let socket = UdpSocket::bind("0.0.0.0:0").and_then(|s| s.connect("192.0.2.1:9").map(|()| s));
+    let own = socket.and_then(|s| s.local_addr());
+    own.expect("a network interface beside the loopback").ip()
 }
 
 /// Each request at a backend has an event with its id that names the same user, object and kind of request.
@@ -126,4 +165,13 @@ fn same(seen: &Seen, event: &Value) -> bool {
     (object("namespace"), object("resource"), object("subresource")) == (&is.namespace, &is.resource, &is.subresource)
         && (is.name.is_empty() || object("name") == is.name)
         && (is.special.is_empty() || event.str_at(&["verb"]) == is.special)
+}
+
+#[test]
+fn no_two_facts_have_one_number() {
+    let mut facts: BTreeMap<&str, &str> = BTreeMap::new();
+    for row in rows::all() {
+        let other = facts.insert(row.id, row.fact).filter(|other| *other != row.fact);
+        assert_eq!(other, None, "{} is {:?}, too", row.id, row.fact);
+    }
 }

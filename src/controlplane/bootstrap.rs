@@ -45,7 +45,7 @@ pub async fn ensure(plane: &ControlPlane, advertise: &Advertise, trust: &Trust) 
     spaces.and(service).and(addresses).and(trust)
 }
 
-/// Repeats [`ensure`] every minute, and publishes new trust at once. The task belongs to `group` and ends with it.
+/// Repeats [`ensure`] every minute, and publishes new trust at once, as it does where the published one was changed. The task belongs to `group` and ends with it.
 pub fn keep(
     group: &TaskGroup,
     plane: Arc<ControlPlane>,
@@ -53,6 +53,7 @@ pub fn keep(
     mut trust: watch::Receiver<Arc<Trust>>,
 ) -> bool {
     addresses::keep(group, plane.clone());
+    group.spawn_until_stopped("published trust", trust::keep(plane.clone(), trust.clone()));
     let stop = group.stop_signal().clone();
     group.spawn("bootstrap", async move {
         let mut rotates = true;

@@ -1,4 +1,5 @@
-//! Client CAs are exchanged while clients call: whoever holds a certificate that counts is never refused.
+//! Client CAs are exchanged while clients call: whoever holds a certificate that counts is never refused, and backends are
+//! told in time.
 
 use crate::support::{Gateway, wait_for};
 use crate::wire::{Ca, Caller, Identity};
@@ -6,6 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+
+/// What backends know client certificates by.
+const PUBLISHED: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 fn write(path: &Path, cas: &[&Ca]) {
     let text: String = cas.iter().map(|ca| ca.pem.as_str()).collect();
@@ -108,6 +112,13 @@ fn client_cas_rotate_under_load_and_nobody_who_counts_is_refused() {
     after.until_more("new certificates count", &after.accepted);
     before.until_more("old ones still do", &before.accepted);
     assert_eq!(before.refused.load(Ordering::Relaxed), 0);
+    for (whose, ca) in [("new", &new), ("old", &old)] {
+        // Any line of it: there, a certificate is written as here.
+        let line = ca.pem.lines().nth(3).expect("a certificate has many lines");
+        wait_for(&format!("backends are told of the {whose} CA"), || {
+            g.curl(&[PUBLISHED]).is_ok_and(|map| map.contains(line))
+        });
+    }
 
     write(&bundle, &[&own, &new]);
     before.until_more("old certificates count no longer", &before.refused);

@@ -88,6 +88,11 @@ impl Gateway {
     }
 
     pub fn start_with(dir: &Path, extra: &[&str]) -> Self {
+        Self::start_in(dir, extra, &[])
+    }
+
+    /// With these variables in its environment.
+    pub fn start_in(dir: &Path, extra: &[&str], environment: &[(&str, &str)]) -> Self {
         let data = dir.join("data");
         let _ = std::fs::remove_file(data.join("admin.kubeconfig"));
         let process = Process::spawn(
@@ -95,7 +100,8 @@ impl Gateway {
                 .arg("serve")
                 .args(["--secure-port=0", "--bind-address=127.0.0.1"])
                 .arg(format!("--data-dir={}", data.display()))
-                .args(extra),
+                .args(extra)
+                .envs(environment.iter().copied()),
             dir.join("torana.log"),
         );
         let mut g = Self {

@@ -284,3 +284,12 @@ async fn a_crowd_at_a_cold_backend_of_few_streams_is_all_served() {
         assert_eq!(t.unwrap(), "ok");
     }
 }
+
+#[tokio::test]
+async fn who_is_nobody_reaches_no_backend() {
+    // The chain lets nobody through without a name; an embedding might.
+    let nobody = crate::request::Authorized::mint(crate::request::UserInfo::default().into());
+    let answer = proxy("127.0.0.1:1", "").serve(get("/apis/g/v1/x"), nobody).await;
+    assert_eq!(answer.status(), 500);
+    assert_eq!(text(answer).await, "missing user\n");
+}

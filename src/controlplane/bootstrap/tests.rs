@@ -75,3 +75,26 @@ async fn a_second_start_writes_nothing_and_a_new_port_is_followed() {
         &7443i64.into()
     );
 }
+
+#[tokio::test]
+async fn published_trust_that_somebody_deletes_is_there_again_before_the_next_round() {
+    const MAP: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
+    let r = running();
+    let trust = Trust {
+        request_header: Some(RequestHeaderTrust {
+            username_headers: vec!["X-Remote-User".into()],
+            ..RequestHeaderTrust::default()
+        }),
+        ..Trust::default()
+    };
+    ensure(&r.plane, &advertise(), &trust).await.unwrap();
+    let (_rotate, rotated) = watch::channel(Arc::new(trust));
+    let keeping = tokio::spawn(trust::keep(r.plane.clone(), rotated));
+    let store = r.plane.store("", "configmaps");
+    let options = crate::registry::store::DeleteOptions::default();
+    store.delete(&Context::system(MAP.0), MAP.1, &options).await.unwrap();
+    while find(store, MAP.0, MAP.1).await.unwrap().is_none() {
+        tokio::task::yield_now().await;
+    }
+    keeping.abort();
+}

@@ -5,19 +5,26 @@
 //! and go when they have expired.
 
 use super::super::ControlPlane;
-use super::{MANAGER, change, create_if_missing, find};
+use super::{MANAGER, change, create_if_missing, find, report};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{same, strings};
+use crate::storage::interface::WatchItem;
+use crate::storage::{Error, Predicate, WatchOptions};
 use base64::Engine as _;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 /// A certificate is kept this long after it has expired, for clocks that are behind.
 const GRACE_SECONDS: i64 = 300;
+/// Before a watch that ended is begun again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// What this server trusts, as backends must know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +75,42 @@ pub async fn publish(plane: &ControlPlane, trust: &Trust) -> Result<()> {
         v.set(&["data"], data);
     })
     .await
+}
+
+/// Merges `trust` into the ConfigMap whenever somebody has changed or deleted it.
+///
+/// # Cancel safety
+/// Cancel safe; it has no end of its own.
+pub(super) async fn keep(plane: Arc<ControlPlane>, trust: watch::Receiver<Arc<Trust>>) {
+    loop {
+        if let Err(e) = follow(&plane, &trust).await {
+            tracing::debug!("the watch of {NAME} failed: {e}");
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+async fn follow(plane: &ControlPlane, trust: &watch::Receiver<Arc<Trust>>) -> std::result::Result<(), Error> {
+    let options = WatchOptions {
+        prefix: format!("{NAMESPACE}/{NAME}"),
+        single: true,
+        predicate: Predicate::default(),
+        since: None,
+        initial: None,
+        bookmarks: false,
+        until: None,
+    };
+    let mut changes = plane.store("", "configmaps").storage().watch(options).await?;
+    while let Some(item) = changes.next().await {
+        if matches!(item, WatchItem::Change(..)) {
+            let now = trust.borrow().clone();
+            report(
+                "publishing the certificate authorities again",
+                publish(plane, &now).await,
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The data to write, from what stands there.

@@ -10,7 +10,7 @@ use crate::wire::Headers;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -192,6 +192,7 @@ struct State {
     journal: Mutex<Vec<Seen>>,
     plans: Mutex<Vec<Arc<Plan>>>,
     connections: AtomicU64,
+    turns_away: AtomicBool,
 }
 
 struct Armed {
@@ -325,6 +326,7 @@ impl Backend {
             journal: Mutex::default(),
             plans: Mutex::default(),
             connections: AtomicU64::new(0),
+            turns_away: AtomicBool::new(false),
         });
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let task = tokio::spawn(accept(listener, acceptor, state.clone()));
@@ -370,6 +372,11 @@ impl Backend {
         }
     }
 
+    /// New connections are closed at once, or let in again.
+    pub fn turn_away(&self, away: bool) {
+        self.state.turns_away.store(away, Ordering::Relaxed);
+    }
+
     /// How many TLS connections there were.
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
@@ -380,6 +387,9 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>)
     let mut connections = JoinSet::new();
     loop {
         let Ok((tcp, _)) = listener.accept().await else { return };
+        if state.turns_away.load(Ordering::Relaxed) {
+            continue;
+        }
         let (acceptor, state) = (acceptor.clone(), state.clone());
         connections.spawn(async move {
             // Small answers leave at once.

@@ -5,6 +5,7 @@ use proxy_conformance::report::{self, Format};
 use proxy_conformance::world::{Options, Via, World};
 use proxy_conformance::{rows, run};
 use serde_json::Value;
+use std::net::TcpListener;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
@@ -15,6 +16,11 @@ usage: proxy-conformance (--kubeconfig=FILE | --server=URL --certificate-authori
   --backend-host=NAME   what the gateway reaches them by (localhost)
   --via=external-name   a Service of type ExternalName leads to them; or
   --via=endpoints       a headless Service and an EndpointSlice with --backend-host=IP (--enable-aggregator-routing)
+  --redirects=passed    the gateway passes redirects on (--aggregator-reject-forwarding-redirect=false)
+  --front-proxy-certificate=FILE --front-proxy-key=FILE
+                        of a front proxy that the gateway believes
+  --egress-proxy=IP:PORT
+                        what the gateway's HTTPS_PROXY names; the program listens there (not with --via=endpoints)
   --only=PREFIX         rows whose number begins so; repeatable
   --output=table        or json, tap
   --strict              rows that another gateway may answer otherwise count as failures
@@ -85,6 +91,7 @@ fn parse(args: &[String]) -> Result<Invocation, String> {
     let (mut strict, mut keep) = (false, false);
     let (mut config, mut server, mut trusted) = (None, None, None);
     let (mut token, mut certificate, mut key) = (None, None, None);
+    let (mut proxy_certificate, mut proxy_key) = (None, None);
     for arg in args {
         let (name, value) = arg.split_once('=').unwrap_or((arg, ""));
         match name {
@@ -98,6 +105,13 @@ fn parse(args: &[String]) -> Result<Invocation, String> {
             "--backend-host" => options.host = value.to_owned(),
             "--via" if value == "external-name" => options.via = Via::ExternalName,
             "--via" if value == "endpoints" => options.via = Via::Endpoints,
+            "--redirects" if value == "passed" => options.redirects_passed = true,
+            "--front-proxy-certificate" => proxy_certificate = Some(read(value)?),
+            "--front-proxy-key" => proxy_key = Some(read(value)?),
+            "--egress-proxy" => {
+                let listener = TcpListener::bind(value).map_err(|e| format!("--egress-proxy={value}: {e}"))?;
+                options.egress = Some(Arc::new(listener));
+            }
             "--only" => only.push(value.to_owned()),
             "--output" if value == "table" => format = Format::Table,
             "--output" if value == "json" => format = Format::Json,
@@ -107,6 +121,11 @@ fn parse(args: &[String]) -> Result<Invocation, String> {
             _ => return Err(format!("{arg} is not understood\n\n{USAGE}")),
         }
     }
+    options.front_proxy = match (proxy_certificate, proxy_key) {
+        (Some(certificate), Some(key)) => Some(Credentials::Certificate(certificate, key)),
+        (None, None) => None,
+        _ => return Err("--front-proxy-certificate and --front-proxy-key belong together".into()),
+    };
     let given = match (token, certificate, key) {
         (Some(token), ..) => Some(Credentials::Token(token)),
         (None, Some(certificate), Some(key)) => Some(Credentials::Certificate(certificate, key)),

@@ -1,7 +1,12 @@
 //! A row: a fact, the exchange that shows it, and what is expected at both ends.
 
-use crate::backend::{Fault, Framing, Part, Script, Seen, Turn};
-use crate::client::{Ask, Got, Http, Upload};
+mod expect;
+
+pub use expect::Expect;
+pub(crate) use expect::{Outcome, not_spoofed};
+
+use crate::backend::{Fault, Framing, Part, Script, Turn};
+use crate::client::{Ask, Http, Upload};
 use crate::world::Scene;
 use std::future::Future;
 use std::pin::Pin;
@@ -14,6 +19,17 @@ pub enum Level {
     Must,
     /// What kube-apiserver v1.36 does, where another gateway may choose otherwise.
     Upstream,
+}
+
+/// What a gateway, or the caller, has to be like for a row to mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It refuses redirects, as it does unless told otherwise.
+    RedirectsRefused,
+    /// It passes redirects on (`--redirects=passed`).
+    RedirectsPassed,
+    /// The certificate of a front proxy that it believes is at hand (`--front-proxy-certificate`).
+    FrontProxy,
 }
 
 /// What a story ends with: nothing, or what is wrong.
@@ -35,6 +51,8 @@ pub struct Row {
     pub front: &'static [Http],
     /// The backends that it is shown with.
     pub places: &'static [&'static str],
+    /// What it cannot be shown without.
+    pub needs: Option<Need>,
     pub(crate) shows: Shows,
 }
 
@@ -52,74 +70,6 @@ pub(crate) struct Exchange {
     pub(crate) expects: Vec<Expect>,
 }
 
-/// What is expected. In texts `{base}` is `/apis/<group>/v1`, `{group}` the group, `{host}` where the gateway reaches the
-/// backend, `{gateway}` the gateway's own `host:port`.
-#[derive(Clone, Debug)]
-pub enum Expect {
-    /// The client reads this status.
-    Status(u16),
-    /// It reads this body.
-    Body(&'static str),
-    /// Its body begins so.
-    BodyBegins(&'static str),
-    /// These are all values of a header, in their order.
-    Header(&'static str, &'static [&'static str]),
-    /// One of its values is this.
-    HeaderHas(&'static str, &'static str),
-    /// There is no such header.
-    NoHeader(&'static str),
-    /// A trailer of this value.
-    Trailer(&'static str, &'static str),
-    /// These 1xx answers came before.
-    Early(&'static [u16]),
-    /// The body ends as its framing says, or it does not.
-    Whole(bool),
-    /// The body breaks off, or the answer does not even begin.
-    BreaksOff,
-    /// There is no answer at all: the connection is closed or the stream reset.
-    NoAnswer,
-    /// So many requests reach the backend. One, where a row does not say.
-    Reached(usize),
-    /// At most so many do.
-    ReachedAtMost(usize),
-    /// No request with this target does.
-    NeverTarget(&'static str),
-    /// No identity header or trailer at the backend holds the word `spoofed`.
-    NotSpoofed,
-    /// The backend reads this request target.
-    Target(&'static str),
-    /// It reads this authority.
-    Authority(&'static str),
-    /// It reads this method.
-    Method(&'static str),
-    /// It reads these values of a header, in their order.
-    Sent(&'static str, &'static [&'static str]),
-    /// It reads no such header.
-    NotSent(&'static str),
-    /// It reads this header spelled so, where it speaks HTTP/1.1.
-    Spelled(&'static str),
-    /// It reads a header that this holds for.
-    SentLike(&'static str, fn(&str) -> bool),
-    /// It reads this body.
-    SentBody(&'static [u8]),
-    /// It reads a body of this length.
-    SentLength(usize),
-    /// It reads this trailer.
-    SentTrailer(&'static str, &'static str),
-    /// It reads no such trailer.
-    NoSentTrailer(&'static str),
-    /// It is spoken to in this version of HTTP.
-    Version(u8),
-    /// It is shown a client certificate.
-    Certified,
-    /// It is asked for by this name in TLS.
-    ServerName(&'static str),
-    /// The status is one of these.
-    StatusIn(&'static [u16]),
-    /// Something else about the answer.
-    Answer(&'static str, fn(&Got) -> bool),
-}
-
 const BOTH: &[Http] = &[Http::One, Http::Two];
 
 /// A row about a plain `GET {base}/things`, answered by `200 {}`, over every combination.
@@ -135,6 +85,7 @@ pub fn row(id: &'static str, fact: &'static str) -> Row {
         level: Level::Must,
         front: BOTH,
         places: &["h1", "h2"],
+        needs: None,
         shows: Shows::Exchange(Box::new(Exchange {
             ask,
             scripts: vec![Script::default()],
@@ -182,6 +133,12 @@ impl Row {
     /// Towards the gateway over HTTP/2 only.
     pub fn front2(mut self) -> Self {
         self.front = &[Http::Two];
+        self
+    }
+
+    /// Left out where this is not so.
+    pub fn needs(mut self, need: Need) -> Self {
+        self.needs = Some(need);
         self
     }
 
@@ -296,155 +253,5 @@ impl Row {
     /// What is expected.
     pub fn expect(self, expects: impl IntoIterator<Item = Expect>) -> Self {
         self.exchange(|e| e.expects.extend(expects))
-    }
-}
-
-/// What an exchange came to.
-pub(crate) struct Outcome {
-    pub(crate) got: Result<Got, String>,
-    pub(crate) seen: Vec<Seen>,
-}
-
-fn differs(what: &str, wanted: impl std::fmt::Debug, is: impl std::fmt::Debug) -> Result<(), String> {
-    Err(format!("{what} is {is:?}, not {wanted:?}"))
-}
-
-fn same<T: std::fmt::Debug + PartialEq>(what: &str, wanted: T, is: T) -> Result<(), String> {
-    if wanted == is {
-        Ok(())
-    } else {
-        differs(what, wanted, is)
-    }
-}
-
-impl Expect {
-    /// # Errors
-    /// What is otherwise.
-    pub(crate) fn check(&self, o: &Outcome, fill: &dyn Fn(&str) -> String) -> Result<(), String> {
-        let got = || o.got.as_ref().map_err(|e| format!("no answer: {e}"));
-        let first = || o.seen.first().ok_or("nothing reached the backend");
-        let filled = |all: &[&str]| all.iter().map(|v| fill(v)).collect::<Vec<_>>();
-        match self {
-            Self::Status(status) => same("the status", *status, got()?.status),
-            Self::Body(text) => same("the body", fill(text), got()?.text()),
-            Self::BodyBegins(text) => {
-                let (wanted, is) = (fill(text), got()?.text());
-                if is.starts_with(&wanted) {
-                    Ok(())
-                } else {
-                    differs("the body", wanted, is)
-                }
-            }
-            Self::Header(name, all) => {
-                let is: Vec<String> = got()?.values(name).into_iter().map(str::to_owned).collect();
-                same(name, filled(all), is)
-            }
-            Self::HeaderHas(name, value) => {
-                let is = got()?.values(name);
-                if is.contains(&fill(value).as_str()) {
-                    Ok(())
-                } else {
-                    differs(name, value, is)
-                }
-            }
-            Self::NoHeader(name) => same(name, vec![], got()?.values(name)),
-            Self::Trailer(name, value) => {
-                let got = got()?;
-                same(name, vec![*value], crate::wire::values(&got.body.trailers, name))
-            }
-            Self::Early(early) => same("what comes before", early.to_vec(), got()?.early.clone()),
-            Self::Whole(whole) => same("whether the body is whole", *whole, got()?.body.whole),
-            Self::BreaksOff => match &o.got {
-                Ok(got) if got.body.whole => differs("the body", "broken off", got.text()),
-                _ => Ok(()),
-            },
-            Self::NoAnswer => match &o.got {
-                Err(_) => Ok(()),
-                Ok(got) => differs("the answer", "none", got.status),
-            },
-            Self::Reached(n) => same("the number of requests at the backend", *n, o.seen.len()),
-            Self::ReachedAtMost(n) => {
-                if o.seen.len() <= *n {
-                    Ok(())
-                } else {
-                    differs("the number of requests", n, o.seen.len())
-                }
-            }
-            Self::NeverTarget(text) => {
-                let never = fill(text);
-                match o.seen.iter().find(|s| s.target == never) {
-                    None => Ok(()),
-                    Some(seen) => Err(format!("this reached the backend: {seen:?}")),
-                }
-            }
-            Self::NotSpoofed => o.seen.iter().try_for_each(not_spoofed),
-            Self::Target(text) => same("the target at the backend", fill(text), first()?.target.clone()),
-            Self::Authority(text) => same("the authority at the backend", fill(text), first()?.authority.clone()),
-            Self::Method(text) => same("the method at the backend", (*text).to_owned(), first()?.method.clone()),
-            Self::Sent(name, all) => {
-                let is: Vec<String> = first()?.values(name).into_iter().map(str::to_owned).collect();
-                same(&format!("{name} at the backend"), filled(all), is)
-            }
-            Self::NotSent(name) => same(&format!("{name} at the backend"), vec![], first()?.values(name)),
-            Self::Spelled(name) => {
-                let seen = first()?;
-                if seen.version == 2 || seen.headers.iter().any(|(n, _)| n == name) {
-                    return Ok(());
-                }
-                let names: Vec<&String> = seen.headers.iter().map(|(n, _)| n).collect();
-                differs("the spelling", name, names)
-            }
-            Self::SentLike(name, holds) => {
-                let is = first()?.values(name);
-                if is.iter().any(|v| holds(v)) {
-                    Ok(())
-                } else {
-                    differs(name, "as expected", is)
-                }
-            }
-            Self::SentBody(data) => same("the body at the backend", data.to_vec(), first()?.body.data.clone()),
-            Self::SentLength(n) => same("the length of the body at the backend", *n, first()?.body.data.len()),
-            Self::Version(version) => same("the version of HTTP at the backend", *version, first()?.version),
-            Self::Certified => same("whether a client certificate is shown", true, first()?.certified),
-            Self::ServerName(name) => same("the name in TLS", fill(name), first()?.server_name.clone()),
-            Self::StatusIn(all) => {
-                let is = got()?.status;
-                if all.contains(&is) {
-                    Ok(())
-                } else {
-                    differs("the status", all, is)
-                }
-            }
-            Self::SentTrailer(name, value) => {
-                let seen = first()?;
-                same(name, vec![*value], crate::wire::values(&seen.body.trailers, name))
-            }
-            Self::NoSentTrailer(name) => {
-                let seen = first()?;
-                same(name, vec![], crate::wire::values(&seen.body.trailers, name))
-            }
-            Self::Answer(what, holds) => {
-                let got = got()?;
-                if holds(got) {
-                    Ok(())
-                } else {
-                    Err(format!("{what} does not hold: {got:?}"))
-                }
-            }
-        }
-    }
-}
-
-/// # Errors
-/// The identity that the client made up.
-pub(crate) fn not_spoofed(seen: &Seen) -> Result<(), String> {
-    let all = seen.headers.iter().chain(&seen.body.trailers);
-    let mut stated = all.filter(|(n, _)| {
-        let name = n.to_ascii_lowercase();
-        name.starts_with("x-remote-") || name.starts_with("impersonate-")
-    });
-    match stated.find(|(_, v)| v.contains("spoofed")) {
-        None => Ok(()),
-        Some((n, v)) => Err(format!("the backend reads {n}: {v}")),
     }
 }

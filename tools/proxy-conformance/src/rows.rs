@@ -4,8 +4,10 @@ mod bodies;
 mod connections;
 mod deadlines;
 mod faults;
+mod front_proxy;
 mod house;
 mod identity;
+mod no_upgrade;
 mod request;
 mod response;
 mod smuggling;
@@ -28,8 +30,10 @@ pub fn all() -> Vec<Row> {
         response::rows(),
         connections::rows(),
         trust::rows(),
+        front_proxy::rows(),
         deadlines::rows(),
         upgrades::rows(),
+        no_upgrade::rows(),
         faults::rows(),
         house::rows(),
         smuggling::rows(),

@@ -33,7 +33,10 @@ pub struct Verdict {
 /// Runs all rows; those of one backend one after the other.
 pub async fn run(world: Arc<World>, rows: Vec<Row>) -> Vec<Verdict> {
     let mut queues: BTreeMap<&'static str, Vec<Row>> = BTreeMap::new();
-    for row in rows {
+    for row in rows
+        .into_iter()
+        .filter(|row| row.needs.is_none_or(|need| world.meets(need)))
+    {
         for place in row.places {
             queues.entry(place).or_default().push(row.clone());
         }

@@ -1,12 +1,18 @@
 //! What a run makes: scripted backends, and at the gateway the objects that lead to them.
 
+mod egress;
+mod objects;
+
+pub use egress::Egress;
+
 use crate::backend::{Backend, ROW, Script, Stage};
 use crate::client::{Ask, Credentials, Got, Http, Target};
 use crate::pki::{Certificate, Pki};
-use base64::Engine as _;
-use serde_json::{Value, json};
+use crate::row::Need;
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,6 +44,12 @@ pub struct Options {
     pub via: Via,
     /// The backends that are started; all of them, where it is empty.
     pub places: Vec<&'static str>,
+    /// The gateway passes redirects on.
+    pub redirects_passed: bool,
+    /// A front proxy that the gateway believes.
+    pub front_proxy: Option<Credentials>,
+    /// Where the gateway was told that its way out begins (`HTTPS_PROXY`).
+    pub egress: Option<Arc<TcpListener>>,
 }
 
 impl Default for Options {
@@ -47,6 +59,9 @@ impl Default for Options {
             host: "localhost".into(),
             via: Via::default(),
             places: vec![],
+            redirects_passed: false,
+            front_proxy: None,
+            egress: None,
         }
     }
 }
@@ -81,6 +96,7 @@ const fn distrusted(name: &'static str, certificate: Certificate) -> Spec {
     }
 }
 
+const TUNNELLED: &str = "tunnelled";
 const ONE: &[&str] = &["http/1.1"];
 const TWO: &[&str] = &["h2", "http/1.1"];
 
@@ -94,6 +110,9 @@ const SPECS: &[Spec] = &[
     healthy("slow", TWO),
     healthy("house", TWO),
     healthy("moving", ONE),
+    healthy("quiet", TWO),
+    // Can only be reached through the way out.
+    healthy(TUNNELLED, ONE),
     Spec {
         certificate: Certificate::OtherCa,
         verified: false,
@@ -113,6 +132,10 @@ const SPECS: &[Spec] = &[
 pub struct World {
     /// The gateway.
     pub target: Target,
+    /// The gateway, called by a front proxy that it believes.
+    pub front_proxy: Option<Target>,
+    /// Its way out.
+    pub egress: Option<Egress>,
     options: Options,
     bundle: String,
     places: BTreeMap<&'static str, Backend>,
@@ -139,15 +162,22 @@ impl World {
     /// Where the gateway refuses, or judges otherwise within a minute.
     pub async fn try_new(url: &str, trusted: &str, who: &Credentials, options: Options) -> Result<Self, String> {
         let target = Target::try_new(url, trusted, who)?;
+        let front_proxy = options.front_proxy.as_ref();
+        let front_proxy = front_proxy.map(|who| Target::try_new(url, trusted, who)).transpose()?;
+        let egress = match (&options.egress, options.via) {
+            (Some(listener), Via::ExternalName) => Some(Egress::start(listener, options.listen)?),
+            _ => None,
+        };
         let pki = Pki::default();
         let mut places = BTreeMap::new();
-        let front_proxy = front_proxy_ca(&target).await;
+        let published = front_proxy_ca(&target).await;
         for spec in SPECS {
-            if !options.places.is_empty() && !options.places.contains(&spec.name) {
+            let is_wanted = options.places.is_empty() || options.places.contains(&spec.name);
+            if !is_wanted || (spec.name == TUNNELLED && egress.is_none()) {
                 continue;
             }
             let name = format!("{}.{NAMESPACE}.svc", spec.name);
-            let clients = match (spec.clients, &front_proxy) {
+            let clients = match (spec.clients, &published) {
                 (false, _) => None,
                 (true, Some(pem)) => Some(pem.as_str()),
                 // Without a published CA there is nobody to ask for a certificate of.
@@ -160,6 +190,8 @@ impl World {
         }
         let world = Self {
             target,
+            front_proxy,
+            egress,
             options,
             bundle: pki.bundle.clone(),
             places,
@@ -176,6 +208,33 @@ impl World {
         self.places.get(name)
     }
 
+    fn host_of(&self, place: &str) -> &str {
+        if place == TUNNELLED {
+            egress::HOST
+        } else {
+            &self.options.host
+        }
+    }
+
+    /// The CA of the backends, which the gateway knows from APIServices only.
+    pub fn bundle(&self) -> &str {
+        &self.bundle
+    }
+
+    /// How the gateway is told where backends are.
+    pub fn via(&self) -> Via {
+        self.options.via
+    }
+
+    /// The gateway is as a row needs it.
+    pub fn meets(&self, need: Need) -> bool {
+        match need {
+            Need::RedirectsRefused => !self.options.redirects_passed,
+            Need::RedirectsPassed => self.options.redirects_passed,
+            Need::FrontProxy => self.front_proxy.is_some(),
+        }
+    }
+
     /// Every request that reached a backend, but for the gateway's own.
     pub fn journal(&self) -> Vec<crate::backend::Seen> {
         self.places.values().flat_map(Backend::journal).collect()
@@ -183,114 +242,13 @@ impl World {
 
     /// Its `host:port` as the gateway reaches it.
     pub fn host(&self, backend: &Backend) -> String {
-        let host = &self.options.host;
+        let tunnelled = self.place(TUNNELLED).is_some_and(|t| std::ptr::eq(t, backend));
+        let host = self.host_of(if tunnelled { TUNNELLED } else { "" });
         if host.contains(':') {
             format!("[{host}]:{}", backend.port)
         } else {
             format!("{host}:{}", backend.port)
         }
-    }
-
-    async fn create(&self, collection: &str, object: Value) -> Result<(), String> {
-        match self.target.api("POST", collection, Some(&object)).await {
-            Ok(_) | Err((409, _)) => Ok(()),
-            Err((_, why)) => Err(why),
-        }
-    }
-
-    async fn make(&self) -> Result<(), String> {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-        self.create("/api/v1/namespaces", namespace).await?;
-        self.roles().await?;
-        self.empty_services().await?;
-        for spec in SPECS {
-            let Some(backend) = self.places.get(spec.name) else {
-                continue;
-            };
-            self.register(spec.name, &backend.group, backend.port, spec.verified)
-                .await?;
-        }
-        Ok(())
-    }
-
-    /// Services with a cluster IP that lead nowhere: one without slices, one without a ready endpoint.
-    async fn empty_services(&self) -> Result<(), String> {
-        let services = format!("/api/v1/namespaces/{NAMESPACE}/services");
-        for name in ["sliceless", "unready"] {
-            let spec = json!({"ports": [{"name": "https", "port": 443}]});
-            let metadata = json!({"name": name, "namespace": NAMESPACE});
-            let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
-            self.create(&services, service).await?;
-        }
-        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": {"name": "unready", "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "unready"}},
-            "ports": [{"name": "https", "port": 443, "protocol": "TCP"}],
-            "endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": false}}]});
-        let slices = format!("/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices");
-        self.create(&slices, slice).await
-    }
-
-    async fn roles(&self) -> Result<(), String> {
-        let groups: Vec<&String> = self.places.values().map(|b| &b.group).collect();
-        let paths: Vec<String> = groups.iter().map(|g| format!("/apis/{g}/*")).collect();
-        let subject =
-            |kind: &str, name: &str| json!([{"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}]);
-        let reference =
-            |kind: &str, name: &str| json!({"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"});
-        let member = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": MEMBER},
-            "rules": [{"apiGroups": groups, "resources": ["*"], "verbs": ["*"]}, {"nonResourceURLs": paths, "verbs": ["*"]}]});
-        self.create(&format!("{RBAC}/clusterroles"), member).await?;
-        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": MEMBER}, "roleRef": reference("ClusterRole", MEMBER), "subjects": subject("Group", MEMBER)});
-        self.create(&format!("{RBAC}/clusterrolebindings"), binding).await?;
-        let limited = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": {"name": LIMITED, "namespace": NAMESPACE},
-            "rules": [{"apiGroups": groups, "resources": ["things"], "verbs": ["get", "create"]}]});
-        self.create(&format!("{RBAC}/namespaces/{NAMESPACE}/roles"), limited)
-            .await?;
-        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": LIMITED, "namespace": NAMESPACE}, "roleRef": reference("Role", LIMITED),
-            "subjects": subject("User", LIMITED)});
-        self.create(&format!("{RBAC}/namespaces/{NAMESPACE}/rolebindings"), binding)
-            .await
-    }
-
-    async fn register(&self, name: &str, group: &str, port: u16, verified: bool) -> Result<(), String> {
-        let metadata = json!({"name": name, "namespace": NAMESPACE});
-        let services = format!("/api/v1/namespaces/{NAMESPACE}/services");
-        match self.options.via {
-            Via::ExternalName => {
-                let spec = json!({"type": "ExternalName", "externalName": self.options.host});
-                let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
-                self.create(&services, service).await?;
-            }
-            Via::Endpoints => {
-                let spec = json!({"clusterIP": "None", "ports": [{"name": "https", "port": port, "targetPort": port}]});
-                let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
-                self.create(&services, service).await?;
-                let family = if self.options.host.contains(':') {
-                    "IPv6"
-                } else {
-                    "IPv4"
-                };
-                let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": family,
-                    "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": name}},
-                    "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-                    "endpoints": [{"addresses": [self.options.host], "conditions": {"ready": true}}]});
-                let slices = format!("/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices");
-                self.create(&slices, slice).await?;
-            }
-        }
-        let mut spec = json!({"group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
-            "service": {"name": name, "namespace": NAMESPACE, "port": port}});
-        if verified {
-            spec["caBundle"] = base64::engine::general_purpose::STANDARD.encode(&self.bundle).into();
-        } else {
-            spec["insecureSkipTLSVerify"] = true.into();
-        }
-        let object = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-            "metadata": {"name": format!("v1.{group}")}, "spec": spec});
-        self.create(SERVICES, object).await
     }
 
     /// `status/reason/message` of an APIService's condition; empty where there is none yet.
@@ -362,35 +320,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// Deletes what a run has made.
-    pub async fn clean_up(&self) {
-        let delete = async |path: String| {
-            // What is not there need not go.
-            let _ = self.target.api("DELETE", &path, None).await;
-        };
-        for (name, backend) in &self.places {
-            delete(format!("{SERVICES}/v1.{}", backend.group)).await;
-            delete(format!("/api/v1/namespaces/{NAMESPACE}/services/{name}")).await;
-            if self.options.via == Via::Endpoints {
-                delete(format!(
-                    "/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{name}"
-                ))
-                .await;
-            }
-        }
-        for name in ["sliceless", "unready"] {
-            delete(format!("/api/v1/namespaces/{NAMESPACE}/services/{name}")).await;
-            delete(format!(
-                "/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{name}"
-            ))
-            .await;
-        }
-        delete(format!("{RBAC}/clusterroles/{MEMBER}")).await;
-        delete(format!("{RBAC}/clusterrolebindings/{MEMBER}")).await;
-        delete(format!("{RBAC}/namespaces/{NAMESPACE}/roles/{LIMITED}")).await;
-        delete(format!("{RBAC}/namespaces/{NAMESPACE}/rolebindings/{LIMITED}")).await;
     }
 
     /// A number that no other row has.

@@ -78,6 +78,115 @@ async fn bytes_go_both_ways_until_one_side_ends() {
     assert_eq!(all, b"earlyping");
 }
 
+/// Answers, and echoes where it is asked for an upgrade.
+async fn echo(io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static) {
+    let service = service_fn(|mut r: http::Request<hyper::body::Incoming>| async move {
+        let mut answered = answer(200, "ok");
+        if let Some(protocol) = r.headers_mut().remove("upgrade") {
+            assert_eq!(
+                r.headers()["host"],
+                "api.example.com",
+                "the path of a socket is nobody's business"
+            );
+            assert_eq!(r.headers()["x-remote-user"], "alice");
+            *answered.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
+            answered.headers_mut().insert("upgrade", protocol);
+            answered.headers_mut().insert("connection", "Upgrade".parse().unwrap());
+            tokio::spawn(async move {
+                let io = TokioIo::new(hyper::upgrade::on(r).await.unwrap());
+                let (mut read, mut write) = tokio::io::split(io);
+                let _ = tokio::io::copy(&mut read, &mut write).await;
+            });
+        }
+        Ok::<_, std::convert::Infallible>(answered)
+    });
+    let http1 = hyper::server::conn::http1::Builder::new();
+    let _ = http1.serve_connection(TokioIo::new(io), service).with_upgrades().await;
+}
+
+/// An aggregator with an APIService of this URL, which is well by now.
+async fn world_to(url: &str, ca_pem: &str) -> World {
+    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+    let mut object = apiservice("g", ca_pem, 443);
+    let annotations = crate::json!({
+        "torana.dev/backend-urls": url, "torana.dev/backend-server-name": "api.example.com",
+    });
+    object.set(&["metadata", "annotations"], annotations);
+    w.api_services.set("v1.g", &object);
+    w.until_condition("v1.g", "True/Passed/all checks passed").await;
+    w.until("requests are routed", || async {
+        (w.get("/apis/g/v1/x").await.0 == 200).then_some(())
+    })
+    .await;
+    w
+}
+
+#[tokio::test]
+async fn sockets_of_this_machine_are_upgraded_to() {
+    let pki = Pki::new(&["api.example.com"], H1);
+    let dir = tempfile::tempdir().unwrap();
+    for (scheme, tls) in [("http+unix", None), ("https+unix", Some(&pki))] {
+        let path = dir.path().join(scheme);
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let acceptor = tls.map(|pki| tokio_rustls::TlsAcceptor::from(pki.config.clone()));
+        let server = tokio::spawn(async move {
+            while let Ok((unix, _)) = listener.accept().await {
+                match &acceptor {
+                    None => drop(tokio::spawn(echo(unix))),
+                    // Of five probes, the first that is answered ends the others.
+                    Some(tls) => drop(tls.accept(unix).await.map(|tls| tokio::spawn(echo(tls)))),
+                }
+            }
+        });
+        let url = format!("{scheme}://{}", path.display());
+        let w = world_to(&url, tls.map_or("", |pki| &pki.ca_pem)).await;
+        for protocol in ["websocket", "SPDY/3.1"] {
+            let mut client = front(w.aggregator.handler("v1.g").unwrap()).await;
+            let mut request = upgrade_request();
+            request.headers_mut().insert("upgrade", protocol.parse().unwrap());
+            let answer = client.send_request(request).await.unwrap();
+            assert_eq!(answer.status(), 101, "{url} {protocol}");
+            assert_eq!(answer.headers()["upgrade"], protocol);
+            let mut io = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+            // More than a socket's buffers hold.
+            let sent: Vec<u8> = (0..1_usize << 20).map(|i| (i % 251) as u8).collect();
+            let (mut read, mut write) = tokio::io::split(&mut io);
+            let mut back = vec![0; sent.len()];
+            let (read, written) = tokio::join!(read.read_exact(&mut back), write.write_all(&sent));
+            read.unwrap();
+            written.unwrap();
+            assert!(back == sent, "{url} {protocol}");
+        }
+        server.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_socket_that_takes_no_upgrades_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("h2c.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let server = tokio::spawn(async move {
+        while let Ok((unix, _)) = listener.accept().await {
+            let service = service_fn(|_| async { Ok::<_, std::convert::Infallible>(answer(200, "ok")) });
+            let http2 = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
+            tokio::spawn(http2.serve_connection(TokioIo::new(unix), service));
+        }
+    });
+    let w = world_to(&format!("h2c+unix://{}", path.display()), "").await;
+    let mut client = front(w.aggregator.handler("v1.g").unwrap()).await;
+    let answer = client.send_request(upgrade_request()).await.unwrap();
+    let (status, path) = (answer.status(), path.display());
+    assert_eq!(
+        (status.as_u16(), text(answer.map(Body::stream)).await),
+        (
+            503,
+            format!("error dialing backend: dial unix {path}: h2c+unix sockets take no upgrades\n")
+        )
+    );
+    server.abort();
+}
+
 #[tokio::test]
 async fn a_refusal_reaches_the_client_and_anything_else_is_503() {
     let pki = Pki::new(&["ext.ns.svc"], H1);

@@ -1,10 +1,12 @@
 //! Connections to backends: kept, retired, and requests sent again only where that is safe.
 
-use crate::backend::{Event, Fault, Part, Script, Turn};
+use crate::backend::{Document, Event, Fault, Framing, Part, Script, Turn};
 use crate::client::Upload;
-use crate::row::Expect::{Reached, ReachedAtMost, Status, StatusIn};
+use crate::row::Expect::{Body, BodyBegins, Reached, ReachedAtMost, Status, StatusIn, Whole};
 use crate::row::{Row, Told, row, story};
 use crate::world::Scene;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -13,6 +15,43 @@ pub(super) fn rows() -> Vec<Row> {
             "connections are kept: ten requests one after the other need no new one",
             kept,
         ),
+        story(
+            "3.5.5",
+            "versions on one Service share connections, with one another and with what asks whether they are well",
+            shared,
+        )
+        .at(&["h2"])
+        .front1(),
+        row("3.6.1c", "a watch on which nothing comes goes on where the backend is alive")
+            .ask("GET", "{base}/things?watch=1")
+            .answer_parts([
+                Part::Data(b"one\n".to_vec()),
+                Part::Wait(Duration::from_secs(8)),
+                Part::Data(b"two\n".to_vec()),
+            ])
+            .framed(Framing::Chunked)
+            .at(&["quiet"])
+            .front1()
+            .expect([Status(200), Body("one\ntwo\n"), Whole(true)]),
+        story(
+            "3.6.1d",
+            "an HTTP/2 connection on which no ping is answered any more is given up within a minute, and its watches with it",
+            given_up,
+        )
+        .at(&["quiet"])
+        .front1(),
+        story(
+            "3.6.3a",
+            "requests take the way out that the gateway's environment names",
+            tunnelled,
+        )
+        .at(&["tunnelled"]),
+        row("3.6.3b", "upgrades go straight, and get no further where the backend is behind it")
+            .with("Connection", "Upgrade")
+            .with("Upgrade", "websocket")
+            .at(&["tunnelled"])
+            .front1()
+            .expect([Status(503), BodyBegins("error dialing backend: "), Reached(0)]),
         row("3.6.5a", "a stream that was refused is sent again")
             .turns(Turn::Refuse)
             .at(&["f2"])
@@ -79,6 +118,111 @@ fn kept<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             Ok(())
         } else {
             Err(format!("{more} new connections"))
+        }
+    })
+}
+
+/// The numbers of the connections that five requests came over.
+async fn connections_of(scene: &Scene<'_>, path: &str) -> Result<BTreeSet<u64>, String> {
+    let mut stage = scene.stage(Script::default());
+    for _ in 0..5 {
+        let got = scene.exchange(&scene.ask("GET", path)).await?;
+        if got.status != 200 {
+            return Err(format!("{path} is answered {}: {}", got.status, got.text()));
+        }
+    }
+    let requests = stage.so_far().into_iter().filter_map(|event| match event {
+        Event::Request(seen) => Some(seen.connection),
+        Event::Left => None,
+    });
+    Ok(requests.collect())
+}
+
+fn shared<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let (world, backend) = (scene.world, scene.backend);
+        let resources = scene.fill("/apis/{group}/v2");
+        let list =
+            scene.fill(r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"{group}/v2","resources":[]}"#);
+        backend.publish(
+            &resources,
+            Document {
+                status: 200,
+                headers: vec![("Content-Type".into(), "application/json".into())],
+                body: list,
+            },
+        );
+        world
+            .register_version("h2", &backend.group, "v2", backend.port, true)
+            .await?;
+        let _stage = scene.backend.arm([]);
+        let ask = scene.ask("GET", "/apis/{group}/v2/things");
+        let routed = || async { scene.exchange(&ask).await.is_ok_and(|got| got.status == 200) };
+        world.until("the second version is routed", routed).await?;
+        let mut all = connections_of(scene, "{base}/things").await?;
+        let second = connections_of(scene, "/apis/{group}/v2/things").await?;
+        let shares = !all.is_disjoint(&second);
+        all.extend(second);
+        let own = backend.housekeeping();
+        let mut probes = own.iter().filter(|seen| seen.target == resources);
+        let probed = probes.any(|seen| all.contains(&seen.connection));
+        let gone = format!("/apis/apiregistration.k8s.io/v1/apiservices/v2.{}", backend.group);
+        world.target.api("DELETE", &gone, None).await.map_err(|(_, e)| e)?;
+        match (shares, probed) {
+            (true, true) => Ok(()),
+            (false, _) => Err("the two versions use different connections".into()),
+            (_, false) => Err("whether it is well is asked over other connections".into()),
+        }
+    })
+}
+
+fn given_up<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.stage(Script {
+            // The head and the first event come; nothing does behind the middle of the second.
+            body: vec![
+                Part::Data(b"one\n".to_vec()),
+                Part::Wait(Duration::from_millis(200)),
+                Part::Data(vec![b'x'; 1 << 10]),
+                Part::Gate,
+            ],
+            framing: Framing::Chunked,
+            fault: Some((400, Fault::Stall)),
+            ..Script::default()
+        });
+        // Longer than an exchange may take.
+        let (got, _) = scene
+            .world
+            .target
+            .over_http1(&scene.ask("GET", "{base}/things?watch=1"))
+            .await?;
+        if got.status == 200 && !got.body.whole && got.text().starts_with("one\n") {
+            Ok(())
+        } else {
+            Err(format!("{} {:?}, whole: {}", got.status, got.text(), got.body.whole))
+        }
+    })
+}
+
+fn tunnelled<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.stage(Script::default());
+        let got = scene.exchange(&scene.ask("GET", "{base}/things")).await?;
+        let asked = scene
+            .world
+            .egress
+            .as_ref()
+            .map(crate::world::Egress::asked)
+            .unwrap_or_default();
+        let wanted = scene.fill("CONNECT {host} HTTP/1.1");
+        if got.status == 200 && asked.contains(&wanted) {
+            Ok(())
+        } else {
+            Err(format!(
+                "{} {}; the proxy was asked for {asked:?}",
+                got.status,
+                got.text()
+            ))
         }
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::backend::Framing;
 use crate::row::Expect::{Answer, Body, Header, HeaderHas, NoHeader, Status};
-use crate::row::{Row, row};
+use crate::row::{Need, Row, row};
 
 const REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
 
@@ -101,6 +101,7 @@ pub(super) fn rows() -> Vec<Row> {
             "3.4.6a",
             "a redirect is refused in these words, without a newline and without the backend's headers",
         )
+        .needs(Need::RedirectsRefused)
         .answers(302)
         .answer_headers(&[("Location", "https://evil.example/"), ("X-Mine", "1")])
         .answer_parts([])
@@ -116,11 +117,13 @@ pub(super) fn rows() -> Vec<Row> {
             .answer_parts([])
             .expect([Status(302)]),
         row("3.4.6d", "a redirect to the backend itself is refused too")
+            .needs(Need::RedirectsRefused)
             .answers(301)
             .answer_headers(&[("Location", "https://{host}/x")])
             .answer_parts([])
             .expect([Status(502), Body(REFUSED)]),
         row("3.4.6e", "304 with a Location is refused like any other 3xx")
+            .needs(Need::RedirectsRefused)
             .answers(304)
             .answer_headers(&[("Location", "/x")])
             .answer_parts([])
@@ -169,9 +172,48 @@ pub(super) fn rows() -> Vec<Row> {
         ("3.4.6j", 307),
         ("3.4.6k", 308),
     ] {
-        let row = row(id, "every kind of redirect is refused").answers(status);
+        let row = row(id, "every kind of redirect is refused").needs(Need::RedirectsRefused);
+        let row = row.answers(status);
         let row = row.answer_headers(&[("Location", "/elsewhere")]).answer_parts([]);
         rows.push(row.expect([Status(502), Body(REFUSED)]));
     }
+    rows.extend(passed_redirects());
     rows
+}
+
+/// Where the gateway was told to pass redirects on. They are never followed: each row reaches the backend once.
+fn passed_redirects() -> impl Iterator<Item = Row> {
+    let own = [
+        ("3.4.6m", 302, "/x?a=1", "https://{host}/x?a=1"),
+        ("3.4.6n", 307, "https://{host}/x", "https://{host}/x"),
+    ]
+    .map(|(id, status, said, read)| (id, "a redirect to the backend itself leads there", status, said, read));
+    let others = [
+        ("3.4.6o", 301, "https://evil.example/x"),
+        ("3.4.6p", 303, "http://evil.example:8080/"),
+        ("3.4.6q", 308, "x/y"),
+        ("3.4.6r", 302, "../y?b=2"),
+    ]
+    .map(|(id, status, said)| {
+        (
+            id,
+            "one that leads elsewhere, or is relative, is left alone",
+            status,
+            said,
+            said,
+        )
+    });
+    own.into_iter().chain(others).map(|(id, fact, status, said, read)| {
+        row(id, fact)
+            .needs(Need::RedirectsPassed)
+            .answers(status)
+            .answer_headers(&[("Location", said), ("X-Mine", "1")])
+            .answer_body("over there")
+            .expect([
+                Status(status),
+                HeaderHas("location", read),
+                Header("x-mine", &["1"]),
+                Body("over there"),
+            ])
+    })
 }

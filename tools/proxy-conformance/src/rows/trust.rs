@@ -2,8 +2,8 @@
 
 use crate::row::Expect::{Body, Certified, Reached, ServerName, Status};
 use crate::row::{Row, Told, row, story};
-use crate::world::{NAMESPACE, Scene};
-use serde_json::json;
+use crate::world::{NAMESPACE, Scene, Via};
+use serde_json::{Value, json};
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -83,12 +83,16 @@ pub(super) fn rows() -> Vec<Row> {
         story("3.1.9", "a bundle that is junk is a 500 in these words", junk_bundle)
             .at(&["moving"])
             .front1(),
+        story("3.9.1", "default/kubernetes at port 443 is the gateway itself", itself)
+            .at(&["moving"])
+            .front1(),
         story(
-            "3.10.1",
-            "backends are told whose certificates to believe, and in which headers",
-            published,
+            "4.10",
+            "a Service that goes and comes back is judged anew at once",
+            comes_back,
         )
-        .at(&["h1"]),
+        .at(&["moving"])
+        .front1(),
     ]
 }
 
@@ -137,7 +141,7 @@ fn passed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 }
 
 /// Waits for a condition, and for requests to be refused because of it.
-async fn becomes(scene: &Scene<'_>, status: &str, reason: &str, text: &str) -> Result<(), String> {
+pub(super) async fn becomes(scene: &Scene<'_>, status: &str, reason: &str, text: &str) -> Result<(), String> {
     let what = format!("the condition becomes {status} {reason} {text}");
     let reached = || async { condition_is(scene, status, reason, text).await.is_ok() };
     scene.world.until(&what, reached).await?;
@@ -173,14 +177,65 @@ fn nobody<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         // A port that was free a moment ago.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
         let port = free.map_err(|e| e.to_string())?.port();
-        astray(
+        let (reason, text) = ("FailedDiscoveryCheck", "connect: connection refused");
+        if scene.world.via() == Via::ExternalName {
+            return astray(scene, "moving", port, reason, text).await;
+        }
+        // The slice says where endpoints are.
+        let _stage = scene.backend.arm([]);
+        scene.world.listens_on("moving", port).await?;
+        let told = becomes(scene, "False", reason, text).await;
+        scene.world.listens_on("moving", scene.backend.port).await?;
+        becomes(scene, "True", "Passed", "").await?;
+        told
+    })
+}
+
+/// The spec of the backend's APIService.
+async fn spec(scene: &Scene<'_>) -> Result<Value, String> {
+    let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{}", scene.backend.group);
+    let object = scene.world.target.api("GET", &path, None).await.map_err(|(_, e)| e)?;
+    Ok(object["spec"].clone())
+}
+
+fn itself<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.backend.arm([]);
+        let (world, group) = (scene.world, &scene.backend.group);
+        let before = spec(scene).await?;
+        // Not available before it gets there, or the gateway would ask itself without end.
+        at(scene, "absent", 443).await?;
+        let away = becomes(scene, "False", "ServiceNotFound", "").await;
+        let own = json!({"namespace": "default", "name": "kubernetes", "port": 443});
+        let patch = json!({"spec": {"service": own, "caBundle": null, "insecureSkipTLSVerify": true}});
+        world.patch(group, patch).await?;
+        // There it is told that this group is not available, or that it may not ask.
+        let asked = becomes(
             scene,
-            "moving",
-            port,
+            "False",
             "FailedDiscoveryCheck",
-            "connect: connection refused",
+            "{base}: bad status from https://",
         )
-        .await
+        .await;
+        let back =
+            json!({"service": before["service"], "caBundle": before["caBundle"], "insecureSkipTLSVerify": false});
+        world.patch(group, json!({"spec": back})).await?;
+        becomes(scene, "True", "Passed", "").await?;
+        away.and(asked)
+    })
+}
+
+fn comes_back<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let _stage = scene.backend.arm([]);
+        let (world, backend) = (scene.world, scene.backend);
+        let service = format!("/api/v1/namespaces/{NAMESPACE}/services/moving");
+        let deleted = world.target.api("DELETE", &service, None).await;
+        deleted.map_err(|(_, e)| e)?;
+        let gone = becomes(scene, "False", "ServiceNotFound", "service/moving").await;
+        world.register("moving", &backend.group, backend.port, true).await?;
+        becomes(scene, "True", "Passed", "").await?;
+        gone
     })
 }
 
@@ -204,9 +259,8 @@ fn local<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     Box::pin(async move {
         let _stage = scene.backend.arm([]);
         let (world, group) = (scene.world, &scene.backend.group);
-        let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{group}");
-        let before = world.target.api("GET", &path, None).await.map_err(|(_, e)| e)?;
-        let (service, bundle) = (before["spec"]["service"].clone(), before["spec"]["caBundle"].clone());
+        let before = spec(scene).await?;
+        let (service, bundle) = (before["service"].clone(), before["caBundle"].clone());
         world
             .patch(group, json!({"spec": {"service": null, "caBundle": null}}))
             .await?;
@@ -291,9 +345,7 @@ fn junk_bundle<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     Box::pin(async move {
         let _stage = scene.backend.arm([]);
         let world = scene.world;
-        let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{}", scene.backend.group);
-        let before = world.target.api("GET", &path, None).await.map_err(|(_, e)| e)?;
-        let bundle = before["spec"]["caBundle"].clone();
+        let bundle = spec(scene).await?["caBundle"].clone();
         world
             .patch(&scene.backend.group, json!({"spec": {"caBundle": "anVuaw=="}}))
             .await?;
@@ -311,29 +363,5 @@ fn junk_bundle<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             .await?;
         becomes(scene, "True", "Passed", "").await?;
         told
-    })
-}
-
-fn published<'a>(scene: &'a Scene<'a>) -> Told<'a> {
-    Box::pin(async move {
-        let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-        let map = scene.world.target.api("GET", path, None).await.map_err(|(_, e)| e)?;
-        let data = &map["data"];
-        for (key, wanted) in [
-            ("requestheader-username-headers", "X-Remote-User"),
-            ("requestheader-group-headers", "X-Remote-Group"),
-            ("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
-        ] {
-            let list: Vec<String> = serde_json::from_str(data[key].as_str().unwrap_or("")).unwrap_or_default();
-            if !list.iter().any(|v| v.eq_ignore_ascii_case(wanted)) {
-                return Err(format!("{key} is {list:?}"));
-            }
-        }
-        let ca = data["requestheader-client-ca-file"].as_str().unwrap_or("");
-        if ca.starts_with("-----BEGIN CERTIFICATE-----") {
-            Ok(())
-        } else {
-            Err(format!("the CA is {ca:?}"))
-        }
     })
 }

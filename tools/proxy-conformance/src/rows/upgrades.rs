@@ -2,8 +2,7 @@
 
 use crate::backend::{Event, Script, Seen};
 use crate::client::{Ask, Got, Io};
-use crate::row::Expect::{Body, Reached, Sent, Status};
-use crate::row::{Row, Told, row, story};
+use crate::row::{Row, Told, story};
 use crate::wire;
 use crate::world::Scene;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,7 +11,6 @@ const SPDY: &str = "SPDY/3.1";
 const WEBSOCKET: &str = "websocket";
 
 pub(super) fn rows() -> Vec<Row> {
-    let refused = |row: Row| row.front1().with("Connection", "Upgrade").with("Upgrade", WEBSOCKET);
     vec![
         story(
             "3.8.3a",
@@ -61,42 +59,6 @@ pub(super) fn rows() -> Vec<Row> {
             named_in_connection,
         )
         .front1(),
-        refused(row("3.8.4a", "a refusal is passed on as it is"))
-            .answers(403)
-            .answer_headers(&[("Content-Type", "text/plain"), ("X-Mine", "1")])
-            .answer_body("not you")
-            .expect([
-                Status(403),
-                Body("not you"),
-                crate::row::Expect::Header("x-mine", &["1"]),
-                Reached(1),
-            ]),
-        refused(row("3.8.4b", "so is a failure"))
-            .answers(500)
-            .answer_body("broken")
-            .expect([Status(500), Body("broken")]),
-        refused(row("3.8.5a", "an answer that is neither is a 503 in these words"))
-            .answers(200)
-            .expect([Status(503), Body("invalid upgrade response: status code 200\n")]),
-        refused(row("3.8.5b", "a redirect is such an answer"))
-            .answers(302)
-            .answer_headers(&[("Location", "/x")])
-            .answer_parts([])
-            .expect([Status(503), Body("invalid upgrade response: status code 302\n")]),
-        row("3.8.1b", "Upgrade alone, without Connection, is no upgrade")
-            .front1()
-            .with("Upgrade", WEBSOCKET)
-            .expect([Status(200), crate::row::Expect::NotSent("upgrade")]),
-        row("3.8.1c", "any Connection value that holds the word is one")
-            .front1()
-            .with("Connection", "keep-alive, X-UPGRADE-y")
-            .with("Upgrade", "whatever")
-            .answers(400)
-            .answer_headers(&[])
-            .expect([Status(400), Sent("upgrade", &["whatever"])]),
-        refused(row("7.10.1c", "who may not, does not reach the backend"))
-            .with("Impersonate-User", "nobody")
-            .expect([Status(403), Reached(0)]),
     ]
 }
 
@@ -104,7 +66,7 @@ fn e(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn asking(scene: &Scene<'_>, protocol: &str, path: &str) -> Ask {
+pub(super) fn asking(scene: &Scene<'_>, protocol: &str, path: &str) -> Ask {
     let mut ask = scene.ask("GET", path);
     for (name, value) in [
         ("Connection", "Upgrade"),

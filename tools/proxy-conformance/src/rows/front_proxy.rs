@@ -1,0 +1,196 @@
+//! The front proxy's word: what backends are told to believe it by, and what the gateway believes of one in front of it.
+
+use crate::backend::{Event, Script};
+use crate::row::{Need, Row, Told, story};
+use crate::world::{MEMBER, Scene};
+use serde_json::{Value, json};
+
+const MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+const CA: &str = "requestheader-client-ca-file";
+const USERS: &str = "requestheader-username-headers";
+
+pub(super) fn rows() -> Vec<Row> {
+    // One after the other: they change what the others read.
+    let alone = |row: Row| row.at(&["moving"]).front1();
+    vec![
+        alone(story(
+            "3.10.1",
+            "backends are told whose certificates to believe, and in which headers",
+            published,
+        )),
+        alone(story(
+            "3.10.2",
+            "what another server has published stays, and the gateway's own comes behind it",
+            merged,
+        )),
+        alone(story("3.10.3", "what is deleted is published again", deleted)),
+        alone(story(
+            "3.10.4",
+            "the roles that backends need are there, and allow what they are for",
+            roles,
+        )),
+        story(
+            "3.10.5a",
+            "a front proxy says who its callers are, and they are authenticated",
+            believed,
+        )
+        .at(&["h1"])
+        .needs(Need::FrontProxy),
+        story("3.10.5b", "one that says nobody is nobody itself", silent)
+            .at(&["h1"])
+            .needs(Need::FrontProxy),
+    ]
+}
+
+async fn data(scene: &Scene<'_>) -> Result<Value, String> {
+    let map = scene.world.target.api("GET", MAP, None).await.map_err(|(_, e)| e)?;
+    Ok(map["data"].clone())
+}
+
+fn list(data: &Value, key: &str) -> Vec<String> {
+    serde_json::from_str(data[key].as_str().unwrap_or("")).unwrap_or_default()
+}
+
+fn published<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let data = data(scene).await?;
+        for (key, wanted) in [
+            (USERS, "X-Remote-User"),
+            ("requestheader-group-headers", "X-Remote-Group"),
+            ("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
+        ] {
+            let list = list(&data, key);
+            if !list.iter().any(|v| v.eq_ignore_ascii_case(wanted)) {
+                return Err(format!("{key} is {list:?}"));
+            }
+        }
+        let ca = data[CA].as_str().unwrap_or("");
+        if ca.starts_with("-----BEGIN CERTIFICATE-----") {
+            Ok(())
+        } else {
+            Err(format!("the CA is {ca:?}"))
+        }
+    })
+}
+
+/// The letters of a PEM text's certificates, however its lines are broken.
+fn letters(pem: &str) -> String {
+    pem.split_whitespace().collect()
+}
+
+fn merged<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let world = scene.world;
+        let before = data(scene).await?;
+        let (own, theirs) = (letters(before[CA].as_str().unwrap_or("")), letters(world.bundle()));
+        let other = json!({"data": {CA: world.bundle(), USERS: "[\"X-Other-User\"]"}});
+        world.target.api("PATCH", MAP, Some(&other)).await.map_err(|(_, e)| e)?;
+        let both = || async {
+            let Ok(data) = data(scene).await else { return false };
+            let users = list(&data, USERS);
+            let is = letters(data[CA].as_str().unwrap_or(""));
+            is == format!("{theirs}{own}")
+                && users.first().is_some_and(|u| u == "X-Other-User")
+                && users.iter().any(|u| u.eq_ignore_ascii_case("X-Remote-User"))
+        };
+        let told = world.until("both servers' CAs and headers are published", both).await;
+        let back = json!({"data": {CA: before[CA], USERS: before[USERS]}});
+        world.target.api("PATCH", MAP, Some(&back)).await.map_err(|(_, e)| e)?;
+        told
+    })
+}
+
+fn deleted<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let before = data(scene).await?;
+        let gone = scene.world.target.api("DELETE", MAP, None).await;
+        gone.map_err(|(_, e)| e)?;
+        let there = || async {
+            let data = data(scene).await;
+            data.is_ok_and(|data| {
+                letters(data[CA].as_str().unwrap_or("")) == letters(before[CA].as_str().unwrap_or(""))
+            })
+        };
+        scene.world.until("it is published again", there).await
+    })
+}
+
+fn roles<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+        for (path, resource, verb) in [
+            (
+                "namespaces/kube-system/roles/extension-apiserver-authentication-reader",
+                "configmaps",
+                "get",
+            ),
+            ("clusterroles/system:auth-delegator", "tokenreviews", "create"),
+            ("clusterroles/system:auth-delegator", "subjectaccessreviews", "create"),
+            ("clusterroles/system:kube-aggregator", "services", "list"),
+            ("clusterroles/system:kube-aggregator", "endpoints", "watch"),
+        ] {
+            let role = scene.world.target.api("GET", &format!("{RBAC}/{path}"), None).await;
+            let role = role.map_err(|(_, e)| e)?;
+            let none = vec![];
+            let has = |rule: &Value, key: &str, word: &str| {
+                let all = rule[key].as_array().unwrap_or(&none);
+                all.iter().any(|v| v == word)
+            };
+            let mut rules = role["rules"].as_array().unwrap_or(&none).iter();
+            if !rules.any(|rule| has(rule, "resources", resource) && has(rule, "verbs", verb)) {
+                return Err(format!("{path} does not allow to {verb} {resource}"));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn believed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let proxy = scene.world.front_proxy.as_ref().ok_or("there is no front proxy")?;
+        let mut ask = scene.ask("GET", "{base}/things");
+        for (name, value) in [
+            ("X-Remote-User", "alice"),
+            ("X-Remote-Group", MEMBER),
+            ("X-Remote-Group", "others"),
+            ("X-Remote-Extra-Scopes.example.com%2Fa", "one"),
+            ("X-Remote-Extra-Scopes.example.com%2Fa", "two"),
+        ] {
+            ask.headers.push((name.into(), value.into()));
+        }
+        let mut stage = scene.stage(Script::default());
+        let got = proxy.exchange(scene.front, &ask).await?;
+        if got.status != 200 {
+            return Err(format!("{} {}", got.status, got.text()));
+        }
+        let Event::Request(seen) = stage.next().await? else {
+            return Err("the gateway leaves".into());
+        };
+        for (name, wanted) in [
+            ("x-remote-user", vec!["alice"]),
+            ("x-remote-group", vec![MEMBER, "others", "system:authenticated"]),
+            ("x-remote-extra-scopes.example.com%2fa", vec!["one", "two"]),
+        ] {
+            let is = seen.values(name);
+            if is != wanted {
+                return Err(format!("{name} is {is:?}, not {wanted:?}"));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn silent<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let proxy = scene.world.front_proxy.as_ref().ok_or("there is no front proxy")?;
+        let mut ask = scene.ask("GET", "{base}/things");
+        ask.headers.push(("X-Remote-Group".into(), "system:masters".into()));
+        let mut stage = scene.stage(Script::default());
+        let got = proxy.exchange(scene.front, &ask).await?;
+        if matches!(got.status, 401 | 403) && stage.so_far().is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{} {}", got.status, got.text()))
+        }
+    })
+}
