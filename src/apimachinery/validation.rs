@@ -107,6 +107,31 @@ pub fn dns1123_subdomain(s: &str) -> Vec<String> {
     out
 }
 
+/// Checks a DNS-1123 subdomain that may have underscores: `_tcp.example.com`, as search lists have.
+pub fn dns1123_subdomain_with_underscore(s: &str) -> Vec<String> {
+    const FORM: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
+    let mut out = Vec::new();
+    if s.len() > SUBDOMAIN_MAX {
+        out.push(too_long(SUBDOMAIN_MAX));
+    }
+    let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let label = |part: &str| {
+        let part = part.strip_prefix('_').unwrap_or(part);
+        let edge = |c: Option<u8>| c.is_some_and(plain);
+        edge(part.bytes().next())
+            && edge(part.bytes().last())
+            && part.bytes().all(|c| plain(c) || matches!(c, b'-' | b'_'))
+    };
+    if !s.split('.').all(label) {
+        out.push(pattern_error(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character",
+            FORM,
+            &["example.com"],
+        ));
+    }
+    out
+}
+
 /// Checks a DNS-1123 subdomain whose first label is `*`.
 pub fn wildcard_dns1123_subdomain(s: &str) -> Vec<String> {
     let mut out = Vec::new();

@@ -24,6 +24,7 @@ pub(super) mod quota;
 pub(super) mod rbac;
 pub(super) mod runtime_class;
 pub(super) mod service;
+mod sources;
 pub(super) mod statefulset;
 pub(super) mod storage;
 pub(super) mod volumes;

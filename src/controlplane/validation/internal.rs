@@ -6,7 +6,7 @@ mod tables;
 
 use crate::apimachinery::field::{quote, show};
 use crate::apimachinery::value::Value;
-pub(super) use tables::{CLAIM_SPEC, EPHEMERAL_CONTAINER, POD_SPEC, TOLERATION};
+pub(super) use tables::{CLAIM_SPEC, EPHEMERAL_CONTAINER, PERSISTENT, POD_SPEC, TOLERATION};
 
 /// How a field is shown.
 #[derive(Clone, Copy)]

@@ -18,21 +18,23 @@ mod windows;
 
 use super::internal;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::meta;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, restore, same};
 pub(super) use affinity::node_selector;
+pub(super) use env::{VOLUME_FIELDS, field_ref, resource_ref};
 pub(crate) use parts::{ephemeral_containers_update, resize};
 pub(super) use resources::container as container_resources;
 use spec::Of;
 pub(super) use spec::toleration;
 pub(crate) use status::pod_status;
-pub(super) use volume::source as volume_source;
 pub(crate) use warnings::{deprecated_label, template as template_warnings};
 
 pub(crate) fn pod(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    annotations::annotations(&mut out, v, None);
+    let metadata = FieldPath::new("metadata").child("annotations");
+    annotations::annotations(&mut out, v, None, &metadata);
     out.extend(checked_spec(v));
     let path = FieldPath::new("spec");
     if !v.at(&["spec", "ephemeralContainers"]).items().is_empty() {
@@ -48,7 +50,7 @@ pub(crate) fn pod(v: &Value) -> ErrorList {
             "cannot be set until all schedulingGates have been cleared",
         ));
     }
-    annotations::agreement(&mut out, v);
+    annotations::agreement(&mut out, v, &path);
     out
 }
 
@@ -60,22 +62,13 @@ pub(super) fn toleration_shown(t: &Value) -> String {
 fn checked_spec(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
-    spec::spec(&mut out, spec, &path, Of::Pod);
-    if !v.at(&["metadata", "annotations", annotations::MIRROR]).is_null()
-        && !spec.get("resourceClaims").items().is_empty()
-    {
-        let why = "static pods do not support resource claims";
-        out.push(FieldError::forbidden(&FieldPath::new(""), why));
-    }
-    volume::of_pod(&mut out, v, &path);
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
+    let mirror = !v.at(&["metadata", "annotations", annotations::MIRROR]).is_null();
+    let name = v.name();
+    spec::spec(&mut out, spec, &path, Of::Pod { name, mirror });
+    volume::tokens(&mut out, spec, &path);
+    for list in ["containers", "initContainers"] {
         for (i, c) in spec.get(list).items().iter().enumerate() {
-            let image = c.str_at(&["image"]);
-            if image.trim() != image {
-                let why = "must not have leading or trailing whitespace";
-                let at = path.child(list).index(i).child("image");
-                out.push(FieldError::invalid(&at, image, why));
-            }
+            container::image_of_pod(&mut out, c, &path.child(list).index(i));
         }
     }
     out
@@ -84,9 +77,12 @@ fn checked_spec(v: &Value) -> ErrorList {
 /// A pod template: labels and annotations (without `metadata` in their paths, as upstream), then the spec.
 pub(super) fn template(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     meta::validate_labels(v.at(&["metadata", "labels"]), &path.child("labels"), out);
-    meta::validate_annotations(v.at(&["metadata", "annotations"]), &path.child("annotations"), out);
+    let annotations = path.child("annotations");
+    meta::validate_annotations(v.at(&["metadata", "annotations"]), &annotations, out);
+    annotations::annotations(out, v, None, &annotations);
     let at = path.child("spec");
     spec::spec(out, v.get("spec"), &at, Of::Template);
+    annotations::agreement(out, v, &at);
     if !v.at(&["spec", "ephemeralContainers"]).items().is_empty() {
         out.push(FieldError::forbidden(
             &at.child("ephemeralContainers"),
@@ -97,7 +93,8 @@ pub(super) fn template(out: &mut ErrorList, v: &Value, path: &FieldPath) {
 
 pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    annotations::annotations(&mut out, new, Some(old));
+    let metadata = FieldPath::new("metadata").child("annotations");
+    annotations::annotations(&mut out, new, Some(old), &metadata);
     out.extend(checked_spec(new));
     annotations::update(&mut out, new, old);
     let path = FieldPath::new("spec");

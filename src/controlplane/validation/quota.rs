@@ -1,7 +1,7 @@
 //! LimitRanges and ResourceQuotas.
 
 use super::common::{NOT_NEGATIVE, is_negative, is_whole, quantity};
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
@@ -16,8 +16,19 @@ fn is_container_resource(name: &str) -> bool {
 }
 
 /// May a limit of it be more than a request?
-fn is_overcommitted(name: &str) -> bool {
+pub(super) fn is_overcommitted(name: &str) -> bool {
     !name.starts_with("hugepages-") && (!name.contains('/') || name.contains("kubernetes.io/"))
+}
+
+/// Resources of vendors: counted in whole, never more allowed than asked for.
+fn is_extended(name: &str) -> bool {
+    let native = !name.contains('/') || name.contains("kubernetes.io/");
+    !native && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+/// Is there no half of it?
+pub(super) fn is_integer(name: &str) -> bool {
+    COUNTED.contains(&name) || is_extended(name)
 }
 
 pub(crate) fn limit_range(v: &Value) -> ErrorList {
@@ -94,31 +105,29 @@ fn names(out: &mut ErrorList, item: &Value, part: &str, kind: &str, at: &FieldPa
     }
 }
 
-/// The rule of names in containers: standard ones, or qualified ones.
-pub(super) fn container_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
+/// The rule of all resources' names: standard ones, or qualified ones.
+pub(super) fn resource_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     let messages = qualified_name(name);
     if !messages.is_empty() {
         invalid_each(out, at, name, messages);
-        return;
+    } else if !name.contains('/') && !is_quota_resource(name) && name != "storage" {
+        let why = "must be a standard resource type or fully qualified";
+        out.push(FieldError::invalid(at, name, why));
     }
-    if name.contains('/') {
-        let native = name.contains("kubernetes.io/");
-        let quota = format!("requests.{name}");
-        if !native && (name.starts_with("requests.") || !qualified_name(&quota).is_empty()) {
-            let why = "doesn't follow extended resource name standard";
+}
+
+/// The rule of names in containers.
+pub(super) fn container_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
+    resource_name(out, name, at);
+    if !name.contains('/') {
+        if !is_container_resource(name) {
+            let why = "must be a standard resource for containers";
             out.push(FieldError::invalid(at, name, why));
         }
-        return;
+    } else if !name.contains("kubernetes.io/") && !is_extended(name) {
+        let why = "doesn't follow extended resource name standard";
+        out.push(FieldError::invalid(at, name, why));
     }
-    if is_container_resource(name) {
-        return;
-    }
-    if !is_quota_resource(name) {
-        let why = "must be a standard resource type or fully qualified";
-        out.push(FieldError::invalid_raw(at, quote(name), why));
-    }
-    let why = "must be a standard resource for containers";
-    out.push(FieldError::invalid_raw(at, quote(name), why));
 }
 
 fn compare(out: &mut ErrorList, item: &Value, k: &str, kind: &str, at: &FieldPath) {
@@ -218,29 +227,22 @@ fn is_quota_resource(name: &str) -> bool {
         )
         || name.starts_with("hugepages-")
         || name.starts_with("requests.hugepages-")
-        || name.starts_with("count/")
 }
 
 /// Names and amounts of a list of quota resources.
 fn amounts(out: &mut ErrorList, list: &Value, path: &FieldPath) {
     for (name, q) in entries(list) {
         let at = path.key(name);
-        let messages = qualified_name(name);
-        if !messages.is_empty() {
-            invalid_each(out, &at, name, messages);
-        } else if !name.contains('/') && !is_quota_resource(name) {
-            for why in [
-                "must be a standard resource type or fully qualified",
-                "must be a standard resource for quota",
-            ] {
-                out.push(FieldError::invalid(&at, name, why));
-            }
+        resource_name(out, name, &at);
+        if !name.contains('/') && !is_quota_resource(name) {
+            let why = "must be a standard resource for quota";
+            out.push(FieldError::invalid(&at, name, why));
         }
         let Some(n) = quantity(q) else { continue };
         if is_negative(n) {
             out.push(FieldError::invalid(&at, q.clone(), NOT_NEGATIVE));
         }
-        if (COUNTED.contains(&name) || name.starts_with("count/")) && !is_whole(n) {
+        if is_integer(name) && !is_whole(n) {
             out.push(FieldError::invalid(&at, q.clone(), "must be an integer"));
         }
     }

@@ -14,7 +14,7 @@ pub(crate) fn create(v: &Value) -> ErrorList {
     let claims = v.at(&["spec", "volumeClaimTemplates"]).items();
     for (i, c) in claims.iter().enumerate() {
         let at = path.child("volumeClaimTemplates").index(i).child("spec");
-        volumes::claim_spec(&mut out, c.get("spec"), &at);
+        volumes::claim_spec(&mut out, c.get("spec"), &at, &Value::Null);
     }
     let service = v.str_at(&["spec", "serviceName"]);
     if !service.is_empty() {

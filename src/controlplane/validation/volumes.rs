@@ -2,11 +2,14 @@
 
 use super::common::{is_positive, quantity};
 use super::internal;
+use super::sources::{self, Whose};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::validation::dns1123_subdomain;
+use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, required_choice, same, strings};
+use crate::controlplane::fields::{
+    IMMUTABLE, invalid_each, label_selector, optional_choice, required_choice, restore, same, strings,
+};
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 /// Sources of a volume, in the order upstream looks at them.
@@ -48,7 +51,8 @@ fn access_modes(out: &mut ErrorList, spec: &Value, path: &FieldPath, missing: &s
             out.push(FieldError::not_supported(&at, *mode, MODES));
         }
     }
-    if modes.len() > 1 && modes.contains(&"ReadWriteOncePod") {
+    let shared = modes.iter().any(|m| *m != "ReadWriteOncePod" && MODES.contains(m));
+    if shared && modes.contains(&"ReadWriteOncePod") {
         let why = "may not use ReadWriteOncePod with other access modes";
         out.push(FieldError::forbidden(&at, why));
     }
@@ -62,13 +66,13 @@ fn class_name(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 }
 
 fn volume_mode(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    let mode = spec.str_at(&["volumeMode"]);
-    if !matches!(mode, "" | "Block" | "Filesystem") {
-        out.push(FieldError::not_supported(
-            &path.child("volumeMode"),
-            mode,
-            &["Block", "Filesystem"],
-        ));
+    optional_choice(out, spec, "volumeMode", path, &["Block", "Filesystem"]);
+}
+
+/// Not below nothing, in whole units.
+fn amount(out: &mut ErrorList, q: &Value, at: &FieldPath) {
+    if let Some(n) = quantity(q).map(|q| q.value()).filter(|n| *n < 0) {
+        out.push(FieldError::invalid(at, n, "must be a valid resource quantity"));
     }
 }
 
@@ -95,6 +99,7 @@ pub(crate) fn persistent_volume(v: &Value) -> ErrorList {
         out.push(e);
     }
     for (key, q) in capacity.as_object().into_iter().flat_map(|m| m.iter()) {
+        amount(&mut out, q, &at.key(key));
         positive(&mut out, q, &at.key(key));
     }
     let policy = spec.str_at(&["persistentVolumeReclaimPolicy"]);
@@ -105,13 +110,15 @@ pub(crate) fn persistent_volume(v: &Value) -> ErrorList {
             &["Delete", "Recycle", "Retain"],
         ));
     }
-    let affinity = spec.at(&["nodeAffinity", "required"]);
-    if !affinity.is_null() {
-        let at = path.child("nodeAffinity").child("required");
-        super::pod::node_selector(&mut out, affinity, &at);
+    let (affinity, at) = (spec.get("nodeAffinity"), path.child("nodeAffinity").child("required"));
+    if !affinity.get("required").is_null() {
+        super::pod::node_selector(&mut out, affinity.get("required"), &at);
+    } else if !affinity.is_null() {
+        out.push(FieldError::required(&at, "must specify required node constraints"));
     }
-    source(&mut out, spec, &path);
-    if spec.str_at(&["hostPath", "path"]) == "/" && policy == "Recycle" {
+    source(&mut out, spec, &path, v.name());
+    let root = |path: &str| path.starts_with('/') && path.split('/').all(|p| matches!(p, "" | "."));
+    if root(spec.str_at(&["hostPath", "path"])) && policy == "Recycle" {
         out.push(FieldError::forbidden(
             &path.child("persistentVolumeReclaimPolicy"),
             "may not be 'recycle' for a hostPath mount of '/'",
@@ -136,58 +143,39 @@ pub(crate) fn persistent_volume(v: &Value) -> ErrorList {
     out
 }
 
-fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath, name: &str) {
     let said: Vec<&&str> = SOURCES.iter().filter(|s| !spec.get(s).is_null()).collect();
-    if said.is_empty() {
-        out.push(FieldError::required(path, "must specify a volume type"));
-    }
     for (i, key) in said.iter().enumerate() {
-        if i > 0 {
+        // Flex volumes do not mind others before them, as upstream.
+        if i > 0 && **key != "flexVolume" {
+            let told = if **key == "cephfs" { "cephFS" } else { key };
             let why = "may not specify more than 1 volume type";
-            out.push(FieldError::forbidden(&path.child(key), why));
+            out.push(FieldError::forbidden(&path.child(told), why));
             continue;
         }
-        // One path is upstream's.
-        let told = if **key == "gcePersistentDisk" {
-            "persistentDisk"
-        } else {
-            key
-        };
-        super::pod::volume_source(out, spec, key, &path.child(told));
-        if **key == "csi" && spec.str_at(&["csi", "volumeHandle"]).is_empty() {
-            out.push(FieldError::required(&path.child("csi").child("volumeHandle"), ""));
+        sources::source(out, spec, key, path, Whose::Persistent(name));
+        if **key == "local" && spec.get("nodeAffinity").is_null() {
+            let why = "Local volume requires node affinity";
+            out.push(FieldError::required(&path.child("nodeAffinity"), why));
         }
-        if **key == "local" {
-            let at = path.child("local").child("path");
-            if spec.str_at(&["local", "path"]).is_empty() {
-                out.push(FieldError::required(&at, ""));
-            }
-            if spec.at(&["nodeAffinity", "required"]).is_null() {
-                let why = "Local volume requires node affinity";
-                out.push(FieldError::required(&path.child("nodeAffinity"), why));
-            }
-        }
+    }
+    if said.is_empty() {
+        out.push(FieldError::required(path, "must specify a volume type"));
     }
 }
 
 pub(crate) fn persistent_volume_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = persistent_volume(new);
-    let sources = |v: &Value| -> Vec<(&str, Value)> {
-        SOURCES
-            .iter()
-            .map(|s| {
-                let mut source = v.at(&["spec", s]).clone();
-                if *s == "csi" {
-                    source.unset(&["controllerExpandSecretRef"]);
-                }
-                (*s, source)
-            })
-            .collect()
-    };
-    if sources(new) != sources(old) {
+    let (was, mut now) = (old.get("spec"), new.get("spec").clone());
+    let secret = ["csi", "controllerExpandSecretRef"];
+    if !was.get("csi").is_null() && was.at(&secret).is_null() {
+        now.unset(&secret);
+    }
+    if SOURCES.iter().any(|s| was.get(s) != now.get(s)) {
+        let difference = internal::difference(was, &now, internal::PERSISTENT);
         out.push(FieldError::forbidden(
             &FieldPath::new("spec").child("persistentvolumesource"),
-            "spec.persistentvolumesource is immutable after creation",
+            format!("spec.persistentvolumesource is immutable after creation{difference}"),
         ));
     }
     let (mode, affinity) = (["spec", "volumeMode"], ["spec", "nodeAffinity"]);
@@ -228,6 +216,17 @@ pub(crate) fn persistent_volume_warnings(v: &Value) -> Vec<String> {
     if v.str_at(&["spec", "persistentVolumeReclaimPolicy"]) == "Recycle" {
         out.push("spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.".to_owned());
     }
+    let terms = v.at(&["spec", "nodeAffinity", "required", "nodeSelectorTerms"]);
+    for (i, term) in terms.items().iter().enumerate() {
+        for (j, e) in term.get("matchExpressions").items().iter().enumerate() {
+            let key = e.str_at(&["key"]);
+            if let Some(text) = super::pod::deprecated_label(key) {
+                out.push(format!(
+                    "spec.nodeAffinity.required.nodeSelectorTerms[{i}].matchExpressions[{j}].key: {key} is {text}"
+                ));
+            }
+        }
+    }
     for (key, path, since, gone) in [
         ("cephfs", "cephfs", "v1.28", "v1.31"),
         ("photonPersistentDisk", "photonPersistentDisk", "v1.11", "v1.16"),
@@ -245,12 +244,12 @@ pub(crate) fn persistent_volume_warnings(v: &Value) -> Vec<String> {
 
 pub(crate) fn claim(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    claim_spec(&mut out, v.get("spec"), &FieldPath::new("spec"));
+    claim_spec(&mut out, v.get("spec"), &FieldPath::new("spec"), &Value::Null);
     out
 }
 
-/// A claim's spec, also in templates.
-pub(super) fn claim_spec(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+/// A claim's spec, also in templates; `old` is what it was, where it was.
+pub(super) fn claim_spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, old: &Value) {
     if strings(spec.get("accessModes")).is_empty() {
         let why = "at least 1 access mode is required";
         out.push(FieldError::required(&path.child("accessModes"), why));
@@ -267,11 +266,19 @@ pub(super) fn claim_spec(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     class_name(out, spec, path);
     volume_mode(out, spec, path);
     for key in ["dataSource", "dataSourceRef"] {
-        data_source(out, spec.get(key), &path.child(key));
+        data_source(out, spec.get(key), &path.child(key), old);
     }
     let (source, reference) = (spec.get("dataSource"), spec.get("dataSourceRef"));
-    if !source.is_null() && !reference.is_null() && source != reference {
-        out.push(FieldError::invalid_raw(path, "{}", "must match dataSourceRef"));
+    if !source.is_null() && !reference.is_null() {
+        let differs = ["apiGroup", "kind", "name"]
+            .iter()
+            .any(|k| source.get(k) != reference.get(k));
+        if !reference.str_at(&["namespace"]).is_empty() {
+            let why = "may not be specified when dataSourceRef.namespace is specified";
+            out.push(FieldError::invalid_raw(path, "{}", why));
+        } else if differs {
+            out.push(FieldError::invalid_raw(path, "{}", "must match dataSourceRef"));
+        }
     }
     let class = spec.str_at(&["volumeAttributesClassName"]);
     if !class.is_empty() {
@@ -280,7 +287,7 @@ pub(super) fn claim_spec(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
 }
 
-fn data_source(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+fn data_source(out: &mut ErrorList, v: &Value, at: &FieldPath, old: &Value) {
     if v.is_null() {
         return;
     }
@@ -297,59 +304,54 @@ fn data_source(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
         ));
     }
-    if !group.is_empty() {
+    // What stands there already stays.
+    let had = ["dataSource", "dataSourceRef"]
+        .iter()
+        .any(|k| !old.at(&[k, "apiGroup"]).is_null());
+    if !group.is_empty() && !had {
         invalid_each(out, &at.child("apiGroup"), group, dns1123_subdomain(group));
+    }
+    let space = v.str_at(&["namespace"]);
+    if !space.is_empty() {
+        invalid_each(out, &at.child("namespace"), space, dns1123_label(space));
     }
 }
 
 pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = claim(new);
     let path = FieldPath::new("spec");
-    let bound = new.str_at(&["status", "phase"]) == "Bound";
-    let rest = |v: &Value| {
-        let mut spec = v.get("spec").clone();
-        if old.str_at(&["spec", "volumeName"]).is_empty() {
-            spec.unset(&["volumeName"]);
-        }
-        if old.at(&["spec", "storageClassName"]).is_null() {
-            spec.unset(&["storageClassName"]);
-        }
-        spec.unset(&["volumeAttributesClassName"]);
-        if bound {
-            spec.unset(&["resources", "requests"]);
-        }
-        spec
-    };
-    if !same(&rest(new), &rest(old)) {
-        let difference = internal::difference(old.get("spec"), new.get("spec"), internal::CLAIM_SPEC);
+    let mut out = ErrorList::new();
+    claim_spec(&mut out, new.get("spec"), &path, old.get("spec"));
+    class_annotation(&mut out, new, old);
+    let (was, now) = (old.get("spec"), comparable_spec(new, old));
+    let mut before = was.clone();
+    if before.str_at(&["volumeName"]).is_empty() {
+        restore(&mut before, &now, &["volumeName"]);
+    }
+    if !same(&now, &before) {
+        let difference = internal::difference(&before, &now, internal::CLAIM_SPEC);
         out.push(FieldError::forbidden(
             &path,
             format!("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims{difference}"),
         ));
-    } else if bound {
-        let size = |v: &Value, p: &[&str]| quantity(v.at(p));
-        let request = ["spec", "resources", "requests", "storage"];
-        let capacity = size(new, &["status", "capacity", "storage"]);
-        if let (Some(now), Some(was)) = (size(new, &request), size(old, &request))
-            && now < was
-            && capacity.is_none_or(|c| now <= c)
-        {
-            let at = path.child("resources").child("requests").child("storage");
-            out.push(FieldError::forbidden(&at, "field can not be less than status.capacity"));
-        }
+    }
+    let size = |v: &Value, p: &[&str]| quantity(v.at(p));
+    let request = ["spec", "resources", "requests", "storage"];
+    let capacity = size(new, &["status", "capacity", "storage"]);
+    if let (Some(now), Some(was), Some(capacity)) = (size(new, &request), size(old, &request), capacity)
+        && now < was
+        && now <= capacity
+    {
+        let at = path.child("resources").child("requests").child("storage");
+        out.push(FieldError::forbidden(&at, "field can not be less than status.capacity"));
     }
     let mode = ["spec", "volumeMode"];
     if new.at(&mode) != old.at(&mode) {
         let at = FieldPath::new("volumeMode");
         out.push(FieldError::invalid(&at, new.at(&mode).clone(), IMMUTABLE));
     }
-    if new.annotation(BETA_CLASS) != old.annotation(BETA_CLASS) {
-        let at = FieldPath::new("metadata").child("annotations").child(BETA_CLASS);
-        let value = new.annotation(BETA_CLASS).unwrap_or("");
-        out.push(FieldError::invalid(&at, value, IMMUTABLE));
-    }
     let class = ["spec", "volumeAttributesClassName"];
-    if !old.at(&["status", "currentVolumeAttributesClassName"]).is_null() && new.str_at(&class).is_empty() {
+    let current = old.at(&["status", "currentVolumeAttributesClassName"]);
+    if new.at(&class) != old.at(&class) && !current.is_null() && new.str_at(&class).is_empty() {
         let what = if new.at(&class).is_null() {
             "nil"
         } else {
@@ -363,9 +365,60 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
+/// Does the class move from the old annotation to the field?
+fn class_moves(new: &Value, old: &Value) -> bool {
+    let class = ["spec", "storageClassName"];
+    old.annotation(BETA_CLASS).is_some_and(|said| {
+        old.at(&class).is_null()
+            && new.at(&class).as_str() == Some(said)
+            && new.annotation(BETA_CLASS).is_none_or(|now| now == said)
+    })
+}
+
+fn class_annotation(out: &mut ErrorList, new: &Value, old: &Value) {
+    let of = |v: &Value| v.annotation(BETA_CLASS).unwrap_or("").to_owned();
+    if !class_moves(new, old) && of(new) != of(old) {
+        let at = FieldPath::new("metadata").child("annotations").child(BETA_CLASS);
+        out.push(FieldError::invalid(&at, of(new).as_str(), IMMUTABLE));
+    }
+}
+
+/// The new spec with the old one's parts where they may change: only what is refused differs.
+fn comparable_spec(new: &Value, old: &Value) -> Value {
+    let (mut spec, was) = (new.get("spec").clone(), old.get("spec"));
+    let class = spec.get("storageClassName").as_str().unwrap_or("").to_owned();
+    let chosen = was.get("storageClassName").is_null()
+        && !spec.get("storageClassName").is_null()
+        && old.annotation(BETA_CLASS).is_none_or(|said| said == class);
+    if chosen {
+        spec.unset(&["storageClassName"]);
+    }
+    if new.str_at(&["status", "phase"]) == "Bound" {
+        if !spec.at(&["resources", "requests"]).is_null() {
+            restore(&mut spec, was, &["resources", "requests", "storage"]);
+        }
+        restore(&mut spec, was, &["volumeAttributesClassName"]);
+    }
+    spec
+}
+
+/// The rule of what a claim has: its storage, or something of a vendor's.
+fn claim_resource(out: &mut ErrorList, name: &str, at: &FieldPath) -> bool {
+    let messages = qualified_name(name);
+    let native = !name.contains('/') || name.contains("kubernetes.io/");
+    if !messages.is_empty() {
+        invalid_each(out, at, name, messages);
+    } else if native && name != "storage" {
+        out.push(FieldError::not_supported(at, name, &["storage"]));
+    } else {
+        return true;
+    }
+    false
+}
+
 pub(crate) fn claim_status(new: &Value, _old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    let path = FieldPath::new("status");
+    let (path, status) = (FieldPath::new("status"), new.get("status"));
     const PHASES: &[&str] = &[
         "ControllerResizeInProgress",
         "ControllerResizeInfeasible",
@@ -373,30 +426,24 @@ pub(crate) fn claim_status(new: &Value, _old: &Value) -> ErrorList {
         "NodeResizeInfeasible",
         "NodeResizePending",
     ];
-    let phases = new.at(&["status", "allocatedResourceStatuses"]);
-    for (key, phase) in phases.as_object().into_iter().flat_map(|m| m.iter()) {
+    let entries = |key: &str| {
+        let all = status.get(key).as_object();
+        all.into_iter().flat_map(|m| m.iter())
+    };
+    for (key, q) in entries("capacity") {
+        amount(&mut out, q, &path.child("capacity").key(key));
+    }
+    let at = path.child("allocatedResourceStatuses");
+    for (key, phase) in entries("allocatedResourceStatuses") {
+        claim_resource(&mut out, key, &at);
         if !phase.as_str().is_some_and(|p| PHASES.contains(&p)) {
-            let at = path.child("allocatedResourceStatuses").key(key);
             out.push(FieldError::not_supported(&at, key, PHASES));
         }
     }
-    if !new.at(&["status", "accessModes"]).is_empty_value() {
-        let mut modes = Value::object();
-        modes.set(&["accessModes"], new.at(&["status", "accessModes"]).clone());
-        access_modes(&mut out, &modes, &FieldPath::new("Spec"), "");
-    }
-    for (key, q) in new
-        .at(&["status", "capacity"])
-        .as_object()
-        .into_iter()
-        .flat_map(|m| m.iter())
-    {
-        if quantity(q).is_some_and(super::common::is_negative) {
-            out.push(FieldError::invalid(
-                &path.child("capacity").key(key),
-                q.clone(),
-                super::common::NOT_NEGATIVE,
-            ));
+    let at = path.child("allocatedResources");
+    for (key, q) in entries("allocatedResources") {
+        if claim_resource(&mut out, key, &at) {
+            amount(&mut out, q, &at.key(key));
         }
     }
     out

@@ -1,7 +1,15 @@
 //! The structs: their fields in Go's order.
 
+mod pods;
+mod sources;
+
 use super::Field;
 use super::Kind::{Any, Bool, Int, List, Ptr, Str, Struct};
+use pods::{
+    AFFINITY, APP_ARMOR, CAPABILITIES, CLAIM_PART, DNS, ENV_FROM, FILE_KEY, HOST_ALIAS, LIFECYCLE, POD_CLAIM, PROBE,
+    RESIZE, RESTART_RULE, SE_LINUX, SECCOMP, SELECTOR, SPREAD, SYSCTL, WINDOWS,
+};
+pub(in crate::controlplane::validation) use sources::PERSISTENT;
 
 /// A key and its file.
 const KEY_ITEM: &[Field] = &[("Key", "key", Str), ("Path", "path", Str), ("Mode", "mode", Any)];
@@ -45,7 +53,7 @@ const DOWNWARD_ITEMS: &[Field] = &[("Items", "items", List(DOWNWARD_FILE))];
 const TRUST_BUNDLE: &[Field] = &[
     ("Name", "name", Any),
     ("SignerName", "signerName", Any),
-    ("LabelSelector", "labelSelector", Any),
+    ("LabelSelector", "labelSelector", Ptr(SELECTOR)),
     ("Optional", "optional", Any),
     ("Path", "path", Str),
 ];
@@ -69,9 +77,6 @@ const PROJECTED: &[Field] = &[
 
 /// An empty directory.
 const EMPTY_DIR: &[Field] = &[("Medium", "medium", Str), ("SizeLimit", "sizeLimit", Any)];
-
-/// A path of the host.
-const HOST_PATH: &[Field] = &[("Path", "path", Str), ("Type", "type", Any)];
 
 /// A secret.
 const SECRET_VOLUME: &[Field] = &[
@@ -101,36 +106,40 @@ const DOWNWARD_VOLUME: &[Field] = &[
 /// A volume.
 const VOLUME: &[Field] = &[
     ("Name", "name", Str),
-    ("HostPath", "hostPath", Ptr(HOST_PATH)),
+    ("HostPath", "hostPath", Ptr(sources::HOST_PATH)),
     ("EmptyDir", "emptyDir", Ptr(EMPTY_DIR)),
-    ("GCEPersistentDisk", "gcePersistentDisk", Any),
-    ("AWSElasticBlockStore", "awsElasticBlockStore", Any),
-    ("GitRepo", "gitRepo", Any),
+    ("GCEPersistentDisk", "gcePersistentDisk", Ptr(sources::GOOGLE_DISK)),
+    (
+        "AWSElasticBlockStore",
+        "awsElasticBlockStore",
+        Ptr(sources::AMAZON_DISK),
+    ),
+    ("GitRepo", "gitRepo", Ptr(sources::GIT)),
     ("Secret", "secret", Ptr(SECRET_VOLUME)),
-    ("NFS", "nfs", Any),
-    ("ISCSI", "iscsi", Any),
-    ("Glusterfs", "glusterfs", Any),
+    ("NFS", "nfs", Ptr(sources::NFS)),
+    ("ISCSI", "iscsi", Ptr(sources::ISCSI)),
+    ("Glusterfs", "glusterfs", Ptr(sources::GLUSTER)),
     ("PersistentVolumeClaim", "persistentVolumeClaim", Ptr(CLAIM_VOLUME)),
-    ("RBD", "rbd", Any),
-    ("Quobyte", "quobyte", Any),
-    ("FlexVolume", "flexVolume", Any),
-    ("Cinder", "cinder", Any),
-    ("CephFS", "cephfs", Any),
-    ("Flocker", "flocker", Any),
+    ("RBD", "rbd", Ptr(sources::RBD)),
+    ("Quobyte", "quobyte", Ptr(sources::QUOBYTE)),
+    ("FlexVolume", "flexVolume", Ptr(sources::FLEX)),
+    ("Cinder", "cinder", Ptr(sources::CINDER)),
+    ("CephFS", "cephfs", Ptr(sources::CEPH)),
+    ("Flocker", "flocker", Ptr(sources::FLOCKER)),
     ("DownwardAPI", "downwardAPI", Ptr(DOWNWARD_VOLUME)),
-    ("FC", "fc", Any),
-    ("AzureFile", "azureFile", Any),
+    ("FC", "fc", Ptr(sources::FIBRE)),
+    ("AzureFile", "azureFile", Ptr(sources::AZURE_FILE)),
     ("ConfigMap", "configMap", Ptr(CONFIG_MAP_VOLUME)),
-    ("VsphereVolume", "vsphereVolume", Any),
-    ("AzureDisk", "azureDisk", Any),
-    ("PhotonPersistentDisk", "photonPersistentDisk", Any),
+    ("VsphereVolume", "vsphereVolume", Ptr(sources::VSPHERE)),
+    ("AzureDisk", "azureDisk", Ptr(sources::AZURE_DISK)),
+    ("PhotonPersistentDisk", "photonPersistentDisk", Ptr(sources::PHOTON)),
     ("Projected", "projected", Ptr(PROJECTED)),
-    ("PortworxVolume", "portworxVolume", Any),
-    ("ScaleIO", "scaleIO", Any),
-    ("StorageOS", "storageos", Any),
-    ("CSI", "csi", Any),
+    ("PortworxVolume", "portworxVolume", Ptr(sources::PORTWORX)),
+    ("ScaleIO", "scaleIO", Ptr(sources::SCALE_IO)),
+    ("StorageOS", "storageos", Ptr(sources::STORAGE_OS)),
+    ("CSI", "csi", Ptr(sources::CSI)),
     ("Ephemeral", "ephemeral", Any),
-    ("Image", "image", Any),
+    ("Image", "image", Ptr(sources::IMAGE)),
 ];
 
 /// A port.
@@ -155,7 +164,7 @@ const ENV_SOURCE: &[Field] = &[
     ("ResourceFieldRef", "resourceFieldRef", Ptr(RESOURCE_REF)),
     ("ConfigMapKeyRef", "configMapKeyRef", Ptr(KEY_REF)),
     ("SecretKeyRef", "secretKeyRef", Ptr(KEY_REF)),
-    ("FileKeyRef", "fileKeyRef", Any),
+    ("FileKeyRef", "fileKeyRef", Ptr(FILE_KEY)),
 ];
 
 /// A variable.
@@ -169,7 +178,7 @@ const ENV: &[Field] = &[
 const RESOURCES: &[Field] = &[
     ("Limits", "limits", Any),
     ("Requests", "requests", Any),
-    ("Claims", "claims", Any),
+    ("Claims", "claims", List(CLAIM_PART)),
 ];
 
 /// A mount.
@@ -188,18 +197,18 @@ const DEVICE: &[Field] = &[("Name", "name", Str), ("DevicePath", "devicePath", S
 
 /// The security context of a container.
 const CONTEXT: &[Field] = &[
-    ("Capabilities", "capabilities", Any),
+    ("Capabilities", "capabilities", Ptr(CAPABILITIES)),
     ("Privileged", "privileged", Any),
-    ("SELinuxOptions", "seLinuxOptions", Any),
-    ("WindowsOptions", "windowsOptions", Any),
+    ("SELinuxOptions", "seLinuxOptions", Ptr(SE_LINUX)),
+    ("WindowsOptions", "windowsOptions", Ptr(WINDOWS)),
     ("RunAsUser", "runAsUser", Any),
     ("RunAsGroup", "runAsGroup", Any),
     ("RunAsNonRoot", "runAsNonRoot", Any),
     ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem", Any),
     ("AllowPrivilegeEscalation", "allowPrivilegeEscalation", Any),
     ("ProcMount", "procMount", Any),
-    ("SeccompProfile", "seccompProfile", Any),
-    ("AppArmorProfile", "appArmorProfile", Any),
+    ("SeccompProfile", "seccompProfile", Ptr(SECCOMP)),
+    ("AppArmorProfile", "appArmorProfile", Ptr(APP_ARMOR)),
 ];
 
 /// A container.
@@ -210,18 +219,18 @@ const CONTAINER: &[Field] = &[
     ("Args", "args", Any),
     ("WorkingDir", "workingDir", Str),
     ("Ports", "ports", List(PORT)),
-    ("EnvFrom", "envFrom", Any),
+    ("EnvFrom", "envFrom", List(ENV_FROM)),
     ("Env", "env", List(ENV)),
     ("Resources", "resources", Struct(RESOURCES)),
-    ("ResizePolicy", "resizePolicy", Any),
+    ("ResizePolicy", "resizePolicy", List(RESIZE)),
     ("RestartPolicy", "restartPolicy", Any),
-    ("RestartPolicyRules", "restartPolicyRules", Any),
+    ("RestartPolicyRules", "restartPolicyRules", List(RESTART_RULE)),
     ("VolumeMounts", "volumeMounts", List(MOUNT)),
     ("VolumeDevices", "volumeDevices", List(DEVICE)),
-    ("LivenessProbe", "livenessProbe", Any),
-    ("ReadinessProbe", "readinessProbe", Any),
-    ("StartupProbe", "startupProbe", Any),
-    ("Lifecycle", "lifecycle", Any),
+    ("LivenessProbe", "livenessProbe", Ptr(PROBE)),
+    ("ReadinessProbe", "readinessProbe", Ptr(PROBE)),
+    ("StartupProbe", "startupProbe", Ptr(PROBE)),
+    ("Lifecycle", "lifecycle", Ptr(LIFECYCLE)),
     ("TerminationMessagePath", "terminationMessagePath", Str),
     ("TerminationMessagePolicy", "terminationMessagePolicy", Str),
     ("ImagePullPolicy", "imagePullPolicy", Str),
@@ -249,8 +258,8 @@ const POD_CONTEXT: &[Field] = &[
     ("HostIPC", "hostIPC", Bool),
     ("ShareProcessNamespace", "shareProcessNamespace", Any),
     ("HostUsers", "hostUsers", Any),
-    ("SELinuxOptions", "seLinuxOptions", Any),
-    ("WindowsOptions", "windowsOptions", Any),
+    ("SELinuxOptions", "seLinuxOptions", Ptr(SE_LINUX)),
+    ("WindowsOptions", "windowsOptions", Ptr(WINDOWS)),
     ("RunAsUser", "runAsUser", Any),
     ("RunAsGroup", "runAsGroup", Any),
     ("RunAsNonRoot", "runAsNonRoot", Any),
@@ -258,9 +267,9 @@ const POD_CONTEXT: &[Field] = &[
     ("SupplementalGroupsPolicy", "supplementalGroupsPolicy", Any),
     ("FSGroup", "fsGroup", Any),
     ("FSGroupChangePolicy", "fsGroupChangePolicy", Any),
-    ("Sysctls", "sysctls", Any),
-    ("SeccompProfile", "seccompProfile", Any),
-    ("AppArmorProfile", "appArmorProfile", Any),
+    ("Sysctls", "sysctls", List(SYSCTL)),
+    ("SeccompProfile", "seccompProfile", Ptr(SECCOMP)),
+    ("AppArmorProfile", "appArmorProfile", Ptr(APP_ARMOR)),
     ("SELinuxChangePolicy", "seLinuxChangePolicy", Any),
 ];
 
@@ -298,22 +307,22 @@ pub(in crate::controlplane::validation) const POD_SPEC: &[Field] = &[
     ("Hostname", "hostname", Str),
     ("Subdomain", "subdomain", Str),
     ("SetHostnameAsFQDN", "setHostnameAsFQDN", Any),
-    ("Affinity", "affinity", Any),
+    ("Affinity", "affinity", Ptr(AFFINITY)),
     ("SchedulerName", "schedulerName", Str),
     ("Tolerations", "tolerations", List(TOLERATION)),
-    ("HostAliases", "hostAliases", Any),
+    ("HostAliases", "hostAliases", List(HOST_ALIAS)),
     ("PriorityClassName", "priorityClassName", Str),
     ("Priority", "priority", Any),
     ("PreemptionPolicy", "preemptionPolicy", Any),
-    ("DNSConfig", "dnsConfig", Any),
+    ("DNSConfig", "dnsConfig", Ptr(DNS)),
     ("ReadinessGates", "readinessGates", List(GATE)),
     ("RuntimeClassName", "runtimeClassName", Any),
     ("Overhead", "overhead", Any),
     ("EnableServiceLinks", "enableServiceLinks", Any),
-    ("TopologySpreadConstraints", "topologySpreadConstraints", Any),
+    ("TopologySpreadConstraints", "topologySpreadConstraints", List(SPREAD)),
     ("OS", "os", Ptr(NAMED)),
     ("SchedulingGates", "schedulingGates", List(NAMED)),
-    ("ResourceClaims", "resourceClaims", Any),
+    ("ResourceClaims", "resourceClaims", List(POD_CLAIM)),
     ("Resources", "resources", Ptr(RESOURCES)),
     ("HostnameOverride", "hostnameOverride", Any),
     ("SchedulingGroup", "schedulingGroup", Any),
@@ -323,7 +332,7 @@ pub(in crate::controlplane::validation) const POD_SPEC: &[Field] = &[
 const VOLUME_RESOURCES: &[Field] = &[("Limits", "limits", Any), ("Requests", "requests", Any)];
 
 /// Where a claim's data comes from.
-const SOURCE: &[Field] = &[
+const DATA_SOURCE: &[Field] = &[
     ("APIGroup", "apiGroup", Any),
     ("Kind", "kind", Str),
     ("Name", "name", Str),
@@ -340,12 +349,12 @@ const SOURCE_REF: &[Field] = &[
 /// A claim's spec.
 pub(in crate::controlplane::validation) const CLAIM_SPEC: &[Field] = &[
     ("AccessModes", "accessModes", Any),
-    ("Selector", "selector", Any),
+    ("Selector", "selector", Ptr(SELECTOR)),
     ("Resources", "resources", Struct(VOLUME_RESOURCES)),
     ("VolumeName", "volumeName", Str),
     ("StorageClassName", "storageClassName", Any),
     ("VolumeMode", "volumeMode", Any),
-    ("DataSource", "dataSource", Ptr(SOURCE)),
+    ("DataSource", "dataSource", Ptr(DATA_SOURCE)),
     ("DataSourceRef", "dataSourceRef", Ptr(SOURCE_REF)),
     ("VolumeAttributesClassName", "volumeAttributesClassName", Any),
 ];

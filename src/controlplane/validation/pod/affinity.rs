@@ -3,7 +3,7 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, label_value, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, label_selector, optional_choice, required_choice, strings};
+use crate::controlplane::fields::{invalid_each, label_selector, optional_choice, strings};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -133,14 +133,7 @@ fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         invalid_each(out, &at.child("namespace"), name, dns1123_label(name));
     }
     for key in ["matchLabelKeys", "mismatchLabelKeys"] {
-        let keys = v.get(key).items();
-        if !keys.is_empty() && v.get("labelSelector").is_null() {
-            let why = "must not be specified when labelSelector is not set";
-            out.push(FieldError::forbidden(&at.child(key), why));
-        }
-        for (i, k) in strings(v.get(key)).into_iter().enumerate() {
-            invalid_each(out, &at.child(key).index(i), k, qualified_name(k));
-        }
+        label_keys(out, v, key, at);
     }
     taken_keys(out, v, at);
     let other = strings(v.get("mismatchLabelKeys"));
@@ -151,6 +144,19 @@ fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         }
     }
     topology_key(out, v, at);
+}
+
+/// Keys of labels whose values are taken from the pod: they narrow a selector.
+fn label_keys(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
+    let (keys, at) = (strings(v.get(key)), at.child(key));
+    if !keys.is_empty() && v.get("labelSelector").is_null() {
+        let why = "must not be specified when labelSelector is not set";
+        out.push(FieldError::forbidden(&at, why));
+        return;
+    }
+    for (i, k) in keys.into_iter().enumerate() {
+        invalid_each(out, &at.index(i), k, qualified_name(k));
+    }
 }
 
 /// Keys that the selector has beside what was made of `matchLabelKeys` (which stands there already). The path is
@@ -194,21 +200,24 @@ pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 "must be greater than zero",
             ));
         }
-        match c.str_at(&["topologyKey"]) {
-            "" => out.push(FieldError::required(&at.child("topologyKey"), "can not be empty")),
-            key => invalid_each(out, &at.child("topologyKey"), key, qualified_name(key)),
+        if c.str_at(&["topologyKey"]).is_empty() {
+            out.push(FieldError::required(&at.child("topologyKey"), "can not be empty"));
         }
-        required_choice(out, c, "whenUnsatisfiable", &at, &["DoNotSchedule", "ScheduleAnyway"]);
+        let actions = ["DoNotSchedule", "ScheduleAnyway"];
+        let action = c.str_at(&["whenUnsatisfiable"]);
+        if !actions.contains(&action) {
+            out.push(FieldError::not_supported(
+                &at.child("whenUnsatisfiable"),
+                action,
+                &actions,
+            ));
+        }
         let pair = (c.get("topologyKey"), c.get("whenUnsatisfiable"));
         if all[i + 1..]
             .iter()
             .any(|o| (o.get("topologyKey"), o.get("whenUnsatisfiable")) == pair)
         {
-            let shown = format!(
-                "{{{}, {}}}",
-                c.str_at(&["topologyKey"]),
-                c.str_at(&["whenUnsatisfiable"])
-            );
+            let shown = format!("{{{}, {action}}}", c.str_at(&["topologyKey"]));
             let at = at.child("{topologyKey, whenUnsatisfiable}");
             out.push(FieldError::duplicate(&at, shown.as_str()));
         }
@@ -217,7 +226,6 @@ pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
             if n <= 0 {
                 out.push(FieldError::invalid(&at, n, "must be greater than zero"));
             }
-            let action = c.str_at(&["whenUnsatisfiable"]);
             if action != "DoNotSchedule" {
                 let why = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
                 out.push(FieldError::invalid(&at, n, why));
@@ -226,14 +234,8 @@ pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         for key in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
             optional_choice(out, c, key, &at, &["Honor", "Ignore"]);
         }
+        label_keys(out, c, "matchLabelKeys", &at);
+        taken_keys(out, c, &at);
         label_selector(out, c.get("labelSelector"), &at.child("labelSelector"));
-        let keys = strings(c.get("matchLabelKeys"));
-        if !keys.is_empty() && c.get("labelSelector").is_null() {
-            let why = "must not be specified when labelSelector is not set";
-            out.push(FieldError::forbidden(&at.child("matchLabelKeys"), why));
-        }
-        for (j, k) in keys.into_iter().enumerate() {
-            invalid_each(out, &at.child("matchLabelKeys").index(j), k, qualified_name(k));
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! Annotations of pods that mean something.
 
+use super::super::sources::local_path;
 use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 
@@ -12,25 +13,21 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
-fn is_seccomp(profile: &str) -> bool {
-    matches!(profile, "runtime/default" | "docker/default" | "unconfined") || profile.starts_with("localhost/")
-}
-
 /// The 32-bit integers that are written the one way.
 fn is_cost(text: &str) -> bool {
     text.parse::<i32>().is_ok_and(|n| n.to_string() == text)
 }
 
-pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
-    let path = FieldPath::new("metadata").child("annotations");
+/// The annotations of a pod or of a template at `path`; `old` is what it was.
+pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>, path: &FieldPath) {
     if let Some(mirror) = v.annotation(MIRROR)
         && v.str_at(&["spec", "nodeName"]).is_empty()
     {
         let why = "must set spec.nodeName if mirror pod annotation is set";
         out.push(FieldError::invalid(&path.key(MIRROR), mirror, why));
     }
-    if let Some(text) = v.annotation(TOLERATIONS) {
-        tolerations(out, text, &path.key(TOLERATIONS));
+    if let Some(text) = v.annotation(TOLERATIONS).filter(|t| !t.is_empty()) {
+        tolerations(out, text, path);
     }
     if let Some(cost) = v.annotation(DELETION_COST) {
         let was_bad = old
@@ -51,15 +48,17 @@ pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
         .map(|c| c.str_at(&["name"]))
         .collect();
     let all = v.at(&["metadata", "annotations"]).as_object();
+    if let Some(text) = v.annotation(SECCOMP_POD) {
+        seccomp(out, text, &path.child(SECCOMP_POD));
+    }
     for (key, value) in all.into_iter().flat_map(|m| m.iter()) {
         let value = value.as_str().unwrap_or("");
-        if (key == SECCOMP_POD || key.starts_with(SECCOMP)) && !is_seccomp(value) {
-            out.push(FieldError::invalid(
-                &path.key(key),
-                value,
-                "must be a valid seccomp profile",
-            ));
+        if key.starts_with(SECCOMP) {
+            seccomp(out, value, &path.child(key));
         }
+    }
+    for (key, value) in all.into_iter().flat_map(|m| m.iter()) {
+        let value = value.as_str().unwrap_or("");
         let Some(container) = key.strip_prefix(APPARMOR) else {
             continue;
         };
@@ -67,18 +66,29 @@ pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
             out.push(FieldError::invalid(&path.key(key), container, "container not found"));
         }
         if !matches!(value, "" | "runtime/default" | "unconfined") && !value.starts_with("localhost/") {
-            let why = format!("invalid AppArmor profile name: {value:?}");
+            let why = format!("invalid AppArmor profile name: {}", quote(value));
             out.push(FieldError::invalid(&path.key(key), value, why));
         }
     }
 }
 
-fn tolerations(out: &mut ErrorList, text: &str, at: &FieldPath) {
+fn seccomp(out: &mut ErrorList, profile: &str, at: &FieldPath) {
+    if matches!(profile, "runtime/default" | "docker/default" | "unconfined") {
+        return;
+    }
+    match profile.strip_prefix("localhost/") {
+        Some(file) => local_path(out, file, at),
+        None => out.push(FieldError::invalid(at, profile, "must be a valid seccomp profile")),
+    }
+}
+
+/// What cannot be read is reported at all annotations, as upstream.
+fn tolerations(out: &mut ErrorList, text: &str, path: &FieldPath) {
     match json::decode(text.as_bytes()) {
-        Err(why) => out.push(FieldError::invalid(at, TOLERATIONS, why)),
+        Err(why) => out.push(FieldError::invalid(path, TOLERATIONS, why)),
         Ok(list) => {
             for (i, t) in list.items().iter().enumerate() {
-                super::spec::toleration(out, t, &at.index(i));
+                super::spec::toleration(out, t, &path.child(TOLERATIONS).index(i));
             }
         }
     }
@@ -116,49 +126,48 @@ pub(super) fn update(out: &mut ErrorList, new: &Value, old: &Value) {
     }
 }
 
-/// What an annotation says of a profile, as a field says it.
-fn profile(text: &str) -> (&str, &str) {
-    match text {
-        "unconfined" => ("Unconfined", ""),
-        "runtime/default" | "docker/default" => ("RuntimeDefault", ""),
-        _ => match text.strip_prefix("localhost/") {
-            Some(local) => ("Localhost", local),
-            None => ("", ""),
-        },
-    }
-}
-
-/// Where a profile is said by an annotation and by a field, both say the same.
-pub(super) fn agreement(out: &mut ErrorList, v: &Value) {
-    let path = FieldPath::new("spec");
+/// Where a profile is said by an annotation and by a field, both say the same; `path` is the spec's.
+pub(super) fn agreement(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let mut agree = |said: Option<&str>, field: &Value, at: FieldPath, word: &str| {
-        let Some((kind, local)) = said.map(profile).filter(|_| !field.is_null()) else {
-            return;
+        let Some(said) = said else { return };
+        let local = said.strip_prefix("localhost/");
+        let fine = match field.str_at(&["type"]) {
+            "Unconfined" => said == "unconfined",
+            "RuntimeDefault" => said == "runtime/default" || (word == "seccomp" && said == "docker/default"),
+            "Localhost" => local.is_some(),
+            _ => return,
         };
-        if field.str_at(&["type"]) != kind {
+        if !fine {
             let why = format!("{word} type in annotation and field must match");
             out.push(FieldError::forbidden(&at.child("type"), why));
-        } else if kind == "Localhost" && field.str_at(&["localhostProfile"]) != local {
+        } else if field.str_at(&["type"]) == "Localhost" && field.get("localhostProfile").as_str() != local {
             let why = format!("{word} profile in annotation and field must match");
             out.push(FieldError::forbidden(&at.child("localhostProfile"), why));
         }
     };
-    let of_pod = v.at(&["spec", "securityContext", "seccompProfile"]);
+    let context = v.at(&["spec", "securityContext"]);
     let at = path.child("securityContext").child("seccompProfile");
-    agree(v.annotation(SECCOMP_POD), of_pod, at, "seccomp");
+    agree(v.annotation(SECCOMP_POD), context.get("seccompProfile"), at, "seccomp");
+    let windows = v.str_at(&["spec", "os", "name"]) == "windows";
     for (prefix, key, word) in [
         (SECCOMP, "seccompProfile", "seccomp"),
         (APPARMOR, "appArmorProfile", "apparmor"),
     ] {
         let all = v.at(&["metadata", "annotations"]).as_object();
-        if !all.is_some_and(|m| m.keys().any(|k| k.starts_with(prefix))) {
+        if !all.is_some_and(|m| m.keys().any(|k| k.starts_with(prefix))) || (windows && prefix == APPARMOR) {
             continue;
         }
         for list in ["initContainers", "containers", "ephemeralContainers"] {
             for (i, c) in v.at(&["spec", list]).items().iter().enumerate() {
                 let annotation = format!("{prefix}{}", c.str_at(&["name"]));
                 let at = path.child(list).index(i).child("securityContext").child(key);
-                agree(v.annotation(&annotation), c.at(&["securityContext", key]), at, word);
+                let own = c.at(&["securityContext", key]);
+                let field = if own.is_null() && prefix == APPARMOR {
+                    context.get(key)
+                } else {
+                    own
+                };
+                agree(v.annotation(&annotation), field, at, word);
             }
         }
     }
@@ -184,11 +193,21 @@ mod tests {
                 "metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: \"+1\": must be a 32bit integer",
             ),
             (DELETION_COST, "-1", "[]"),
+            (
+                SECCOMP_POD,
+                "localhost/../x",
+                "metadata.annotations.seccomp.security.alpha.kubernetes.io/pod: Invalid value: \"../x\": must not contain '..'",
+            ),
+            (
+                TOLERATIONS,
+                "[{}]",
+                "metadata.annotations.scheduler.alpha.kubernetes.io/tolerations[0].operator: Invalid value: \"\": operator must be Exists when `key` is empty, which means \"match all values and all keys\"",
+            ),
         ] {
             let mut v = json!({"spec": {}});
             v.set(&["metadata", "annotations", key], value);
             let mut out = Vec::new();
-            annotations(&mut out, &v, None);
+            annotations(&mut out, &v, None, &FieldPath::new("metadata").child("annotations"));
             assert_eq!(aggregate(&out), want);
         }
     }

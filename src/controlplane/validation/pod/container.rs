@@ -11,40 +11,72 @@ use crate::controlplane::fields::{PROTOCOLS, invalid_each, required_choice};
 
 /// All containers of a pod, names unique over regular and init containers.
 pub(super) fn containers(out: &mut ErrorList, spec: &Value, volumes: &Volumes<'_>, claims: &[&str], path: &FieldPath) {
-    if spec.get("containers").items().is_empty() {
-        out.push(FieldError::required(&path.child("containers"), ""));
+    let pod = Pod {
+        spec,
+        volumes,
+        claims,
+        grace: spec.get("terminationGracePeriodSeconds").as_i64(),
+    };
+    let at = path.child("containers");
+    let regular = spec.get("containers").items();
+    if regular.is_empty() {
+        out.push(FieldError::required(&at, ""));
     }
     let mut names: Vec<&str> = Vec::new();
-    let mut host_ports: Vec<String> = Vec::new();
-    for list in ["containers", "initContainers"] {
-        for (i, c) in spec.get(list).items().iter().enumerate() {
-            let at = path.child(list).index(i);
-            container(out, spec, c, &at);
-            env::env(out, c, &at);
-            mounts::mounts(out, c, volumes, &at);
-            resources::container(out, c.get("resources"), claims, &at.child("resources"));
-            let sidecar = list == "initContainers" && c.str_at(&["restartPolicy"]) == "Always";
-            if list == "initContainers" && !sidecar {
-                init_only(out, c, &at);
-            } else {
-                let grace = spec.get("terminationGracePeriodSeconds").as_i64().unwrap_or(30);
-                probe::handlers(out, c, &at, grace);
+    for (i, c) in regular.iter().enumerate() {
+        let at = at.index(i);
+        common(out, &pod, c, &at);
+        let name = c.str_at(&["name"]);
+        if names.contains(&name) {
+            out.push(FieldError::duplicate(&at.child("name"), name));
+        }
+        names.push(name);
+        probe::handlers(out, c, &at, pod.grace);
+        restarts(out, c, &at);
+    }
+    let mut taken = Vec::new();
+    for (i, c) in regular.iter().enumerate() {
+        conflicts(out, c, &mut taken, &at.index(i));
+    }
+    init(out, &pod, &mut names, &path.child("initContainers"));
+    ephemeral(out, &pod, &names, path);
+}
+
+/// What containers are judged with.
+struct Pod<'a> {
+    spec: &'a Value,
+    volumes: &'a Volumes<'a>,
+    claims: &'a [&'a str],
+    /// The seconds it has to end.
+    grace: Option<i64>,
+}
+
+fn init<'a>(out: &mut ErrorList, pod: &Pod<'a>, names: &mut Vec<&'a str>, path: &FieldPath) {
+    for (i, c) in pod.spec.get("initContainers").items().iter().enumerate() {
+        let at = path.index(i);
+        common(out, pod, c, &at);
+        if c.get("restartPolicy").is_null() {
+            if !c.get("restartPolicyRules").items().is_empty() {
+                let why = "must specify restartPolicy when restart rules are used";
+                out.push(FieldError::required(&at.child("restartPolicy"), why));
             }
-            let name = c.str_at(&["name"]);
-            if !name.is_empty() && names.contains(&name) {
-                out.push(FieldError::duplicate(&at.child("name"), name));
-            }
+        } else {
+            restarts(out, c, &at);
+        }
+        let name = c.str_at(&["name"]);
+        if names.contains(&name) {
+            out.push(FieldError::duplicate(&at.child("name"), name));
+        } else if !name.is_empty() {
             names.push(name);
-            let mut own = Vec::new();
-            let taken = if list == "containers" {
-                &mut host_ports
-            } else {
-                &mut own
-            };
-            conflicts(out, c, taken, &at);
+        }
+        // The index is upstream's: containers are looked at one by one.
+        conflicts(out, c, &mut Vec::new(), &path.index(0));
+        if c.str_at(&["restartPolicy"]) == "Always" {
+            probe::handlers(out, c, &at, pod.grace);
+        } else {
+            init_only(out, c, &at);
         }
     }
-    ephemeral(out, spec, &names, volumes, claims, path);
 }
 
 fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Vec<String>, at: &FieldPath) {
@@ -72,21 +104,22 @@ fn init_only(out: &mut ErrorList, c: &Value, at: &FieldPath) {
             out.push(FieldError::forbidden(&at.child(key), why));
         }
     }
-    for p in c.get("resizePolicy").items() {
+    for (i, p) in c.get("resizePolicy").items().iter().enumerate() {
         if p.str_at(&["restartPolicy"]) == "RestartContainer" {
             let why = "must not be set to 'RestartContainer' for non-sidecar initContainers";
-            out.push(FieldError::invalid(&at.child("resizePolicy"), "RestartContainer", why));
+            let at = at.child("resizePolicy").index(i).child("restartPolicy");
+            out.push(FieldError::invalid(&at, "RestartContainer", why));
         }
     }
 }
 
-fn container(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
+/// What all containers share.
+fn common(out: &mut ErrorList, pod: &Pod<'_>, c: &Value, at: &FieldPath) {
     match c.str_at(&["name"]) {
         "" => out.push(FieldError::required(&at.child("name"), "")),
         name => invalid_each(out, &at.child("name"), name, dns1123_label(name)),
     }
-    let image = c.str_at(&["image"]);
-    if image.is_empty() {
+    if c.str_at(&["image"]).is_empty() {
         out.push(FieldError::required(&at.child("image"), ""));
     }
     required_choice(
@@ -96,26 +129,39 @@ fn container(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
         at,
         &["File", "FallbackToLogsOnError"],
     );
-    ports(out, spec, c, &at.child("ports"));
+    ports(out, c, &at.child("ports"));
+    env::env(out, c, at);
+    mounts::mounts(out, c, pod.volumes, at);
     required_choice(out, c, "imagePullPolicy", at, &["Always", "IfNotPresent", "Never"]);
-    restarts(out, spec, c, at);
-    let host_users = spec.get("hostUsers").as_bool() != Some(false);
+    resources::container(out, c.get("resources"), pod.claims, &at.child("resources"));
+    resize(out, pod.spec, c, &at.child("resizePolicy"));
+    let host_users = pod.spec.get("hostUsers").as_bool() != Some(false);
     security::container(out, c.get("securityContext"), &at.child("securityContext"), host_users);
 }
 
-fn ports(out: &mut ErrorList, spec: &Value, c: &Value, path: &FieldPath) {
-    let host_network = spec.get("hostNetwork").as_bool() == Some(true);
+/// A pod's image is written without blanks around it; a template's may be.
+pub(super) fn image_of_pod(out: &mut ErrorList, c: &Value, at: &FieldPath) {
+    let image = c.str_at(&["image"]);
+    if image.trim() != image {
+        let why = "must not have leading or trailing whitespace";
+        out.push(FieldError::invalid(&at.child("image"), image, why));
+    }
+}
+
+fn ports(out: &mut ErrorList, c: &Value, path: &FieldPath) {
     let mut names: Vec<&str> = Vec::new();
     for (i, p) in c.get("ports").items().iter().enumerate() {
         let at = path.index(i);
         let name = p.str_at(&["name"]);
         if !name.is_empty() {
             let messages = net::port_name(name);
-            if messages.is_empty() && names.contains(&name) {
+            if !messages.is_empty() {
+                invalid_each(out, &at.child("name"), name, messages);
+            } else if names.contains(&name) {
                 out.push(FieldError::duplicate(&at.child("name"), name));
+            } else {
+                names.push(name);
             }
-            names.push(name);
-            invalid_each(out, &at.child("name"), name, messages);
         }
         let port = p.get("containerPort").as_i64().unwrap_or(0);
         match port {
@@ -125,16 +171,12 @@ fn ports(out: &mut ErrorList, spec: &Value, c: &Value, path: &FieldPath) {
         let host = p.get("hostPort").as_i64().unwrap_or(0);
         if host != 0 {
             invalid_each(out, &at.child("hostPort"), host, net::port(host));
-            if host_network && host != port {
-                let why = "must match `containerPort` when `hostNetwork` is true";
-                out.push(FieldError::invalid(&at.child("hostPort"), host, why));
-            }
         }
         required_choice(out, p, "protocol", &at, PROTOCOLS);
     }
 }
 
-fn restarts(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
+fn restarts(out: &mut ErrorList, c: &Value, at: &FieldPath) {
     let rules = c.get("restartPolicyRules").items();
     match c.get("restartPolicy").as_str() {
         None if !rules.is_empty() => out.push(FieldError::required(
@@ -154,20 +196,27 @@ fn restarts(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
     }
     for (i, r) in rules.iter().enumerate() {
         let at = rules_at.index(i);
-        required_choice(out, r, "action", &at, &["Restart", "RestartAllContainers"]);
+        choice(out, r, "action", &at, &["Restart", "RestartAllContainers"]);
         let codes = r.get("exitCodes");
         if codes.is_null() {
             out.push(FieldError::required(&at.child("exitCodes"), "must be specified"));
             continue;
         }
         let at = at.child("exitCodes");
-        required_choice(out, codes, "operator", &at, &["In", "NotIn"]);
+        choice(out, codes, "operator", &at, &["In", "NotIn"]);
         let count = codes.get("values").items().len();
         if count > 255 {
             out.push(FieldError::too_many(&at.child("values"), count, 255));
         }
     }
-    resize(out, spec, c, &at.child("resizePolicy"));
+}
+
+/// One of `supported`; nothing is none of them.
+fn choice(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, supported: &[&str]) {
+    let said = v.str_at(&[key]);
+    if !supported.contains(&said) {
+        out.push(FieldError::not_supported(&at.child(key), said, supported));
+    }
 }
 
 fn resize(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
@@ -192,7 +241,7 @@ fn resize(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
                 &["NotRequired", "RestartContainer"],
             )),
         }
-        if policy == "RestartContainer" && spec.str_at(&["restartPolicy"]) == "Never" {
+        if policy != "NotRequired" && spec.str_at(&["restartPolicy"]) == "Never" {
             let why = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
             out.push(FieldError::invalid(at, policy, why));
         }
@@ -202,36 +251,26 @@ fn resize(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
 /// What an ephemeral container cannot have.
 const NOT_EPHEMERAL: &[&str] = &[
     "ports",
-    "livenessProbe",
-    "readinessProbe",
-    "startupProbe",
-    "lifecycle",
     "resources",
     "resizePolicy",
     "restartPolicy",
     "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
 ];
 
-fn ephemeral(
-    out: &mut ErrorList,
-    spec: &Value,
-    names: &[&str],
-    volumes: &Volumes<'_>,
-    claims: &[&str],
-    path: &FieldPath,
-) {
+fn ephemeral(out: &mut ErrorList, pod: &Pod<'_>, known: &[&str], path: &FieldPath) {
     const NOT_FOR_THEM: &str = "cannot be set for an Ephemeral Container";
     let path = path.child("ephemeralContainers");
-    let mut names = names.to_vec();
-    let known = names.clone();
-    for (i, c) in spec.get("ephemeralContainers").items().iter().enumerate() {
+    let mut names = known.to_vec();
+    for (i, c) in pod.spec.get("ephemeralContainers").items().iter().enumerate() {
         let at = path.index(i);
-        container(out, spec, c, &at);
-        env::env(out, c, &at);
-        mounts::mounts(out, c, volumes, &at);
-        resources::container(out, c.get("resources"), claims, &at.child("resources"));
+        common(out, pod, c, &at);
+        image_of_pod(out, c, &at);
         let name = c.str_at(&["name"]);
-        if !name.is_empty() && names.contains(&name) {
+        if names.contains(&name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
         names.push(name);

@@ -1,10 +1,10 @@
 //! Environment variables.
 
 use super::super::common::quantity;
-use super::mounts::no_backsteps;
+use super::super::sources::no_backsteps;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{
-    config_map_key, dns1123_subdomain, env_var_name, name_is_dns_subdomain, qualified_name,
+    config_map_key, dns1123_label, dns1123_subdomain, env_var_name, name_is_dns_subdomain, qualified_name,
 };
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::invalid_each;
@@ -23,7 +23,7 @@ const ENV_FIELDS: &[&str] = &[
 ];
 
 /// Fields of a pod that volumes may show.
-pub(super) const VOLUME_FIELDS: &[&str] = &[
+pub(in crate::controlplane::validation) const VOLUME_FIELDS: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",
     "metadata.name",
@@ -42,20 +42,20 @@ pub(super) fn env(out: &mut ErrorList, c: &Value, path: &FieldPath) {
             source(out, e, &at.child("valueFrom"));
         }
     }
-    for e in c.get("envFrom").items() {
-        env_from(out, e, &path.child("envFrom"));
+    for (i, e) in c.get("envFrom").items().iter().enumerate() {
+        env_from(out, e, &path.child("envFrom"), i);
     }
 }
 
 /// Files that variables come from lie in volumes of the pod that are empty at first.
 pub(super) fn files(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
         for (i, c) in spec.get(list).items().iter().enumerate() {
             for (j, e) in c.get("env").items().iter().enumerate() {
-                let name = e.str_at(&["valueFrom", "fileKeyRef", "volumeName"]);
-                if name.is_empty() {
+                if e.at(&["valueFrom", "fileKeyRef"]).is_null() {
                     continue;
                 }
+                let name = e.str_at(&["valueFrom", "fileKeyRef", "volumeName"]);
                 let at = ["valueFrom", "fileKeyRef", "volumeName"]
                     .iter()
                     .fold(path.child(list).index(i).child("env").index(j), |at, k| at.child(k));
@@ -99,11 +99,14 @@ fn source(out: &mut ErrorList, e: &Value, at: &FieldPath) {
             }
             "fileKeyRef" => {
                 for key in ["key", "volumeName", "path"] {
-                    if r.str_at(&[key]).is_empty() {
-                        out.push(FieldError::required(&at.child(key), ""));
+                    let at = at.child(key);
+                    match (key, r.str_at(&[key])) {
+                        (_, "") => out.push(FieldError::required(&at, "")),
+                        ("key", text) => invalid_each(out, &at, text, env_var_name(text)),
+                        ("volumeName", text) => invalid_each(out, &at, text, dns1123_label(text)),
+                        (_, text) => no_backsteps(out, text, &at),
                     }
                 }
-                no_backsteps(out, r.str_at(&["path"]), &at.child("path"));
             }
             _ => {}
         }
@@ -133,7 +136,6 @@ fn is_field(path: &str) -> bool {
             | "spec.restartPolicy"
             | "spec.serviceAccountName"
             | "spec.schedulerName"
-            | "spec.hostNetwork"
             | "status.phase"
             | "status.hostIP"
             | "status.hostIPs"
@@ -142,29 +144,53 @@ fn is_field(path: &str) -> bool {
     )
 }
 
-pub(super) fn field_ref(out: &mut ErrorList, v: &Value, allowed: &[&str], at: &FieldPath) {
-    if v.str_at(&["apiVersion"]).is_empty() {
-        out.push(FieldError::required(&at.child("apiVersion"), ""));
-        return;
+/// Why a field cannot be named, if so.
+fn unknown_field(version: &str, text: &str) -> Option<String> {
+    if version != "v1" {
+        return Some(format!("unsupported pod version: {version}"));
     }
-    let (text, at) = (v.str_at(&["fieldPath"]), at.child("fieldPath"));
+    match subscripted(text) {
+        Some(("metadata.annotations" | "metadata.labels", _)) => None,
+        Some(_) => Some(format!("field label does not support subscript: {text}")),
+        // An old name of the node's.
+        None if text == "spec.host" || is_field(text) => None,
+        None => Some(format!("field label not supported: {text}")),
+    }
+}
+
+/// A map's path and the key in it: `metadata.labels['app']`.
+fn subscripted(text: &str) -> Option<(&str, &str)> {
+    let (base, rest) = text.strip_suffix("']")?.split_once("['")?;
+    (!base.is_empty()).then_some((base, rest))
+}
+
+pub(in crate::controlplane::validation) fn field_ref(out: &mut ErrorList, v: &Value, allowed: &[&str], at: &FieldPath) {
+    let (version, text) = (v.str_at(&["apiVersion"]), v.str_at(&["fieldPath"]));
+    let text_at = at.child("fieldPath");
+    if version.is_empty() {
+        return out.push(FieldError::required(&at.child("apiVersion"), ""));
+    }
     if text.is_empty() {
-        out.push(FieldError::required(&at, ""));
-        return;
+        return out.push(FieldError::required(&text_at, ""));
     }
-    if let Some((base, rest)) = text.split_once("['")
-        && let Some(key) = rest.strip_suffix("']")
-    {
-        match base {
-            "metadata.annotations" => invalid_each(out, &at, key, qualified_name(&key.to_lowercase())),
-            "metadata.labels" => invalid_each(out, &at, key, qualified_name(key)),
-            _ => out.push(FieldError::invalid(&at, base, "does not support subscript")),
+    if let Some(why) = unknown_field(version, text) {
+        let why = format!("error converting fieldPath: {why}");
+        return out.push(FieldError::invalid(&text_at, text, why));
+    }
+    match subscripted(text) {
+        // Keys are reported at the reference itself, as upstream.
+        Some(("metadata.annotations", key)) => {
+            let key = key.to_lowercase();
+            let messages = qualified_name(&key);
+            invalid_each(out, at, key.as_str(), messages);
         }
-    } else if !is_field(text) {
-        let why = format!("error converting fieldPath: field label not supported: {text}");
-        out.push(FieldError::invalid(&at, text, why));
-    } else if !allowed.contains(&text) {
-        out.push(FieldError::not_supported(&at, text, allowed));
+        Some((_, key)) => invalid_each(out, at, key, qualified_name(key)),
+        None => {
+            let text = if text == "spec.host" { "spec.nodeName" } else { text };
+            if !allowed.contains(&text) {
+                out.push(FieldError::not_supported(&text_at, text, allowed));
+            }
+        }
     }
 }
 
@@ -177,17 +203,22 @@ const RESOURCES: &[&str] = &[
     "requests.memory",
 ];
 
-pub(super) fn resource_ref(out: &mut ErrorList, v: &Value, in_volume: bool, at: &FieldPath) {
-    if in_volume && v.str_at(&["containerName"]).is_empty() {
-        out.push(FieldError::required(&at.child("containerName"), ""));
-    }
+pub(in crate::controlplane::validation) fn resource_ref(
+    out: &mut ErrorList,
+    v: &Value,
+    in_volume: bool,
+    at: &FieldPath,
+) {
     let name = v.str_at(&["resource"]);
     let huge = name.starts_with("limits.hugepages-") || name.starts_with("requests.hugepages-");
-    if name.is_empty() {
+    if in_volume && v.str_at(&["containerName"]).is_empty() {
+        out.push(FieldError::required(&at.child("containerName"), ""));
+    } else if name.is_empty() {
         out.push(FieldError::required(&at.child("resource"), ""));
     } else if !RESOURCES.contains(&name) && !huge {
         out.push(FieldError::not_supported(&at.child("resource"), name, RESOURCES));
-    } else {
+    }
+    if RESOURCES.contains(&name) || huge {
         divisor(out, v, name, &at.child("divisor"));
     }
 }
@@ -219,28 +250,30 @@ fn divisor(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
     out.push(FieldError::invalid(at, name, why));
 }
 
-fn env_from(out: &mut ErrorList, e: &Value, at: &FieldPath) {
+/// Objects whose keys become variables. What is wrong with an element is reported at the element, its shape at the list,
+/// as upstream.
+fn env_from(out: &mut ErrorList, e: &Value, list: &FieldPath, index: usize) {
+    let at = list.index(index);
     let prefix = e.str_at(&["prefix"]);
     if !prefix.is_empty() {
         invalid_each(out, &at.child("prefix"), prefix, env_var_name(prefix));
     }
-    let said: Vec<&str> = ["configMapRef", "secretRef"]
-        .into_iter()
-        .filter(|k| !e.get(k).is_null())
-        .collect();
-    for key in &said {
+    let mut said = 0;
+    for key in ["configMapRef", "secretRef"] {
+        if e.get(key).is_null() {
+            continue;
+        }
+        said += 1;
+        let at = at.child(key).child("name");
         match e.str_at(&[key, "name"]) {
-            "" => out.push(FieldError::required(&at.child(key).child("name"), "")),
-            name => {
-                let at = at.child(key).child("name");
-                invalid_each(out, &at, name, name_is_dns_subdomain(name, true));
-            }
+            "" => out.push(FieldError::required(&at, "")),
+            name => invalid_each(out, &at, name, name_is_dns_subdomain(name, true)),
         }
     }
-    let why = match said.len() {
+    let why = match said {
         0 => "must specify one of: `configMapRef` or `secretRef`",
         1 => return,
         _ => "may not have more than one field specified at a time",
     };
-    out.push(FieldError::invalid(at, "", why));
+    out.push(FieldError::invalid(list, "", why));
 }

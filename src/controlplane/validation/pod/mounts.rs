@@ -1,23 +1,9 @@
 //! Where volumes appear in containers.
 
+use super::super::sources::local_path;
 use super::volume::Volumes;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
-
-/// A path below another one.
-pub(super) fn local_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
-    if text.starts_with('/') {
-        out.push(FieldError::invalid(at, text, "must be a relative path"));
-    }
-    no_backsteps(out, text, at);
-}
-
-/// No `..` among the parts of a path.
-pub(super) fn no_backsteps(out: &mut ErrorList, text: &str, at: &FieldPath) {
-    if text.split('/').any(|p| p == "..") {
-        out.push(FieldError::invalid(at, text, "must not contain '..'"));
-    }
-}
 
 pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: &FieldPath) {
     let path = at.child("volumeMounts");
@@ -48,18 +34,14 @@ pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: 
         if device_paths.contains(&mount) {
             refuse("mountPath", mount, "must not already exist as a path in volumeDevices");
         }
-        for key in ["subPath", "subPathExpr"] {
-            let text = m.str_at(&[key]);
-            if !text.is_empty() {
-                // Without an index, as upstream.
-                local_path(out, text, &path.child(key));
-            }
-        }
-        if !m.str_at(&["subPath"]).is_empty() && !m.str_at(&["subPathExpr"]).is_empty() {
+        let (below, computed) = (m.str_at(&["subPath"]), m.str_at(&["subPathExpr"]));
+        // Without an index, as upstream.
+        local_path(out, below, &path.child("subPath"));
+        if !below.is_empty() && !computed.is_empty() {
             let why = "subPathExpr and subPath are mutually exclusive";
-            let at = at.child("subPathExpr");
-            out.push(FieldError::invalid(&at, m.get("subPathExpr").clone(), why));
+            out.push(FieldError::invalid(&at.child("subPathExpr"), computed, why));
         }
+        local_path(out, computed, &path.child("subPathExpr"));
         propagation(out, c, m, &path);
     }
     self::devices(out, c, volumes, &paths, at);
@@ -133,6 +115,8 @@ fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &[&st
         }
         if path.split('/').any(|p| p == "..") {
             out.push(FieldError::invalid(&path_at, path, "can not contain backsteps ('..')"));
+        } else {
+            paths.push(path);
         }
         if mounts.iter().any(|m| m.str_at(&["name"]) == name) {
             out.push(FieldError::invalid(
@@ -145,7 +129,8 @@ fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &[&st
             let why = "must not already exist as a path in volumeMounts";
             out.push(FieldError::invalid(&path_at, path, why));
         }
-        names.push(name);
-        paths.push(path);
+        if !name.is_empty() {
+            names.push(name);
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::controlplane::fields::{invalid_each, required_choice};
 pub(super) const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
 
 /// The handlers of a container.
-pub(super) fn handlers(out: &mut ErrorList, c: &Value, at: &FieldPath, grace: i64) {
+pub(super) fn handlers(out: &mut ErrorList, c: &Value, at: &FieldPath, grace: Option<i64>) {
     for key in ["postStart", "preStop"] {
         let v = c.at(&["lifecycle", key]);
         if !v.is_null() {
@@ -24,7 +24,7 @@ pub(super) fn handlers(out: &mut ErrorList, c: &Value, at: &FieldPath, grace: i6
     }
 }
 
-fn probe(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, grace: i64) {
+fn probe(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, grace: Option<i64>) {
     handler(out, v, at, grace, false);
     for name in [
         "initialDelaySeconds",
@@ -52,7 +52,7 @@ fn probe(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, grace: i64) 
     }
 }
 
-fn handler(out: &mut ErrorList, v: &Value, path: &FieldPath, grace: i64, sleeps: bool) {
+fn handler(out: &mut ErrorList, v: &Value, path: &FieldPath, grace: Option<i64>, sleeps: bool) {
     let mut count = 0;
     for key in ["exec", "httpGet", "tcpSocket", "grpc", "sleep"] {
         let h = v.get(key);
@@ -74,7 +74,9 @@ fn handler(out: &mut ErrorList, v: &Value, path: &FieldPath, grace: i64, sleeps:
             "httpGet" => http_get(out, h, &at),
             "sleep" => {
                 let n = h.get("seconds").as_i64().unwrap_or(0);
-                if n < 0 || n > grace {
+                if let Some(grace) = grace
+                    && !(0..=grace).contains(&n)
+                {
                     let why = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
                     out.push(FieldError::invalid(&at, n, why));
                 }

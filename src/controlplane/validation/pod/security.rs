@@ -1,6 +1,8 @@
 //! Security contexts of pods and containers, and what an operating system does not have.
 
 use super::super::common::internal;
+use super::super::sources::local_path;
+use super::windows;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::net;
 use crate::apimachinery::value::Value;
@@ -43,9 +45,11 @@ pub(super) fn pod(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
     sysctls(out, spec, &at.child("sysctls"));
     optional_choice(out, v, "fsGroupChangePolicy", &at, &["Always", "OnRootMismatch"]);
+    seccomp(out, v.get("seccompProfile"), &at.child("seccompProfile"));
+    windows::credentials(out, v.get("windowsOptions"), &at.child("windowsOptions"));
+    app_armor(out, v.get("appArmorProfile"), &at.child("appArmorProfile"));
     optional_choice(out, v, "supplementalGroupsPolicy", &at, &["Merge", "Strict"]);
     optional_choice(out, v, "seLinuxChangePolicy", &at, &["Recursive"]);
-    profiles(out, v, &at);
 }
 
 fn is_sysctl(name: &str) -> bool {
@@ -60,7 +64,7 @@ fn is_sysctl(name: &str) -> bool {
 }
 
 fn sysctls(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
     for (i, s) in spec.at(&["securityContext", "sysctls"]).items().iter().enumerate() {
         let at = path.index(i).child("name");
         let name = s.str_at(&["name"]);
@@ -70,55 +74,93 @@ fn sysctls(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         } else if !is_sysctl(name) {
             let why = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
             out.push(FieldError::invalid(&at, name, why));
-        } else if seen.contains(&plain) {
+        } else if seen.contains(&name) {
             out.push(FieldError::duplicate(&at, name));
         }
-        for (key, prefixes) in [
-            ("hostNetwork", &["net."][..]),
-            ("hostIPC", &["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."]),
-        ] {
-            if spec.get(key).as_bool() == Some(true) && prefixes.iter().any(|p| plain.starts_with(p)) {
-                let why = format!("may not be specified when '{key}' is true");
-                out.push(FieldError::invalid(&at, name, why));
-            }
+        let flag = |key: &str| spec.get(key).as_bool() == Some(true);
+        let of_network = plain.starts_with("net.");
+        let of_messages = ["kernel.shm", "kernel.msg", "fs.mqueue."]
+            .iter()
+            .any(|p| plain.starts_with(p))
+            || plain == "kernel.sem";
+        let key = match () {
+            () if flag("hostNetwork") && of_network => "hostNetwork",
+            () if flag("hostIPC") && of_messages => "hostIPC",
+            () => "",
+        };
+        if !key.is_empty() {
+            let why = format!("may not be specified when '{key}' is true");
+            out.push(FieldError::invalid(&at, name, why));
         }
-        seen.push(plain);
+        seen.push(name);
     }
 }
 
-/// Seccomp and AppArmor.
-fn profiles(out: &mut ErrorList, v: &Value, path: &FieldPath) {
-    for (key, word) in [("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")] {
-        let p = v.get(key);
-        if p.is_null() {
-            continue;
+/// The kinds of profiles.
+const PROFILES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
+
+const SECCOMP: &[(&str, &str, &str)] = &[
+    ("Type", "type", "\"\""),
+    ("LocalhostProfile", "localhostProfile", "null"),
+];
+
+fn seccomp(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if v.is_null() {
+        return;
+    }
+    let kind = v.str_at(&["type"]);
+    let (local, local_at) = (v.get("localhostProfile"), at.child("localhostProfile"));
+    if kind.is_empty() {
+        let why = "type is required when seccompProfile is set";
+        out.push(FieldError::required(&at.child("type"), why));
+    } else if !PROFILES.contains(&kind) {
+        out.push(FieldError::not_supported(&at.child("type"), kind, PROFILES));
+    }
+    match (kind == "Localhost", local.as_str()) {
+        (true, None) => {
+            let why = "must be set when seccomp type is Localhost";
+            out.push(FieldError::required(&local_at, why));
         }
-        let at = path.child(key);
-        let (kind, local) = (p.str_at(&["type"]), p.get("localhostProfile"));
-        let local_at = at.child("localhostProfile");
-        match kind {
-            "" => out.push(FieldError::required(
-                &at.child("type"),
-                format!("type is required when {key} is set"),
-            )),
-            "Localhost" => {
-                if local.as_str().is_none_or(str::is_empty) {
-                    let why = format!("must be set when {word} type is Localhost");
-                    out.push(FieldError::required(&local_at, why));
-                }
-            }
-            "RuntimeDefault" | "Unconfined" => {
-                if !local.is_null() {
-                    let why = format!("can only be set when {word} type is Localhost");
-                    out.push(FieldError::invalid(&local_at, local.clone(), why));
-                }
-            }
-            other => out.push(FieldError::not_supported(
-                &at.child("type"),
-                other,
-                &["Localhost", "RuntimeDefault", "Unconfined"],
-            )),
+        (true, Some(file)) => local_path(out, file, &local_at),
+        (false, Some(_)) => {
+            let why = "can only be set when seccomp type is Localhost";
+            // The whole profile is shown, as upstream.
+            out.push(FieldError::invalid_raw(&local_at, internal(v, SECCOMP), why));
         }
+        (false, None) => {}
+    }
+}
+
+fn app_armor(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if v.is_null() {
+        return;
+    }
+    let (local, local_at) = (v.get("localhostProfile"), at.child("localhostProfile"));
+    match v.str_at(&["type"]) {
+        "Localhost" => {
+            let name = local.as_str().unwrap_or("");
+            if name.trim() != name {
+                let why = "must not be padded with whitespace";
+                out.push(FieldError::invalid(&local_at, name, why));
+            } else if name.is_empty() {
+                let why = "must be set when AppArmor type is Localhost";
+                out.push(FieldError::required(&local_at, why));
+            }
+            if name.len() > 4095 {
+                out.push(FieldError::too_long(&local_at, 4095));
+            }
+        }
+        "RuntimeDefault" | "Unconfined" => {
+            if !local.is_null() {
+                let why = "can only be set when AppArmor type is Localhost";
+                out.push(FieldError::invalid(&local_at, local.clone(), why));
+            }
+        }
+        "" => {
+            let why = "type is required when appArmorProfile is set";
+            out.push(FieldError::required(&at.child("type"), why));
+        }
+        other => out.push(FieldError::not_supported(&at.child("type"), other, PROFILES)),
     }
 }
 
@@ -134,7 +176,7 @@ pub(super) fn container(out: &mut ErrorList, v: &Value, at: &FieldPath, host_use
         let why = "`hostUsers` must be false to use `Unmasked`";
         out.push(FieldError::invalid(&at.child("procMount"), "Unmasked", why));
     }
-    profiles(out, v, at);
+    seccomp(out, v.get("seccompProfile"), &at.child("seccompProfile"));
     if v.get("allowPrivilegeEscalation").as_bool() == Some(false) {
         let mut refuse = |why: &str| out.push(FieldError::invalid_raw(at, internal(v, CONTEXT), why));
         if v.get("privileged").as_bool() == Some(true) {
@@ -144,23 +186,27 @@ pub(super) fn container(out: &mut ErrorList, v: &Value, at: &FieldPath, host_use
             refuse("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN");
         }
     }
+    windows::credentials(out, v.get("windowsOptions"), &at.child("windowsOptions"));
+    app_armor(out, v.get("appArmorProfile"), &at.child("appArmorProfile"));
 }
 
-/// Fields of a pod that Windows does not have.
-const LINUX_POD: &[&str] = &["hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"];
-/// The same of a pod's security context.
-const LINUX_CONTEXT: &[&str] = &[
-    "appArmorProfile",
-    "seLinuxOptions",
-    "seccompProfile",
-    "fsGroup",
-    "fsGroupChangePolicy",
-    "sysctls",
-    "runAsUser",
-    "runAsGroup",
-    "supplementalGroups",
-    "supplementalGroupsPolicy",
-    "seLinuxChangePolicy",
+/// What Windows does not have of a pod, in upstream's order: fields of its spec, or of its security context.
+const LINUX_POD: &[(&str, bool)] = &[
+    ("appArmorProfile", true),
+    ("seLinuxOptions", true),
+    ("hostUsers", false),
+    ("hostPID", false),
+    ("hostIPC", false),
+    ("seccompProfile", true),
+    ("fsGroup", true),
+    ("fsGroupChangePolicy", true),
+    ("sysctls", true),
+    ("shareProcessNamespace", false),
+    ("runAsUser", true),
+    ("runAsGroup", true),
+    ("supplementalGroups", true),
+    ("supplementalGroupsPolicy", true),
+    ("seLinuxChangePolicy", true),
 ];
 /// The same of a container's.
 const LINUX_CONTAINER: &[&str] = &[
@@ -182,7 +228,7 @@ pub(super) fn os(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
     let at = path.child("securityContext");
     let each = || {
-        ["containers", "initContainers", "ephemeralContainers"]
+        ["initContainers", "containers", "ephemeralContainers"]
             .into_iter()
             .flat_map(|list| {
                 spec.get(list)
@@ -208,12 +254,21 @@ pub(super) fn os(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         }
         "windows" => {
             let why = "cannot be set for a windows pod";
-            for key in LINUX_POD.iter().filter(|k| !spec.get(k).is_empty_value()) {
-                out.push(FieldError::forbidden(&path.child(key), why));
-            }
-            let context = spec.get("securityContext");
-            for key in LINUX_CONTEXT.iter().filter(|k| !context.get(k).is_null()) {
-                out.push(FieldError::forbidden(&at.child(key), why));
+            for (key, in_context) in LINUX_POD {
+                let (holder, at) = if *in_context {
+                    (spec.get("securityContext"), &at)
+                } else {
+                    (spec, path)
+                };
+                // The flags of the host are plain ones in Go: false is nothing.
+                let said = match holder.get(key) {
+                    Value::Bool(false) => matches!(*key, "hostUsers" | "shareProcessNamespace"),
+                    Value::Array(a) => !a.is_empty(),
+                    v => !v.is_null(),
+                };
+                if said {
+                    out.push(FieldError::forbidden(&at.child(key), why));
+                }
             }
             for (list, i, c) in each() {
                 let context = c.get("securityContext");

@@ -3,24 +3,32 @@
 use super::super::common::internal;
 use super::{affinity, container, env, resources, security, volume, windows};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, label_value, meta, net, qualified_name};
+use crate::apimachinery::validation::{
+    dns1123_label, dns1123_subdomain, dns1123_subdomain_with_underscore, label_value, meta, net, qualified_name,
+};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, optional_choice, required_choice, strings};
+use crate::controlplane::fields::{invalid_each, required_choice, strings};
 
 /// Whose spec it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum Of<'a> {
     /// A Pod's.
-    Pod,
+    Pod {
+        /// Its name.
+        name: &'a str,
+        /// Does a node say of it, what the API cannot change?
+        mirror: bool,
+    },
     /// A template's.
     Template,
 }
 
-pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of) {
+pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of<'_>) {
     let volumes = volume::volumes(out, spec, path, of);
-    let claims = resource_claims(out, spec, path);
+    let claims = resource_claims(out, spec, path, matches!(of, Of::Pod { mirror: true, .. }));
     container::containers(out, spec, &volumes, &claims, path);
-    resources::pod_level(out, spec, path);
+    resources::pod_level(out, spec, &claims, path);
+    host_ports(out, spec, path);
     required_choice(out, spec, "restartPolicy", path, &["Always", "OnFailure", "Never"]);
     required_choice(
         out,
@@ -59,13 +67,16 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of) 
         toleration(out, t, &path.child("tolerations").index(i));
     }
     host_aliases(out, spec, path);
-    for key in ["priorityClassName", "runtimeClassName"] {
-        let class = spec.str_at(&[key]);
-        if !class.is_empty() {
-            invalid_each(out, &path.child(key), class, dns1123_subdomain(class));
-        }
+    let class = spec.str_at(&["priorityClassName"]);
+    if !class.is_empty() {
+        invalid_each(out, &path.child("priorityClassName"), class, dns1123_subdomain(class));
     }
-    optional_choice(out, spec, "preemptionPolicy", path, &["PreemptLowerPriority", "Never"]);
+    if let Some(class) = spec.get("runtimeClassName").as_str() {
+        invalid_each(out, &path.child("runtimeClassName"), class, dns1123_subdomain(class));
+    }
+    if !spec.get("preemptionPolicy").is_null() {
+        required_choice(out, spec, "preemptionPolicy", path, &["PreemptLowerPriority", "Never"]);
+    }
     if !spec.get("overhead").is_empty_value() {
         resources::list(out, spec.get("overhead"), &path.child("overhead"));
     }
@@ -73,13 +84,24 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of) 
     env::files(out, spec, path);
 }
 
-fn names(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    for key in ["serviceAccountName", "nodeName"] {
-        let text = spec.str_at(&[key]);
-        if !text.is_empty() {
-            invalid_each(out, &path.child(key), text, dns1123_subdomain(text));
+/// On the network of its host a pod has the host's ports.
+fn host_ports(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    if spec.get("hostNetwork").as_bool() != Some(true) {
+        return;
+    }
+    for (i, c) in spec.get("containers").items().iter().enumerate() {
+        for (j, p) in c.get("ports").items().iter().enumerate() {
+            let host = p.get("hostPort").as_i64().unwrap_or(0);
+            if host != 0 && host != p.get("containerPort").as_i64().unwrap_or(0) {
+                let at = path.child("containers").index(i).child("ports").index(j);
+                let why = "must match `containerPort` when `hostNetwork` is true";
+                out.push(FieldError::invalid(&at.child("hostPort"), host, why));
+            }
         }
     }
+}
+
+fn names(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if let Some(name) = spec.get("hostnameOverride").as_str() {
         let at = path.child("hostnameOverride");
         for (key, said) in [
@@ -97,6 +119,12 @@ fn names(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
             out.push(FieldError::too_long(&at, 64));
         }
         invalid_each(out, &at, name, dns1123_subdomain(name));
+    }
+    for key in ["serviceAccountName", "nodeName"] {
+        let text = spec.str_at(&[key]);
+        if !text.is_empty() {
+            invalid_each(out, &path.child(key), text, dns1123_subdomain(text));
+        }
     }
 }
 
@@ -127,7 +155,7 @@ fn host_users(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
             out.push(FieldError::forbidden(&path.child(shown), "when `hostUsers` is false"));
         }
     }
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
         for (i, c) in spec.get(list).items().iter().enumerate() {
             if !c.get("volumeDevices").items().is_empty() {
                 let at = path.child(list).index(i).child("volumeDevices");
@@ -163,6 +191,7 @@ fn dns_config(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if none && servers.is_empty() {
         let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
         out.push(FieldError::required(&servers_at, why));
+        return;
     }
     if servers.len() > 3 {
         let shown = config.get("nameservers").clone();
@@ -191,8 +220,13 @@ fn dns_config(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
     for (i, s) in searches.iter().enumerate() {
         if *s != "." {
-            let bare = s.strip_suffix('.').unwrap_or(s).replace('_', "-");
-            invalid_each(out, &searches_at.index(i), *s, dns1123_subdomain(&bare));
+            let bare = s.strip_suffix('.').unwrap_or(s);
+            invalid_each(
+                out,
+                &searches_at.index(i),
+                bare,
+                dns1123_subdomain_with_underscore(bare),
+            );
         }
     }
     for (i, o) in config.get("options").items().iter().enumerate() {
@@ -208,11 +242,18 @@ const CLAIM: &[(&str, &str, &str)] = &[
     ("ResourceClaimTemplateName", "resourceClaimTemplateName", "null"),
 ];
 
-fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath) -> Vec<&'a str> {
+fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, mirror: bool) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for (i, c) in spec.get("resourceClaims").items().iter().enumerate() {
         let at = path.child("resourceClaims").index(i);
         let name = c.str_at(&["name"]);
+        if mirror {
+            // Without a field, as upstream.
+            let why = "static pods do not support resource claims";
+            out.push(FieldError::forbidden(&FieldPath::new("[]"), why));
+            names.push(name);
+            continue;
+        }
         if name.is_empty() {
             out.push(FieldError::required(&at.child("name"), ""));
         } else if names.contains(&name) {
@@ -223,11 +264,18 @@ fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath) -
         }
         let said = ["resourceClaimName", "resourceClaimTemplateName"];
         let why = match said.iter().filter(|k| !c.get(k).is_null()).count() {
-            0 => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
-            1 => continue,
-            _ => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            0 => Some("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+            1 => None,
+            _ => Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"),
         };
-        out.push(FieldError::invalid_raw(&at, internal(c, CLAIM), why));
+        if let Some(why) = why {
+            out.push(FieldError::invalid_raw(&at, internal(c, CLAIM), why));
+        }
+        for key in said {
+            if let Some(name) = c.get(key).as_str() {
+                invalid_each(out, &at.child(key), name, dns1123_subdomain(name));
+            }
+        }
     }
     names
 }
@@ -262,6 +310,12 @@ pub(in crate::controlplane::validation) fn toleration(out: &mut ErrorList, t: &V
             out.push(FieldError::invalid(&at.child("operator"), value, why));
         }
         "Exists" => {}
+        // Behind a gate that is off; and named all the same.
+        "Lt" | "Gt" => out.push(FieldError::not_supported(
+            &at.child("operator"),
+            operator,
+            &["Equal", "Exists", "Lt", "Gt"],
+        )),
         other => out.push(FieldError::not_supported(
             &at.child("operator"),
             other,

@@ -1,7 +1,9 @@
 //! What Windows asks of pods.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
+use crate::controlplane::fields::invalid_each;
 
 const LONGEST_SPEC: usize = 64 * 1024;
 const LONGEST_DOMAIN: usize = 256;
@@ -13,8 +15,6 @@ fn options(holder: &Value) -> &Value {
 
 /// All containers run in the host's processes, or none does; and then on the host's network.
 pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    let at = path.child("securityContext").child("windowsOptions");
-    credentials(out, options(spec), &at);
     let of_pod = options(spec).get("hostProcess").as_bool();
     let (mut host, mut other) = (0, 0);
     for list in ["initContainers", "containers", "ephemeralContainers"] {
@@ -26,7 +26,6 @@ pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath
                     .index(i)
                     .child("securityContext")
                     .child("windowsOptions");
-                credentials(out, options(c), &at);
                 if let (Some(pod), Some(own)) = (of_pod, own)
                     && pod != own
                 {
@@ -54,7 +53,11 @@ pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath
     }
 }
 
-fn credentials(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+/// Who runs containers on Windows.
+pub(super) fn credentials(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if let Some(name) = v.get("gmsaCredentialSpecName").as_str() {
+        invalid_each(out, &at.child("gmsaCredentialSpecName"), name, dns1123_subdomain(name));
+    }
     if let Some(text) = v.get("gmsaCredentialSpec").as_str() {
         let at = at.child("gmsaCredentialSpec");
         if text.is_empty() {
@@ -71,6 +74,17 @@ fn credentials(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(name) = v.get("runAsUserName").as_str() {
         user_name(out, name, &at.child("runAsUserName"));
     }
+}
+
+/// A name of NetBIOS, or one of DNS.
+fn is_domain(name: &str) -> bool {
+    let plain = |c: char| !"\\/:*?\"<>|".contains(c);
+    let net_bios = (1..=15).contains(&name.chars().count()) && !name.starts_with('.') && name.chars().all(plain);
+    let label = |s: &str| {
+        let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        edge(s.bytes().next()) && edge(s.bytes().last()) && s.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
+    };
+    net_bios || name.split('.').all(label)
 }
 
 fn user_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
@@ -91,6 +105,9 @@ fn user_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
         wrong(format!(
             "runAsUserName's Domain length must be under {LONGEST_DOMAIN} characters"
         ));
+    }
+    if parts.len() == 2 && !is_domain(domain) {
+        wrong("runAsUserName's Domain doesn't match the NetBios nor the DNS format".to_owned());
     }
     if user.is_empty() {
         wrong("runAsUserName's User cannot be empty".to_owned());
@@ -115,7 +132,9 @@ mod tests {
 
     fn said(spec: Value) -> String {
         let mut out = Vec::new();
-        host_processes(&mut out, &spec, &FieldPath::new("spec"));
+        let path = FieldPath::new("spec");
+        credentials(&mut out, options(&spec), &path);
+        host_processes(&mut out, &spec, &path);
         aggregate(&out)
     }
 

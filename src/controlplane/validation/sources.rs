@@ -1,0 +1,246 @@
+//! Where volumes come from: the sources of pods' volumes and of PersistentVolumes. Paths are upstream's where they are odd.
+
+mod disks;
+mod files;
+mod network;
+
+use super::common::{is_negative, quantity};
+use super::{storage, volumes as claims};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, meta};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::{invalid_each, optional_choice};
+
+/// Whose source it is: some rules differ.
+#[derive(Clone, Copy)]
+pub(super) enum Whose<'a> {
+    /// A pod's volume of this name.
+    Pod(&'a str),
+    /// The PersistentVolume of this name.
+    Persistent(&'a str),
+}
+
+impl Whose<'_> {
+    fn persists(self) -> bool {
+        matches!(self, Self::Persistent(_))
+    }
+}
+
+/// Fields that sources cannot be without.
+const REQUIRED: &[(&str, &str)] = &[
+    ("hostPath", "path"),
+    ("gitRepo", "repository"),
+    ("awsElasticBlockStore", "volumeID"),
+    ("secret", "secretName"),
+    ("nfs", "server"),
+    ("nfs", "path"),
+    ("glusterfs", "endpoints"),
+    ("glusterfs", "path"),
+    ("persistentVolumeClaim", "claimName"),
+    ("cinder", "volumeID"),
+    ("flexVolume", "driver"),
+    ("configMap", "name"),
+    ("azureFile", "secretName"),
+    ("azureFile", "shareName"),
+    ("vsphereVolume", "volumePath"),
+    ("photonPersistentDisk", "pdID"),
+    ("portworxVolume", "volumeID"),
+    ("azureDisk", "diskName"),
+    ("azureDisk", "diskURI"),
+    ("scaleIO", "gateway"),
+    ("scaleIO", "system"),
+    ("scaleIO", "volumeName"),
+    ("local", "path"),
+];
+
+/// One source: the member `key` of `holder`.
+pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &FieldPath, whose: Whose<'_>) {
+    let v = holder.get(key);
+    let at = &match key {
+        "gcePersistentDisk" => path.child("persistentDisk"),
+        _ => path.child(key),
+    };
+    for (_, field) in REQUIRED.iter().filter(|(s, _)| *s == key) {
+        if v.str_at(&[field]).is_empty() {
+            out.push(FieldError::required(&at.child(field), ""));
+        }
+    }
+    match key {
+        "emptyDir" if quantity(v.get("sizeLimit")).is_some_and(is_negative) => {
+            let why = "SizeLimit field must be a valid resource quantity";
+            out.push(FieldError::forbidden(&at.child("sizeLimit"), why));
+        }
+        "hostPath" => host_path(out, v, at),
+        "local" => files::no_backsteps(out, v.str_at(&["path"]), &at.child("path")),
+        "gitRepo" => files::local_path(out, v.str_at(&["directory"]), &at.child("directory")),
+        "secret" | "configMap" => files::keys(out, v, at),
+        "downwardAPI" => files::downward_volume(out, v, at),
+        "projected" => files::projected(out, v, at),
+        "nfs" => network::nfs(out, v, at),
+        "iscsi" => network::iscsi(out, v, path, whose),
+        "fc" => network::fibre_channel(out, v, at),
+        "quobyte" => network::quobyte(out, v, at),
+        "flocker" => network::flocker(out, v, at),
+        "glusterfs" if whose.persists() => network::gluster_namespace(out, v, at),
+        "rbd" | "cephfs" => {
+            if v.get("monitors").items().is_empty() {
+                out.push(FieldError::required(&at.child("monitors"), ""));
+            }
+            if key == "rbd" && v.str_at(&["image"]).is_empty() {
+                out.push(FieldError::required(&at.child("image"), ""));
+            }
+        }
+        "cinder" => secret(out, v, at, whose),
+        "storageos" => {
+            match v.str_at(&["volumeName"]) {
+                "" => out.push(FieldError::required(&at.child("volumeName"), "")),
+                name => invalid_each(out, &at.child("volumeName"), name, dns1123_label(name)),
+            }
+            let space = v.str_at(&["volumeNamespace"]);
+            if !space.is_empty() {
+                invalid_each(out, &at.child("volumeNamespace"), space, dns1123_label(space));
+            }
+            secret(out, v, at, whose);
+        }
+        "gcePersistentDisk" => disks::google(out, v, at),
+        "awsElasticBlockStore" => disks::partition(out, v, at),
+        "azureDisk" => disks::azure(out, v, at),
+        "azureFile" => {
+            if whose.persists() && v.get("secretNamespace").as_str() == Some("") {
+                out.push(FieldError::required(&at.child("secretNamespace"), ""));
+            }
+        }
+        "flexVolume" => flex_options(out, v, at),
+        "csi" => csi(out, v, at, whose),
+        "ephemeral" => ephemeral(out, v, at),
+        _ => {}
+    }
+}
+
+fn host_path(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if v.str_at(&["path"]).is_empty() {
+        return;
+    }
+    files::no_backsteps(out, v.str_at(&["path"]), &at.child("path"));
+    let kinds = [
+        "",
+        "BlockDevice",
+        "CharDevice",
+        "Directory",
+        "DirectoryOrCreate",
+        "File",
+        "FileOrCreate",
+        "Socket",
+    ];
+    optional_choice(out, v, "type", at, &kinds);
+}
+
+/// A reference to a secret has a name, and one from outside a namespace that too.
+fn secret(out: &mut ErrorList, v: &Value, at: &FieldPath, whose: Whose<'_>) {
+    let (reference, at) = (v.get("secretRef"), at.child("secretRef"));
+    if reference.is_null() {
+        return;
+    }
+    let keys: &[&str] = if whose.persists() {
+        &["name", "namespace"]
+    } else {
+        &["name"]
+    };
+    for key in keys.iter().filter(|k| reference.str_at(&[k]).is_empty()) {
+        out.push(FieldError::required(&at.child(key), ""));
+    }
+}
+
+fn flex_options(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let options = v.get("options").as_object();
+    for key in options.into_iter().flat_map(|m| m.keys()) {
+        let domain = format!(".{}", key.split_once('/').map_or(key, |(d, _)| d).to_lowercase());
+        if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
+            let why = "kubernetes.io and k8s.io namespaces are reserved";
+            out.push(FieldError::invalid(&at.child("options").key(key), key, why));
+        }
+    }
+}
+
+fn csi(out: &mut ErrorList, v: &Value, at: &FieldPath, whose: Whose<'_>) {
+    storage::driver(out, v.str_at(&["driver"]), &at.child("driver"));
+    if whose.persists() {
+        if v.str_at(&["volumeHandle"]).is_empty() {
+            out.push(FieldError::required(&at.child("volumeHandle"), ""));
+        }
+        for key in [
+            "controllerPublishSecretRef",
+            "controllerExpandSecretRef",
+            "nodePublishSecretRef",
+            "nodeExpandSecretRef",
+        ] {
+            let (reference, at) = (v.get(key), at.child(key));
+            if reference.is_null() {
+                continue;
+            }
+            match reference.str_at(&["name"]) {
+                "" => out.push(FieldError::required(&at.child("name"), "")),
+                name => invalid_each(out, &at.child("name"), name, dns1123_subdomain(name)),
+            }
+            match reference.str_at(&["namespace"]) {
+                "" => out.push(FieldError::required(&at.child("namespace"), "")),
+                name => invalid_each(out, &at.child("namespace"), name, dns1123_label(name)),
+            }
+        }
+        return;
+    }
+    let reference = v.get("nodePublishSecretRef");
+    if reference.is_null() {
+        return;
+    }
+    match reference.str_at(&["name"]) {
+        "" => out.push(FieldError::required(
+            &at.child("nodePublishSecretRef").child("name"),
+            "",
+        )),
+        name => invalid_each(out, &at.child("name"), name, dns1123_subdomain(name)),
+    }
+}
+
+fn ephemeral(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let (template, at) = (v.get("volumeClaimTemplate"), at.child("volumeClaimTemplate"));
+    if template.is_null() {
+        out.push(FieldError::required(&at, ""));
+        return;
+    }
+    claim_metadata(out, template.get("metadata"), &at.child("metadata"));
+    claims::claim_spec(out, template.get("spec"), &at.child("spec"), &Value::Null);
+}
+
+/// What metadata of a template cannot say, under the names Go's fields have with a small first letter.
+const NOT_IN_TEMPLATES: &[(&str, &str)] = &[
+    ("name", "name"),
+    ("generateName", "generateName"),
+    ("namespace", "namespace"),
+    ("selfLink", "selfLink"),
+    ("uid", "uID"),
+    ("resourceVersion", "resourceVersion"),
+    ("generation", "generation"),
+    ("creationTimestamp", "creationTimestamp"),
+    ("deletionTimestamp", "deletionTimestamp"),
+    ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+    ("ownerReferences", "ownerReferences"),
+    ("finalizers", "finalizers"),
+    ("managedFields", "managedFields"),
+];
+
+/// A template of a claim says nothing of it but labels and annotations.
+pub(super) fn claim_metadata(out: &mut ErrorList, metadata: &Value, at: &FieldPath) {
+    meta::validate_annotations(metadata.get("annotations"), &at.child("annotations"), out);
+    meta::validate_labels(metadata.get("labels"), &at.child("labels"), out);
+    for (key, told) in NOT_IN_TEMPLATES {
+        if !metadata.get(key).is_empty_value() {
+            out.push(FieldError::forbidden(&at.child(told), "cannot be set"));
+        }
+    }
+}
+
+pub(super) use files::{local_path, no_backsteps};
+
+#[cfg(test)]
+mod tests;

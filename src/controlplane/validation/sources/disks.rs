@@ -1,0 +1,40 @@
+//! Disks of clouds.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+use crate::controlplane::fields::optional_choice;
+
+pub(super) fn google(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if v.str_at(&["pdName"]).is_empty() {
+        out.push(FieldError::required(&at.child("pdName"), ""));
+    }
+    partition(out, v, at);
+}
+
+/// Nought is fine, whatever the words say.
+pub(super) fn partition(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if let Some(n) = v.get("partition").as_i64().filter(|n| !(0..=255).contains(n)) {
+        let why = "must be between 1 and 255, inclusive";
+        out.push(FieldError::invalid(&at.child("partition"), n, why));
+    }
+}
+
+pub(super) fn azure(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    optional_choice(out, v, "cachingMode", at, &["None", "ReadOnly", "ReadWrite"]);
+    optional_choice(out, v, "kind", at, &["Dedicated", "Managed", "Shared"]);
+    let uri = v.str_at(&["diskURI"]);
+    let (start, form) = match v.get("kind").as_str() {
+        None => return,
+        Some("Managed") => (
+            "/subscriptions/",
+            "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}",
+        ),
+        Some(_) => (
+            "https://",
+            "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd",
+        ),
+    };
+    if !uri.starts_with(start) {
+        out.push(FieldError::not_supported(&at.child("diskURI"), uri, &[form]));
+    }
+}

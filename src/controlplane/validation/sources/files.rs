@@ -1,0 +1,150 @@
+//! Files made of objects, and their places in a volume.
+
+use super::super::pod::{VOLUME_FIELDS, field_ref, resource_ref};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+
+/// A path below another one.
+pub(in crate::controlplane::validation) fn local_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.starts_with('/') {
+        out.push(FieldError::invalid(at, text, "must be a relative path"));
+    }
+    no_backsteps(out, text, at);
+}
+
+/// No `..` among the parts of a path.
+pub(in crate::controlplane::validation) fn no_backsteps(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.split('/').any(|p| p == "..") {
+        out.push(FieldError::invalid(at, text, "must not contain '..'"));
+    }
+}
+
+fn mode(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    if let Some(n) = v.as_i64().filter(|n| !(0..=0o777).contains(n)) {
+        let why = "must be a number between 0 and 0777 (octal), both inclusive";
+        out.push(FieldError::invalid(at, n, why));
+    }
+}
+
+/// A file's place in a volume.
+fn file_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.is_empty() {
+        out.push(FieldError::required(at, ""));
+    }
+    local_path(out, text, at);
+    if text.starts_with("..") && !text.starts_with("../") {
+        out.push(FieldError::invalid(at, text, "must not start with '..'"));
+    }
+}
+
+/// The keys of a secret or a config map.
+pub(super) fn keys(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    mode(out, v.get("defaultMode"), &at.child("defaultMode"));
+    for (i, item) in v.get("items").items().iter().enumerate() {
+        key(out, item, &at.child("items").index(i));
+    }
+}
+
+fn key(out: &mut ErrorList, item: &Value, at: &FieldPath) {
+    if item.str_at(&["key"]).is_empty() {
+        out.push(FieldError::required(&at.child("key"), ""));
+    }
+    file_path(out, item.str_at(&["path"]), &at.child("path"));
+    mode(out, item.get("mode"), &at.child("mode"));
+}
+
+pub(super) fn downward_volume(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    mode(out, v.get("defaultMode"), &at.child("defaultMode"));
+    for item in v.get("items").items() {
+        downward(out, item, at);
+    }
+}
+
+/// A field of the pod in a file. Its path has no index, as upstream.
+fn downward(out: &mut ErrorList, item: &Value, at: &FieldPath) {
+    file_path(out, item.str_at(&["path"]), &at.child("path"));
+    let (field, resource) = (item.get("fieldRef"), item.get("resourceFieldRef"));
+    match (field.is_null(), resource.is_null()) {
+        (true, true) => {
+            let why = "one of fieldRef and resourceFieldRef is required";
+            out.push(FieldError::required(at, why));
+        }
+        (false, resource_absent) => {
+            field_ref(out, field, VOLUME_FIELDS, &at.child("fieldRef"));
+            if !resource_absent {
+                let why = "fieldRef and resourceFieldRef can not be specified simultaneously";
+                out.push(FieldError::invalid(at, "resource", why));
+            }
+        }
+        (true, false) => resource_ref(out, resource, true, &at.child("resourceFieldRef")),
+    }
+    mode(out, item.get("mode"), &at.child("mode"));
+}
+
+/// The files a projected volume has so far.
+struct Taken<'a>(Vec<&'a str>);
+
+impl<'a> Taken<'a> {
+    /// Takes `file`; of a second one `told` is said.
+    fn take(&mut self, out: &mut ErrorList, file: &'a str, told: &str, at: &FieldPath) {
+        if self.0.contains(&file) {
+            out.push(FieldError::invalid(at, told, "conflicting duplicate paths"));
+        } else {
+            self.0.push(file);
+        }
+    }
+}
+
+pub(super) fn projected(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    mode(out, v.get("defaultMode"), &path.child("defaultMode"));
+    let mut files = Taken(Vec::new());
+    for (i, s) in v.get("sources").items().iter().enumerate() {
+        let at = path.child("sources").index(i);
+        for name in ["secret", "configMap"] {
+            let (source, at) = (s.get(name), at.child(name));
+            if source.is_null() {
+                continue;
+            }
+            let object = source.str_at(&["name"]);
+            if object.is_empty() {
+                out.push(FieldError::required(&at.child("name"), ""));
+            }
+            for (i, item) in source.get("items").items().iter().enumerate() {
+                key(out, item, &at.child("items").index(i));
+                let file = item.str_at(&["path"]);
+                if !file.is_empty() {
+                    files.take(out, file, object, path);
+                }
+            }
+        }
+        for item in s.at(&["downwardAPI", "items"]).items() {
+            downward(out, item, &at.child("downwardAPI"));
+            let file = item.str_at(&["path"]);
+            if !file.is_empty() {
+                files.take(out, file, file, path);
+            }
+        }
+        let token = s.get("serviceAccountToken");
+        if !token.is_null() {
+            self::token(out, token, &at.child("serviceAccountToken"), path);
+        }
+        let said = s.as_object().map_or(0, |m| m.values().filter(|x| !x.is_null()).count());
+        if said > 1 {
+            let why = "may not specify more than 1 volume type per source";
+            out.push(FieldError::forbidden(&at, why));
+        }
+    }
+}
+
+fn token(out: &mut ErrorList, v: &Value, at: &FieldPath, volume: &FieldPath) {
+    let seconds = v.get("expirationSeconds").as_i64().unwrap_or(3600);
+    let seconds_at = at.child("expirationSeconds");
+    if seconds < 600 {
+        let why = "may not specify a duration less than 10 minutes";
+        out.push(FieldError::invalid(&seconds_at, seconds, why));
+    } else if seconds > 1 << 32 {
+        let why = "may not specify a duration larger than 2^32 seconds";
+        out.push(FieldError::invalid(&seconds_at, seconds, why));
+    }
+    file_path(out, v.str_at(&["path"]), &volume.child("path"));
+}
