@@ -12,6 +12,7 @@ mod damage;
 #[path = "../support/etcd.rs"]
 mod etcd_process;
 mod histories;
+mod leases;
 mod lists;
 mod memory;
 mod partitions;

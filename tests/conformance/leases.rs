@@ -1,0 +1,89 @@
+//! Leases of objects that go by themselves, as etcd sees them.
+
+use crate::etcd_process::{Etcd, is_there};
+use crate::support::*;
+use std::sync::Arc;
+use std::time::Duration;
+use torana::storage::etcd::{self, Access, Cluster};
+use torana::storage::{Backend as _, Precondition, Storage};
+
+/// A store of events on a cluster of its own.
+async fn events(lease_reuse: Duration) -> (Etcd, Arc<Cluster>, Arc<dyn Storage>) {
+    let etcd = Etcd::start(1);
+    let access = Access {
+        servers: etcd.servers(),
+        ..Access::default()
+    };
+    let options = etcd::Options {
+        lease_reuse,
+        ..etcd::Options::default()
+    };
+    let cluster = Cluster::connect(&access, options).await.unwrap();
+    let s = cluster.resource(config("events"));
+    (etcd, cluster, s)
+}
+
+async fn put(s: &Arc<dyn Storage>, key: &str, ttl: u64) {
+    s.put(key, Precondition::Absent, draft("1"), Some(ttl)).await.unwrap();
+}
+
+/// The ids of all leases.
+fn leases(etcd: &Etcd) -> Vec<String> {
+    let told = etcd.ctl(&["lease", "list"]);
+    told.lines().skip(1).map(|l| l.trim().to_owned()).collect()
+}
+
+#[test]
+fn objects_of_one_life_share_a_lease_for_a_while() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let (etcd, _cluster, s) = events(Duration::from_secs(60)).await;
+        for key in ["ns/a", "ns/b", "ns/c"] {
+            put(&s, key, 3600).await;
+        }
+        let shared = leases(&etcd);
+        assert_eq!(shared.len(), 1);
+        let kept = etcd.ctl(&["lease", "timetolive", &shared[0], "--keys"]);
+        assert!(kept.contains("granted with TTL(3660s)"), "none goes too early: {kept}");
+        assert_eq!(kept.matches("/registry/events/ns/").count(), 3, "{kept}");
+        put(&s, "ns/d", 1800).await;
+        assert_eq!(leases(&etcd).len(), 2, "another life, another lease");
+    });
+}
+
+#[test]
+fn without_reuse_each_object_has_its_lease() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let (etcd, _cluster, s) = events(Duration::ZERO).await;
+        put(&s, "ns/a", 3600).await;
+        put(&s, "ns/b", 3600).await;
+        assert_eq!(leases(&etcd).len(), 2);
+    });
+}
+
+#[test]
+fn a_lease_that_was_revoked_is_not_given_out_again() {
+    if !is_there() {
+        return;
+    }
+    block_on(async {
+        let (etcd, _cluster, s) = events(Duration::from_secs(60)).await;
+        put(&s, "ns/a", 3600).await;
+        let before = leases(&etcd);
+        etcd.ctl(&["lease", "revoke", &before[0]]);
+        put(&s, "ns/b", 3600).await;
+        let now = leases(&etcd);
+        assert_eq!(now.len(), 1);
+        assert_ne!(now, before);
+        assert_eq!(
+            keys(&s.list(everything()).await.unwrap().entries),
+            ["ns/b"],
+            "a went with its lease"
+        );
+    });
+}
