@@ -7,5 +7,6 @@ use crate::controlplane::validation::runtime_class as check;
 pub const RUNTIME_CLASS: Described = Described {
     validate: check::class,
     validate_update: Some(check::class_update),
+    warn: |new, _| check::warnings(new),
     ..PLAIN
 };

@@ -81,7 +81,7 @@ impl Strategy for PriorityClass {
             let text = format!("maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}");
             out.push(FieldError::forbidden(&FieldPath::new("value"), text));
         }
-        let policies = ["Never", "PreemptLowerPriority"];
+        let policies = ["PreemptLowerPriority", "Never"];
         optional_choice(&mut out, v, "preemptionPolicy", &FieldPath::default(), &policies);
         out
     }

@@ -123,6 +123,7 @@ pub const CSI_NODE: Described = Described {
 pub const CSI_STORAGE_CAPACITY: Described = Described {
     validate: storage::csi_storage_capacity,
     validate_update: Some(storage::csi_storage_capacity_update),
+    warn: |new, _| storage::csi_storage_capacity_warnings(new),
     ..PLAIN
 };
 
@@ -130,6 +131,7 @@ pub const CSI_STORAGE_CAPACITY: Described = Described {
 pub const VOLUME_ATTACHMENT: Described = Described {
     validate: storage::volume_attachment,
     validate_update: Some(storage::volume_attachment_update),
+    validate_status: storage::volume_attachment_update,
     generation: &[],
     status: Some(|| json!({"attached": false})),
     status_keeps: &["labels", "annotations", "finalizers", "ownerReferences"],

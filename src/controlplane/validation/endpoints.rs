@@ -1,5 +1,6 @@
 //! Endpoints and EndpointSlices.
 
+use super::network::canonical_ip;
 use super::service::warnings::ip_warning;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{
@@ -177,13 +178,14 @@ fn slice_address(out: &mut ErrorList, kind: &str, text: &str, at_list: &FieldPat
     let (fits, why) = match kind {
         "IPv4" => (matches!(ip, Some(IpAddr::V4(_))), "must be an IPv4 address"),
         "IPv6" => (matches!(ip, Some(IpAddr::V6(_))), "must be an IPv6 address"),
-        "FQDN" => {
-            invalid_each(out, &at, text, fully_qualified(text));
-            return;
-        }
+        "FQDN" => return fully_qualified(out, text, &at),
         _ => return,
     };
-    let messages = net::ip_strict(text);
+    // Addresses of the newer family are spelt the one way.
+    let messages = match kind {
+        "IPv6" => canonical_ip(text),
+        _ => net::ip_strict(text),
+    };
     if !messages.is_empty() {
         invalid_each(out, &at, text, messages);
         return;
@@ -195,16 +197,24 @@ fn slice_address(out: &mut ErrorList, kind: &str, text: &str, at_list: &FieldPat
     non_special_ip(out, &at, text);
 }
 
-fn fully_qualified(name: &str) -> Vec<String> {
+/// A name of two parts or more.
+fn fully_qualified(out: &mut ErrorList, name: &str, at: &FieldPath) {
+    if name.is_empty() {
+        return out.push(FieldError::required(at, ""));
+    }
     let bare = name.strip_suffix('.').unwrap_or(name);
-    if bare.is_empty() {
-        return vec!["must not be empty".to_owned()];
+    let why = dns1123_subdomain(bare).join(",");
+    if !why.is_empty() {
+        return out.push(FieldError::invalid(at, bare, why));
     }
-    let mut out = dns1123_subdomain(bare);
-    if out.is_empty() && !bare.contains('.') {
-        out.push("should be a domain with at least two segments separated by dots".to_owned());
+    if !bare.contains('.') {
+        let why = "should be a domain with at least two segments separated by dots";
+        return out.push(FieldError::invalid(at, bare, why));
     }
-    out
+    let long = bare.split('.').find(|label| !dns1123_label(label).is_empty());
+    if let Some(label) = long {
+        out.push(FieldError::invalid(at, label, dns1123_label(label).join(",")));
+    }
 }
 
 fn hints(out: &mut ErrorList, list: &Value, check: fn(&str) -> Vec<String>, at: &FieldPath) {
@@ -221,8 +231,8 @@ fn hints(out: &mut ErrorList, list: &Value, check: fn(&str) -> Vec<String>, at: 
             out.push(FieldError::duplicate(&at, name));
         } else {
             seen.push(name);
-            invalid_each(out, &at, name, check(name));
         }
+        invalid_each(out, &at, name, check(name));
     }
 }
 

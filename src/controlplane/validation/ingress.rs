@@ -12,6 +12,7 @@ const CLASS: &str = "kubernetes.io/ingress.class";
 
 pub(crate) fn create(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
+    spec(&mut out, v, None);
     if let (Some(annotated), Some(said)) = (v.annotation(CLASS), v.at(&["spec", "ingressClassName"]).as_str())
         && annotated != said
     {
@@ -21,7 +22,6 @@ pub(crate) fn create(v: &Value) -> ErrorList {
             "must match `ingressClassName` when both are specified",
         ));
     }
-    spec(&mut out, v, None);
     out
 }
 
@@ -143,8 +143,7 @@ fn backend(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         (true, true) => refuse("resource or service backend is required"),
         (true, false) => {
             let at = at.child("resource");
-            let group = resource.str_at(&["apiGroup"]);
-            if !group.is_empty() {
+            if let Some(group) = resource.get("apiGroup").as_str() {
                 invalid_each(out, &at.child("apiGroup"), group, dns1123_subdomain(group));
             }
             required_segment(out, resource, "kind", &at);
@@ -180,8 +179,9 @@ pub(crate) fn address_warnings(v: &Value) -> Vec<String> {
         .collect()
 }
 
-pub(crate) fn status(new: &Value, _old: &Value) -> ErrorList {
+pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
+    let had = old.at(&["status", "loadBalancer", "ingress"]).items();
     let path = FieldPath::new("status").child("loadBalancer").child("ingress");
     for (i, e) in new
         .at(&["status", "loadBalancer", "ingress"])
@@ -190,7 +190,7 @@ pub(crate) fn status(new: &Value, _old: &Value) -> ErrorList {
         .enumerate()
     {
         let (ip, name) = (e.str_at(&["ip"]), e.str_at(&["hostname"]));
-        if !ip.is_empty() {
+        if !ip.is_empty() && !had.iter().any(|o| o.str_at(&["ip"]) == ip) {
             invalid_each(&mut out, &path.index(i).child("ip"), ip, net::ip_strict(ip));
         }
         if !name.is_empty() {
@@ -240,12 +240,13 @@ pub(crate) fn class(v: &Value) -> ErrorList {
 }
 
 pub(crate) fn class_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = class(new);
+    let mut out = ErrorList::new();
     let controller = ["spec", "controller"];
     if new.at(&controller) != old.at(&controller) {
         let at = FieldPath::new("spec").child("controller");
         out.push(FieldError::invalid(&at, new.at(&controller).clone(), IMMUTABLE));
     }
+    out.extend(class(new));
     out
 }
 

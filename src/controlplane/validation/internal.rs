@@ -6,7 +6,10 @@ mod tables;
 
 use crate::apimachinery::field::{quote, show};
 use crate::apimachinery::value::Value;
-pub(super) use tables::{CLAIM_SPEC, EPHEMERAL_CONTAINER, PERSISTENT, POD_SPEC, TOLERATION};
+pub(super) use tables::{
+    BUDGET, CLAIM_SPEC, EPHEMERAL_CONTAINER, FAILURE_POLICY, PERSISTENT, POD_SPEC, SCOPE_SELECTOR, SELECTOR,
+    SUCCESS_POLICY, TOLERATION,
+};
 
 /// How a field is shown.
 #[derive(Clone, Copy)]

@@ -75,12 +75,10 @@ fn generated(out: &mut ErrorList, v: &Value) {
         for (key, value) in generated_labels(v.name(), v.uid()) {
             own.set(&[key], value);
         }
-        if selector.is_null() || !s.matches_map(&own) {
-            out.push(FieldError::invalid(
-                &path.child("selector"),
-                selector.clone(),
-                "`selector` not auto-generated",
-            ));
+        if !selector.is_null() && !s.matches_map(&own) {
+            let shown = internal::compact(selector, internal::SELECTOR);
+            let why = "`selector` not auto-generated";
+            out.push(FieldError::invalid_raw(&path.child("selector"), shown, why));
         }
     }
 }
@@ -174,6 +172,10 @@ fn restart_policy(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 
 fn indexed(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let number = |key: &str| spec.get(key).as_i64();
+    if number("completions").is_none() {
+        let why = "when completion mode is Indexed";
+        out.push(FieldError::required(&path.child("completions"), why));
+    }
     let mut too_big = |key: &str, n: i64, why: String| out.push(FieldError::invalid(&path.child(key), n, why));
     let (completions, parallelism, failed) = (number("completions"), number("parallelism"), number("maxFailedIndexes"));
     if let Some(n) = parallelism.filter(|n| *n > MANY) {
@@ -196,23 +198,15 @@ fn indexed(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let why =
         "must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index";
     if many {
-        for (key, n) in [("maxFailedIndexes", failed), ("parallelism", parallelism)] {
+        if failed.is_none() {
+            let why = "must be specified when completions is above 100000";
+            out.push(FieldError::required(&path.child("maxFailedIndexes"), why));
+        }
+        for (key, n) in [("parallelism", parallelism), ("maxFailedIndexes", failed)] {
             if let Some(n) = n.filter(|n| *n > 10_000) {
-                too_big(key, n, why.to_owned());
+                out.push(FieldError::invalid(&path.child(key), n, why));
             }
         }
-        if failed.is_none() {
-            out.push(FieldError::required(
-                &path.child("maxFailedIndexes"),
-                "must be specified when completions is above 100000",
-            ));
-        }
-    }
-    if completions.is_none() {
-        out.push(FieldError::required(
-            &path.child("completions"),
-            "when completion mode is Indexed",
-        ));
     }
 }
 
@@ -223,9 +217,18 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
     job(&mut out, now, &path);
     completions(&mut out, now, was, &path.child("completions"));
     let immutable = |out: &mut ErrorList, key: &str| {
-        if !same(now.get(key), was.get(key)) {
-            out.push(FieldError::invalid(&path.child(key), now.get(key).clone(), IMMUTABLE));
+        let v = now.get(key);
+        if same(v, was.get(key)) {
+            return;
         }
+        let shown = match key {
+            _ if v.is_null() => "null".to_owned(),
+            "selector" => internal::compact(v, internal::SELECTOR),
+            "podFailurePolicy" => internal::compact(v, internal::FAILURE_POLICY),
+            "successPolicy" => internal::compact(v, internal::SUCCESS_POLICY),
+            _ => show(v),
+        };
+        out.push(FieldError::invalid_raw(&path.child(key), shown, IMMUTABLE));
     };
     immutable(&mut out, "selector");
     if !same(&template(now, old), &template(was, old)) {

@@ -175,7 +175,7 @@ fn contains(network: std::net::IpAddr, bits: u8, address: std::net::IpAddr) -> b
 }
 
 /// An address as newer fields want it: strict, and spelt the one way.
-fn canonical(text: &str) -> Vec<String> {
+pub(super) fn canonical_ip(text: &str) -> Vec<String> {
     let messages = net::ip_strict(text);
     match net::parse_ip(text) {
         Some(ip) if messages.is_empty() && ip.to_string() != text => {
@@ -192,7 +192,7 @@ pub(crate) fn ip_address(v: &Value) -> ErrorList {
         &mut out,
         &FieldPath::new("metadata").child("name"),
         name,
-        canonical(name),
+        canonical_ip(name),
     );
     let (parent, at) = (v.at(&["spec", "parentRef"]), FieldPath::new("spec").child("parentRef"));
     if parent.is_null() {

@@ -1,28 +1,120 @@
 //! Nodes.
 
 use super::service::cidr_strict;
+use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{label_value, net, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, required_choice, strings};
 
 pub(crate) fn node(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    taints(&mut out, v);
+    annotations(&mut out, v);
+    taints(
+        &mut out,
+        v.at(&["spec", "taints"]),
+        &FieldPath::new("metadata").child("taints"),
+    );
+    resources(&mut out, v);
+    if let Some(n) = v
+        .at(&["status", "nodeInfo", "swap", "capacity"])
+        .as_i64()
+        .filter(|n| *n <= 0)
+    {
+        // The path is upstream's.
+        let at = FieldPath::new("metadata").child("nodeSwapStatus").child("capacity");
+        out.push(FieldError::invalid(&at, n, "must be greater than zero"));
+    }
+    declared_features(&mut out, v);
     pod_ranges(&mut out, v);
     out
 }
 
-fn taints(out: &mut ErrorList, v: &Value) {
-    // Upstream reports them below metadata.
-    let path = FieldPath::new("metadata").child("taints");
+/// The old places of taints and of what pods should avoid. What cannot be read is reported at all annotations, as upstream.
+fn annotations(out: &mut ErrorList, v: &Value) {
+    const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
+    const AVOID: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
+    let path = FieldPath::new("metadata").child("annotations");
+    if let Some(text) = v.annotation(TAINTS).filter(|t| !t.is_empty()) {
+        match json::decode(text.as_bytes()) {
+            Err(why) => out.push(FieldError::invalid(&path, TAINTS, why)),
+            Ok(list) => taints(out, &list, &path.child(TAINTS)),
+        }
+    }
+    if let Some(text) = v.annotation(AVOID).filter(|t| !t.is_empty()) {
+        match json::decode(text.as_bytes()) {
+            Err(why) => out.push(FieldError::invalid(&path.child("AvoidPods"), AVOID, why)),
+            Ok(avoid) => {
+                for (i, entry) in avoid.get("preferAvoidPods").items().iter().enumerate() {
+                    let at = path.child(AVOID).index(i).child("PodSignature");
+                    let owner = entry.at(&["podSignature", "podController"]);
+                    if owner.is_null() {
+                        out.push(FieldError::required(&at, ""));
+                    } else if owner.get("controller").as_bool() == Some(false) {
+                        let at = at.child("PodController").child("Controller");
+                        out.push(FieldError::invalid(&at, false, "must point to a controller"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a node has of each resource.
+fn resources(out: &mut ErrorList, v: &Value) {
+    for key in ["capacity", "allocatable"] {
+        let path = FieldPath::new("status").child(key);
+        for (name, q) in v.at(&["status", key]).as_object().into_iter().flat_map(|m| m.iter()) {
+            super::quota::amount(out, name, q, &path.child(name));
+        }
+    }
+}
+
+fn declared_features(out: &mut ErrorList, v: &Value) {
+    let path = FieldPath::new("status").child("declaredFeatures");
+    let word =
+        |s: &str| s.starts_with(|c: char| c.is_ascii_alphabetic()) && s.bytes().all(|c| c.is_ascii_alphanumeric());
+    let all = strings(v.at(&["status", "declaredFeatures"]));
+    for (i, name) in all.iter().enumerate() {
+        let shown = quote(name);
+        let why = if name.len() > 253 {
+            Some(format!(
+                "invalid feature name {shown}: must be no more than 253 characters"
+            ))
+        } else if !name.starts_with(|c: char| c.is_ascii_uppercase()) || !name.split('/').all(word) {
+            Some(format!(
+                "invalid feature name {shown}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+            ))
+        } else {
+            None
+        };
+        if let Some(why) = why {
+            out.push(FieldError::invalid(&path.index(i), *name, why));
+        }
+        match all.get(i + 1) {
+            Some(next) if next == name => out.push(FieldError::duplicate(&path.index(i + 1), *next)),
+            Some(next) if next < name => {
+                let why = "list must be sorted alphabetically";
+                out.push(FieldError::invalid(&path.index(i + 1), *next, why));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Taints, which upstream reports below metadata.
+fn taints(out: &mut ErrorList, list: &Value, path: &FieldPath) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
-    for (i, t) in v.at(&["spec", "taints"]).items().iter().enumerate() {
+    for (i, t) in list.items().iter().enumerate() {
         let at = path.index(i);
         let (key, value, effect) = (t.str_at(&["key"]), t.str_at(&["value"]), t.str_at(&["effect"]));
         invalid_each(out, &at.child("key"), key, qualified_name(key));
         if !value.is_empty() {
-            invalid_each(out, &at.child("value"), value, label_value(value));
+            let messages = label_value(value);
+            if !messages.is_empty() {
+                out.push(FieldError::invalid(&at.child("value"), value, messages.join(";")));
+            }
         }
         required_choice(out, t, "effect", &at, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
         if seen.contains(&(key, effect)) {
@@ -61,14 +153,15 @@ fn pod_ranges(out: &mut ErrorList, v: &Value) {
 pub(crate) fn node_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let path = FieldPath::new("spec");
-    taints(&mut out, new);
+    annotations(&mut out, new);
+    resources(&mut out, new);
+    declared_features(&mut out, new);
+    addresses(&mut out, new);
     let (was, now) = (
         strings(old.at(&["spec", "podCIDRs"])),
         strings(new.at(&["spec", "podCIDRs"])),
     );
-    if was.is_empty() {
-        pod_ranges(&mut out, new);
-    } else if was != now {
+    if !was.is_empty() && was != now {
         out.push(FieldError::forbidden(
             &path.child("podCIDRs"),
             "node updates may not change podCIDR except from \"\" to valid",
@@ -81,11 +174,20 @@ pub(crate) fn node_update(new: &Value, old: &Value) -> ErrorList {
             "node updates may not change providerID except from \"\" to valid",
         ));
     }
+    taints(
+        &mut out,
+        new.at(&["spec", "taints"]),
+        &FieldPath::new("metadata").child("taints"),
+    );
     if old.str_at(&["spec", "externalID"]) != new.str_at(&["spec", "externalID"]) {
         out.push(FieldError::forbidden(&path.child("externalID"), "may not be updated"));
     }
+    out
+}
+
+fn addresses(out: &mut ErrorList, v: &Value) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
-    for (i, a) in new.at(&["status", "addresses"]).items().iter().enumerate() {
+    for (i, a) in v.at(&["status", "addresses"]).items().iter().enumerate() {
         let key = (a.str_at(&["type"]), a.str_at(&["address"]));
         if seen.contains(&key) {
             let mut e = FieldError::duplicate(&FieldPath::new("status").child("addresses").index(i), "");
@@ -94,7 +196,6 @@ pub(crate) fn node_update(new: &Value, old: &Value) -> ErrorList {
         }
         seen.push(key);
     }
-    out
 }
 
 #[cfg(test)]

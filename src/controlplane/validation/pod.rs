@@ -74,12 +74,17 @@ fn checked_spec(v: &Value) -> ErrorList {
     out
 }
 
-/// A pod template: labels and annotations (without `metadata` in their paths, as upstream), then the spec.
-pub(super) fn template(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+/// A template's labels and annotations (without `metadata` in their paths, as upstream).
+pub(super) fn template_metadata(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     meta::validate_labels(v.at(&["metadata", "labels"]), &path.child("labels"), out);
     let annotations = path.child("annotations");
     meta::validate_annotations(v.at(&["metadata", "annotations"]), &annotations, out);
     annotations::annotations(out, v, None, &annotations);
+}
+
+/// A pod template: what is said of it, then the spec.
+pub(super) fn template(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    template_metadata(out, v, path);
     let at = path.child("spec");
     spec::spec(out, v.get("spec"), &at, Of::Template);
     annotations::agreement(out, v, &at);
@@ -169,6 +174,10 @@ fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
             Value::Null,
             "must not update from a positive integer to nil value",
         )),
+        (_, Some(now)) if !(0..=i64::from(i32::MAX)).contains(&now) => {
+            let why = "must be between 0 and 2147483647, inclusive";
+            out.push(FieldError::invalid(&at, now, why));
+        }
         (Some(was), Some(now)) if now > was => {
             out.push(FieldError::invalid(
                 &at,

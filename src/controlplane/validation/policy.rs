@@ -1,24 +1,19 @@
 //! PodDisruptionBudgets.
 
-use super::common::{amount, at_most_all, internal, not_negative};
+use super::common::{amount, at_most_all, not_negative};
+use super::internal;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::validate_conditions;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{label_selector, optional_choice};
-
-const SPEC: &[(&str, &str, &str)] = &[
-    ("MinAvailable", "minAvailable", "null"),
-    ("Selector", "selector", "null"),
-    ("MaxUnavailable", "maxUnavailable", "null"),
-    ("UnhealthyPodEvictionPolicy", "unhealthyPodEvictionPolicy", "null"),
-];
 
 pub(crate) fn budget(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     if !spec.get("minAvailable").is_null() && !spec.get("maxUnavailable").is_null() {
         let why = "minAvailable and maxUnavailable cannot be both set";
-        out.push(FieldError::invalid_raw(&path, internal(spec, SPEC), why));
+        let shown = internal::compact(spec, internal::BUDGET);
+        out.push(FieldError::invalid_raw(&path, shown, why));
     }
     for key in ["minAvailable", "maxUnavailable"] {
         amount(&mut out, spec.get(key), &path.child(key));

@@ -1,6 +1,7 @@
 //! LimitRanges and ResourceQuotas.
 
 use super::common::{NOT_NEGATIVE, is_negative, is_whole, quantity};
+use super::internal;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::qualified_name;
@@ -26,8 +27,19 @@ fn is_extended(name: &str) -> bool {
     !native && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
 }
 
+/// An amount: not below nothing, and whole where there is no half of it.
+pub(super) fn amount(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {
+    let Some(n) = quantity(q) else { return };
+    if is_negative(n) {
+        out.push(FieldError::invalid(at, q.clone(), NOT_NEGATIVE));
+    }
+    if is_integer(name) && !is_whole(n) {
+        out.push(FieldError::invalid(at, q.clone(), "must be an integer"));
+    }
+}
+
 /// Is there no half of it?
-pub(super) fn is_integer(name: &str) -> bool {
+fn is_integer(name: &str) -> bool {
     COUNTED.contains(&name) || is_extended(name)
 }
 
@@ -100,7 +112,7 @@ fn names(out: &mut ErrorList, item: &Value, part: &str, kind: &str, at: &FieldPa
         if matches!(kind, "Pod" | "Container") {
             container_name(out, name, &at);
         } else {
-            invalid_each(out, &at, name, qualified_name(name));
+            resource_name(out, name, &at);
         }
     }
 }
@@ -188,7 +200,7 @@ fn compare(out: &mut ErrorList, item: &Value, k: &str, kind: &str, at: &FieldPat
             }
         }
     }
-    if kind == "Container"
+    if kind != "Pod"
         && !is_overcommitted(k)
         && let (Some((d, _)), Some((r, shown))) = (&default, &request)
         && d != r
@@ -238,13 +250,7 @@ fn amounts(out: &mut ErrorList, list: &Value, path: &FieldPath) {
             let why = "must be a standard resource for quota";
             out.push(FieldError::invalid(&at, name, why));
         }
-        let Some(n) = quantity(q) else { continue };
-        if is_negative(n) {
-            out.push(FieldError::invalid(&at, q.clone(), NOT_NEGATIVE));
-        }
-        if is_integer(name) && !is_whole(n) {
-            out.push(FieldError::invalid(&at, q.clone(), "must be an integer"));
-        }
+        amount(out, name, q, &at);
     }
 }
 
@@ -258,21 +264,19 @@ const SCOPES: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// Does the scope say anything about the resource?
+/// Does the scope say anything about the resource? Of what is not standard nobody knows.
 fn applies(scope: &str, resource: &str) -> bool {
-    match scope {
-        "BestEffort" => resource == "pods" || resource == "count/pods",
-        "VolumeAttributesClass" => matches!(
-            resource,
-            "persistentvolumeclaims" | "requests.storage" | "count/persistentvolumeclaims"
-        ),
-        _ => {
-            matches!(resource, "pods" | "count/pods" | "cpu" | "memory" | "ephemeral-storage")
-                || resource.starts_with("requests.") && resource != "requests.storage"
-                || resource.starts_with("limits.")
-                || resource.starts_with("hugepages-")
+    let computes = matches!(
+        resource,
+        "cpu" | "memory" | "limits.cpu" | "limits.memory" | "requests.cpu" | "requests.memory"
+    );
+    !is_quota_resource(resource)
+        || match scope {
+            "BestEffort" => resource == "pods",
+            "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
+            _ if SCOPES.contains(&scope) => resource == "pods" || computes,
+            _ => true,
         }
-    }
 }
 
 fn conflict(scopes: &[&str]) -> bool {
@@ -291,7 +295,8 @@ pub(crate) fn resource_quota(v: &Value) -> ErrorList {
     for scope in &scopes {
         if !SCOPES.contains(scope) {
             refuse(&at, "unsupported scope");
-        } else if resources.iter().any(|r| !applies(scope, r)) {
+        }
+        for _ in resources.iter().filter(|r| !applies(scope, r)) {
             refuse(&at, "unsupported scope applied to resource");
         }
     }
@@ -316,15 +321,13 @@ fn selector(out: &mut ErrorList, spec: &Value, resources: &[&str], at: &FieldPat
         if !SCOPES.contains(&scope) {
             out.push(FieldError::invalid(&at.child("scopeName"), scope, "unsupported scope"));
         }
-        if SCOPES.contains(&scope) && resources.iter().any(|r| !applies(scope, r)) {
-            let shown = crate::apimachinery::field::show(spec.get("scopeSelector"));
-            out.push(FieldError::invalid_raw(
-                at,
-                shown,
-                "unsupported scope applied to resource",
-            ));
+        for _ in resources.iter().filter(|r| !applies(scope, r)) {
+            let shown = internal::compact(spec.get("scopeSelector"), internal::SCOPE_SELECTOR);
+            let why = "unsupported scope applied to resource";
+            out.push(FieldError::invalid_raw(at, shown, why));
         }
-        if !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && operator != "Exists" {
+        let bare = SCOPES.contains(&scope) && !matches!(scope, "PriorityClass" | "VolumeAttributesClass");
+        if bare && operator != "Exists" {
             out.push(FieldError::invalid(&at.child("operator"), operator, "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"));
         }
         let values = e.get("values");

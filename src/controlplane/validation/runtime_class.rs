@@ -28,7 +28,10 @@ pub(crate) fn class(v: &Value) -> ErrorList {
     let all = scheduling.get("tolerations").items();
     for (i, t) in all.iter().enumerate() {
         pod::toleration(&mut out, t, &at.index(i));
-        if all[..i].contains(t) {
+    }
+    let what = |t: &Value| ["key", "operator", "value", "effect"].map(|k| t.str_at(&[k]).to_owned());
+    for (i, t) in all.iter().enumerate() {
+        if all[..i].iter().any(|o| what(o) == what(t)) {
             let mut e = FieldError::duplicate(&at.index(i), "");
             e.bad_value = Some(pod::toleration_shown(t));
             out.push(e);
@@ -38,6 +41,17 @@ pub(crate) fn class(v: &Value) -> ErrorList {
 }
 
 /// The handler stays.
+/// Labels of nodes that have another name by now.
+pub(crate) fn warnings(v: &Value) -> Vec<String> {
+    let labels = v.at(&["scheduling", "nodeSelector"]).as_object();
+    labels
+        .into_iter()
+        .flat_map(|m| m.keys())
+        .filter_map(pod::deprecated_label)
+        .map(|text| format!("scheduling.nodeSelector: {text}"))
+        .collect()
+}
+
 pub(crate) fn class_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     if new.get("handler") != old.get("handler") {

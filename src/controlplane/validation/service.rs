@@ -109,12 +109,10 @@ fn by_type(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldPath) {
                 ));
             }
             let at = path.child("externalName");
-            match spec.str_at(&["externalName"]) {
+            let name = spec.str_at(&["externalName"]);
+            match name.strip_suffix('.').unwrap_or(name) {
                 "" => out.push(FieldError::required(&at, "")),
-                name => {
-                    let bare = name.strip_suffix('.').unwrap_or(name);
-                    invalid_each(out, &at, bare, dns1123_subdomain(bare));
-                }
+                bare => invalid_each(out, &at, bare, dns1123_subdomain(bare)),
             }
         }
         _ => {}

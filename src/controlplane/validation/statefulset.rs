@@ -4,7 +4,7 @@ use super::common::{internal, not_negative};
 use super::workloads::{STRATEGY, always, at_most, collisions, finds, mismatch, required_selector};
 use super::{pod, volumes};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{dns1123_label, meta};
+use crate::apimachinery::validation::dns1123_label;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, same};
 
@@ -56,11 +56,9 @@ fn spec(v: &Value) -> ErrorList {
         if !finds(&selector, spec.get("selector"), template) {
             mismatch(&mut out, template, &at);
         }
-        // Labels and annotations are judged once more by the template itself, as upstream.
-        meta::validate_labels(template.at(&["metadata", "labels"]), &at.child("labels"), &mut out);
-        let annotations = template.at(&["metadata", "annotations"]);
-        meta::validate_annotations(annotations, &at.child("annotations"), &mut out);
         pod::template(&mut out, &with_claims(spec), &at);
+        // Labels and annotations are judged once more, as upstream.
+        pod::template_metadata(&mut out, template, &at);
     }
     always(&mut out, spec.get("template"), &path.child("template"), "StatefulSet");
     out
@@ -81,19 +79,13 @@ fn with_claims(spec: &Value) -> Value {
     if names.is_empty() {
         return template;
     }
-    let mut all: Vec<Value> = template
-        .at(&["spec", "volumes"])
-        .items()
+    let own = template.at(&["spec", "volumes"]).items().iter();
+    let own = own.filter(|v| !names.contains(&v.str_at(&["name"])));
+    let all: Vec<Value> = names
         .iter()
-        .filter(|v| !names.contains(&v.str_at(&["name"])))
-        .cloned()
+        .map(|name| crate::json!({"name": (*name), "persistentVolumeClaim": {"claimName": (*name)}}))
+        .chain(own.cloned())
         .collect();
-    for name in names {
-        let claim = crate::json!({"claimName": (name)});
-        let mut v = crate::json!({"name": (name)});
-        v.set(&["persistentVolumeClaim"], claim);
-        all.push(v);
-    }
     template.set(&["spec", "volumes"], all);
     template
 }

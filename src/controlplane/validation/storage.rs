@@ -4,7 +4,7 @@ use super::common::{NOT_NEGATIVE, internal, is_negative, not_negative, quantity}
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, required_choice, same};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, required_choice, same, strings};
 
 fn root() -> FieldPath {
     FieldPath::default()
@@ -21,7 +21,9 @@ fn provisioner(out: &mut ErrorList, text: &str, at: &FieldPath) {
     if text.is_empty() {
         out.push(FieldError::required(at, ""));
     } else {
-        invalid_each(out, at, text, qualified_name(&text.to_lowercase()));
+        let text = text.to_lowercase();
+        let messages = qualified_name(&text);
+        invalid_each(out, at, text.as_str(), messages);
     }
 }
 
@@ -40,10 +42,9 @@ pub(super) fn driver(out: &mut ErrorList, text: &str, at: &FieldPath) {
 fn parameters(out: &mut ErrorList, v: &Value, may_be_empty: bool) {
     let at = FieldPath::new("parameters");
     let map = v.get("parameters").as_object();
-    if map.is_none_or(|m| m.is_empty()) {
-        if !may_be_empty {
-            out.push(FieldError::required(&at, "must contain at least one key/value pair"));
-        }
+    let count = map.map_or(0, |m| m.len());
+    if count > 512 {
+        out.push(FieldError::too_long(&at, 512));
         return;
     }
     let mut size = 0;
@@ -53,11 +54,11 @@ fn parameters(out: &mut ErrorList, v: &Value, may_be_empty: bool) {
         }
         size += k.len() + value.as_str().map_or(0, str::len);
     }
-    if map.is_some_and(|m| m.len() > 512) {
-        out.push(FieldError::too_long(&at, 512));
-    }
     if size > 256 * 1024 {
         out.push(FieldError::too_long(&at, 256 * 1024));
+    }
+    if !may_be_empty && count == 0 {
+        out.push(FieldError::required(&at, "must contain at least one key/value pair"));
     }
 }
 
@@ -73,14 +74,46 @@ pub(crate) fn storage_class(v: &Value) -> ErrorList {
         &root(),
         &["Immediate", "WaitForFirstConsumer"],
     );
-    let at = FieldPath::new("allowedTopologies");
-    let terms = v.get("allowedTopologies").items();
-    for (i, term) in terms.iter().enumerate() {
-        if terms[..i].contains(term) {
-            out.push(FieldError::duplicate(&at.index(i).child("matchLabelExpressions"), ""));
-        }
-    }
+    topologies(&mut out, v.get("allowedTopologies").items());
     out
+}
+
+/// Where volumes of a class may be made: no place is said twice, in whatever order.
+fn topologies(out: &mut ErrorList, terms: &[Value]) {
+    let path = FieldPath::new("allowedTopologies");
+    let mut seen: Vec<Vec<(&str, Vec<&str>)>> = Vec::new();
+    for (i, term) in terms.iter().enumerate() {
+        let at = path.index(i).child("matchLabelExpressions");
+        let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (j, e) in term.get("matchLabelExpressions").items().iter().enumerate() {
+            let (at, key) = (at.index(j), e.str_at(&["key"]));
+            let mut values: Vec<&str> = Vec::new();
+            if e.get("values").items().is_empty() {
+                out.push(FieldError::required(&at.child("values"), ""));
+            }
+            for (k, value) in strings(e.get("values")).into_iter().enumerate() {
+                if values.contains(&value) {
+                    out.push(FieldError::duplicate(&at.child("values").index(k), value));
+                } else {
+                    values.push(value);
+                }
+            }
+            values.sort_unstable();
+            invalid_each(out, &at.child("key"), key, qualified_name(key));
+            if places.iter().any(|(k, _)| *k == key) {
+                out.push(FieldError::duplicate(&at.child("key"), key));
+            }
+            places.retain(|(k, _)| *k != key);
+            places.push((key, values));
+        }
+        places.sort_unstable();
+        // Upstream compares with as many empty terms as there are terms, too.
+        let empty = if places.is_empty() { terms.len() } else { 0 };
+        for _ in 0..empty + seen.iter().filter(|s| **s == places).count() {
+            out.push(FieldError::duplicate(&at, ""));
+        }
+        seen.push(places);
+    }
 }
 
 pub(crate) fn storage_class_warnings(v: &Value) -> Vec<String> {
@@ -142,6 +175,7 @@ pub(crate) fn csi_driver(v: &Value) -> ErrorList {
         let (at, audience) = (at.index(i), t.str_at(&["audience"]));
         if audiences.contains(&audience) {
             out.push(FieldError::duplicate(&at.child("audience"), audience));
+            continue;
         }
         audiences.push(audience);
         let at = at.child("expirationSeconds");
@@ -179,10 +213,11 @@ pub(crate) fn csi_driver(v: &Value) -> ErrorList {
             "must be greater than or equal to 10 seconds",
         ));
     }
-    if spec.get("serviceAccountTokenInSecrets").as_bool() == Some(true) && audiences.is_empty() {
+    let in_secrets = spec.get("serviceAccountTokenInSecrets");
+    if !in_secrets.is_null() && audiences.is_empty() {
         let at = path.child("serviceAccountTokenInSecrets");
         let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
-        out.push(FieldError::invalid(&at, true, why));
+        out.push(FieldError::invalid(&at, in_secrets.clone(), why));
     }
     out
 }
@@ -242,13 +277,12 @@ pub(crate) fn csi_node(v: &Value) -> ErrorList {
             let key = key.as_str().unwrap_or("");
             if key.is_empty() {
                 out.push(FieldError::required(&at, ""));
-            } else {
-                invalid_each(&mut out, &at, key, qualified_name(key));
             }
             if keys.contains(&key) {
                 out.push(FieldError::duplicate(&at, key));
             }
             keys.push(key);
+            invalid_each(&mut out, &at, key, qualified_name(key));
         }
     }
     out
@@ -273,7 +307,7 @@ pub(crate) fn csi_node_update(new: &Value, old: &Value) -> ErrorList {
         let was = all.iter().find(|o| o.str_at(&["name"]) == d.str_at(&["name"]));
         if was.is_some_and(|was| !same(&bare(was), &bare(d))) {
             let at = FieldPath::new("spec").child("drivers");
-            out.push(FieldError::invalid_raw(&at, internal(d, DRIVER), IMMUTABLE));
+            out.push(FieldError::invalid_raw(&at, internal(&bare(d), DRIVER), IMMUTABLE));
         }
     }
     out
@@ -289,13 +323,28 @@ pub(crate) fn csi_storage_capacity(v: &Value) -> ErrorList {
         class,
         dns1123_subdomain(class),
     );
-    for key in ["capacity", "maximumVolumeSize"] {
-        if quantity(v.get(key)).is_some_and(is_negative) {
-            out.push(FieldError::invalid(
-                &FieldPath::new(key),
-                v.get(key).clone(),
-                NOT_NEGATIVE,
-            ));
+    let capacity = v.get("capacity");
+    if quantity(capacity).is_some_and(is_negative) {
+        let at = FieldPath::new("capacity");
+        out.push(FieldError::invalid(&at, capacity.clone(), NOT_NEGATIVE));
+    }
+    out
+}
+
+/// Labels of nodes that have another name by now.
+pub(crate) fn csi_storage_capacity_warnings(v: &Value) -> Vec<String> {
+    let topology = v.get("nodeTopology");
+    let mut out = Vec::new();
+    for (i, e) in topology.get("matchExpressions").items().iter().enumerate() {
+        let key = e.str_at(&["key"]);
+        if let Some(text) = super::pod::deprecated_label(key) {
+            out.push(format!("nodeTopology.matchExpressions[{i}].key: {key} is {text}"));
+        }
+    }
+    let labels = topology.get("matchLabels").as_object();
+    for key in labels.into_iter().flat_map(|m| m.keys()) {
+        if let Some(text) = super::pod::deprecated_label(key) {
+            out.push(format!("nodeTopology.matchLabels.{key}: {text}"));
         }
     }
     out
@@ -322,11 +371,43 @@ pub(crate) fn volume_attachment(v: &Value) -> ErrorList {
             "must specify non empty persistentVolumeName",
         )),
         (inline, name) if !inline.is_null() && !name.is_null() => out.push(FieldError::forbidden(&at, why)),
-        _ => {}
+        (Value::Null, _) => {}
+        (inline, _) => super::volumes::inline_volume(&mut out, inline, &at.child("inlineVolumeSpec")),
     }
     let node = spec.str_at(&["nodeName"]);
     invalid_each(&mut out, &path.child("nodeName"), node, dns1123_subdomain(node));
+    attachment_status(&mut out, v.get("status"));
+    if let Some(name) = source.get("persistentVolumeName").as_str() {
+        let at = at.child("persistentVolumeName");
+        invalid_each(&mut out, &at, name, dns1123_subdomain(name));
+    }
     out
+}
+
+/// What an attacher says.
+fn attachment_status(out: &mut ErrorList, status: &Value) {
+    const MOST: i64 = 256 * 1024;
+    let path = FieldPath::new("status");
+    let metadata = status.get("attachmentMetadata").as_object();
+    let size: usize = metadata
+        .into_iter()
+        .flat_map(|m| m.iter())
+        .map(|(k, v)| k.len() + v.as_str().map_or(0, str::len))
+        .sum();
+    if size as i64 > MOST {
+        out.push(FieldError::too_long(&path.child("attachmentMetadata"), MOST));
+    }
+    for key in ["attachError", "detachError"] {
+        let (e, at) = (status.get(key), path.child(key));
+        if e.str_at(&["message"]).len() > 1024 {
+            // The number is upstream's.
+            out.push(FieldError::too_long(&at.child("message"), MOST));
+        }
+        if let Some(n) = e.get("errorCode").as_i64().filter(|n| *n < 0) {
+            let why = "must be between 0 and 2147483647, inclusive";
+            out.push(FieldError::invalid(&at.child("errorCode"), n, why));
+        }
+    }
 }
 
 pub(crate) fn volume_attachment_update(new: &Value, old: &Value) -> ErrorList {

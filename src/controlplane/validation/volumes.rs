@@ -86,22 +86,7 @@ pub(crate) fn persistent_volume(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     access_modes(&mut out, spec, &path, "");
-    let (capacity, at) = (spec.get("capacity"), path.child("capacity"));
-    if capacity.is_empty_value() {
-        out.push(FieldError::required(&at, ""));
-    }
-    let count = capacity.as_object().map_or(0, |m| m.len());
-    if count != 1 || capacity.get("storage").is_null() {
-        let mut e = FieldError::not_supported(&at, Value::Null, &["storage"]);
-        if count > 0 {
-            e.bad_value = Some(show(capacity));
-        }
-        out.push(e);
-    }
-    for (key, q) in capacity.as_object().into_iter().flat_map(|m| m.iter()) {
-        amount(&mut out, q, &at.key(key));
-        positive(&mut out, q, &at.key(key));
-    }
+    capacity(&mut out, spec.get("capacity"), &path.child("capacity"));
     let policy = spec.str_at(&["persistentVolumeReclaimPolicy"]);
     if !matches!(policy, "" | "Delete" | "Recycle" | "Retain") {
         out.push(FieldError::not_supported(
@@ -117,13 +102,7 @@ pub(crate) fn persistent_volume(v: &Value) -> ErrorList {
         out.push(FieldError::required(&at, "must specify required node constraints"));
     }
     source(&mut out, spec, &path, v.name());
-    let root = |path: &str| path.starts_with('/') && path.split('/').all(|p| matches!(p, "" | "."));
-    if root(spec.str_at(&["hostPath", "path"])) && policy == "Recycle" {
-        out.push(FieldError::forbidden(
-            &path.child("persistentVolumeReclaimPolicy"),
-            "may not be 'recycle' for a hostPath mount of '/'",
-        ));
-    }
+    recycled_root(&mut out, spec, &path);
     class_name(&mut out, spec, &path);
     volume_mode(&mut out, spec, &path);
     if let Some(class) = spec.get("volumeAttributesClassName").as_str() {
@@ -141,6 +120,65 @@ pub(crate) fn persistent_volume(v: &Value) -> ErrorList {
         }
     }
     out
+}
+
+fn capacity(out: &mut ErrorList, capacity: &Value, at: &FieldPath) {
+    if capacity.is_empty_value() {
+        out.push(FieldError::required(at, ""));
+    }
+    let count = capacity.as_object().map_or(0, |m| m.len());
+    if count != 1 || capacity.get("storage").is_null() {
+        let mut e = FieldError::not_supported(at, Value::Null, &["storage"]);
+        if count > 0 {
+            e.bad_value = Some(show(capacity));
+        }
+        out.push(e);
+    }
+    for (key, q) in capacity.as_object().into_iter().flat_map(|m| m.iter()) {
+        amount(out, q, &at.key(key));
+        positive(out, q, &at.key(key));
+    }
+}
+
+/// The whole of a node is not swept.
+fn recycled_root(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    let root = |path: &str| path.starts_with('/') && path.split('/').all(|p| matches!(p, "" | "."));
+    let recycled = spec.str_at(&["persistentVolumeReclaimPolicy"]) == "Recycle";
+    if recycled && root(spec.str_at(&["hostPath", "path"])) {
+        out.push(FieldError::forbidden(
+            &path.child("persistentVolumeReclaimPolicy"),
+            "may not be 'recycle' for a hostPath mount of '/'",
+        ));
+    }
+}
+
+/// A volume described where it is attached, without an object of its own.
+pub(super) fn inline_volume(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
+    let unsaid = |out: &mut ErrorList, key: &str| {
+        if !spec.get(key).is_empty_value() {
+            out.push(FieldError::forbidden(&path.child(key), NOT_INLINE));
+        }
+    };
+    unsaid(out, "claimRef");
+    unsaid(out, "capacity");
+    if spec.get("csi").is_null() {
+        let why = "has to be specified in the context of inline volumes";
+        out.push(FieldError::required(&path.child("csi"), why));
+    }
+    access_modes(out, spec, path, "");
+    if !matches!(spec.str_at(&["persistentVolumeReclaimPolicy"]), "" | "Retain") {
+        let why = "may only be Retain in the context of inline volumes";
+        out.push(FieldError::forbidden(&path.child("persistentVolumeReclaimPolicy"), why));
+    }
+    unsaid(out, "nodeAffinity");
+    source(out, spec, path, "");
+    recycled_root(out, spec, path);
+    unsaid(out, "storageClassName");
+    if !matches!(spec.get("volumeMode").as_str(), None | Some("Filesystem")) {
+        let why = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        out.push(FieldError::forbidden(&path.child("volumeMode"), why));
+    }
 }
 
 fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath, name: &str) {

@@ -32,7 +32,7 @@ pub(super) fn mismatch(out: &mut ErrorList, template: &Value, at: &FieldPath) {
 pub(super) fn always(out: &mut ErrorList, template: &Value, at: &FieldPath, kind: &str) {
     let spec = at.child("spec");
     let policy = template.str_at(&["spec", "restartPolicy"]);
-    if policy != "Always" && !policy.is_empty() {
+    if policy != "Always" {
         out.push(FieldError::not_supported(
             &spec.child("restartPolicy"),
             policy,
@@ -184,7 +184,11 @@ fn same_selector(out: &mut ErrorList, new: &Value, old: &Value) {
     let path = ["spec", "selector"];
     if !same(new.at(&path), old.at(&path)) {
         let at = FieldPath::new("spec").child("selector");
-        out.push(FieldError::invalid(&at, new.at(&path).clone(), IMMUTABLE));
+        let shown = match new.at(&path) {
+            Value::Null => "null".to_owned(),
+            selector => shown_selector(selector),
+        };
+        out.push(FieldError::invalid_raw(&at, shown, IMMUTABLE));
     }
 }
 
@@ -227,10 +231,14 @@ pub(super) fn at_most(out: &mut ErrorList, status: &Value, keys: &[&str], of: &s
 /// A count of collisions only grows.
 pub(super) fn collisions(out: &mut ErrorList, new: &Value, old: &Value) {
     let count = |v: &Value| v.at(&["status", "collisionCount"]).as_i64();
-    if let (Some(now), Some(was)) = (count(new), count(old))
-        && now < was
-    {
+    let lost = match (count(new), count(old)) {
+        (Some(now), Some(was)) => now < was,
+        (None, was) => was.is_some(),
+        (Some(_), None) => false,
+    };
+    if lost {
         let at = FieldPath::new("status").child("collisionCount");
+        let now = count(new).unwrap_or(0);
         out.push(FieldError::invalid(&at, now, "cannot be decremented"));
     }
 }
@@ -312,9 +320,9 @@ pub(crate) fn daemon_set(v: &Value) -> ErrorList {
         mismatch(&mut out, template, &template_at);
     }
     if !said.is_null() && said.get("matchLabels").is_empty_value() && said.get("matchExpressions").is_empty_value() {
-        out.push(FieldError::invalid(
+        out.push(FieldError::invalid_raw(
             &at,
-            said.clone(),
+            shown_selector(said),
             "empty selector is invalid for daemonset",
         ));
     }

@@ -6,6 +6,7 @@ use crate::apimachinery::validation::{dns1123_label, path_segment_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::invalid_each;
 use crate::controlplane::validation::common::{is_positive, quantity};
+use crate::controlplane::validation::quota::container_name;
 
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 
@@ -93,17 +94,19 @@ fn source(out: &mut ErrorList, key: &str, v: &Value, path: &FieldPath) {
         "pods" => {
             identifier(out, v.get("metric"), &path.child("metric"));
             target(out, goal, &at);
-            if !quantity(goal.get("averageValue")).is_some_and(is_positive) {
+            if !has("averageValue") {
                 let why = "must specify a positive target averageValue";
                 out.push(FieldError::required(&at.child("averageValue"), why));
             }
         }
         _ => {
-            if v.str_at(&["name"]).is_empty() {
-                out.push(FieldError::required(
+            match v.str_at(&["name"]) {
+                "" => out.push(FieldError::required(
                     &path.child("name"),
                     "must specify a resource name",
-                ));
+                )),
+                name if key == "containerResource" => container_name(out, name, &path.child("name")),
+                _ => {}
             }
             if key == "containerResource" {
                 let container = v.str_at(&["container"]);

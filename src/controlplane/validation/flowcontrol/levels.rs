@@ -61,6 +61,11 @@ pub(crate) fn priority_level(v: &Value) -> ErrorList {
 }
 
 fn shares(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    nominal(out, v, at);
+    lendable(out, v, at);
+}
+
+fn nominal(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(n) = v.get("nominalConcurrencyShares").as_i64().filter(|n| *n < 0) {
         out.push(FieldError::invalid(
             &at.child("nominalConcurrencyShares"),
@@ -68,6 +73,9 @@ fn shares(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             "must be a non-negative integer",
         ));
     }
+}
+
+fn lendable(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(n) = v.get("lendablePercent").as_i64().filter(|n| !(0..=100).contains(n)) {
         out.push(FieldError::invalid(
             &at.child("lendablePercent"),
@@ -78,7 +86,9 @@ fn shares(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 }
 
 fn limits(out: &mut ErrorList, v: &Value, at: &FieldPath) {
-    shares(out, v, at);
+    nominal(out, v, at);
+    response(out, v.get("limitResponse"), &at.child("limitResponse"));
+    lendable(out, v, at);
     if let Some(n) = v.get("borrowingLimitPercent").as_i64().filter(|n| *n < 0) {
         out.push(FieldError::invalid(
             &at.child("borrowingLimitPercent"),
@@ -86,9 +96,11 @@ fn limits(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             "if specified, must be a non-negative integer",
         ));
     }
-    let at = at.child("limitResponse");
-    let queuing = v.at(&["limitResponse", "queuing"]);
-    match v.str_at(&["limitResponse", "type"]) {
+}
+
+fn response(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    let queuing = v.get("queuing");
+    match v.str_at(&["type"]) {
         "Reject" => {
             if !queuing.is_null() {
                 out.push(FieldError::forbidden(

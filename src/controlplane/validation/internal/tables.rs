@@ -5,9 +5,10 @@ mod sources;
 
 use super::Field;
 use super::Kind::{Any, Bool, Int, List, Ptr, Str, Struct};
+pub(in crate::controlplane::validation) use pods::SELECTOR;
 use pods::{
     AFFINITY, APP_ARMOR, CAPABILITIES, CLAIM_PART, DNS, ENV_FROM, FILE_KEY, HOST_ALIAS, LIFECYCLE, POD_CLAIM, PROBE,
-    RESIZE, RESTART_RULE, SE_LINUX, SECCOMP, SELECTOR, SPREAD, SYSCTL, WINDOWS,
+    RESIZE, RESTART_RULE, SE_LINUX, SECCOMP, SPREAD, SYSCTL, WINDOWS,
 };
 pub(in crate::controlplane::validation) use sources::PERSISTENT;
 
@@ -357,4 +358,52 @@ pub(in crate::controlplane::validation) const CLAIM_SPEC: &[Field] = &[
     ("DataSource", "dataSource", Ptr(DATA_SOURCE)),
     ("DataSourceRef", "dataSourceRef", Ptr(SOURCE_REF)),
     ("VolumeAttributesClassName", "volumeAttributesClassName", Any),
+];
+
+/// A scope and its values.
+const SCOPE: &[Field] = &[
+    ("ScopeName", "scopeName", Str),
+    ("Operator", "operator", Str),
+    ("Values", "values", Any),
+];
+
+/// Which objects a quota counts.
+pub(in crate::controlplane::validation) const SCOPE_SELECTOR: &[Field] =
+    &[("MatchExpressions", "matchExpressions", List(SCOPE))];
+
+/// Exit codes a policy is about.
+const POLICY_CODES: &[Field] = &[
+    ("ContainerName", "containerName", Any),
+    ("Operator", "operator", Str),
+    ("Values", "values", Any),
+];
+
+/// A condition a policy is about.
+const POLICY_CONDITION: &[Field] = &[("Type", "type", Str), ("Status", "status", Str)];
+
+/// A rule about pods that fail.
+const FAILURE_RULE: &[Field] = &[
+    ("Action", "action", Str),
+    ("OnExitCodes", "onExitCodes", Ptr(POLICY_CODES)),
+    ("OnPodConditions", "onPodConditions", List(POLICY_CONDITION)),
+];
+
+/// When a Job's pods fail for good.
+pub(in crate::controlplane::validation) const FAILURE_POLICY: &[Field] = &[("Rules", "rules", List(FAILURE_RULE))];
+
+/// A rule about a Job that is done early.
+const SUCCESS_RULE: &[Field] = &[
+    ("SucceededIndexes", "succeededIndexes", Any),
+    ("SucceededCount", "succeededCount", Any),
+];
+
+/// When a Job is done early.
+pub(in crate::controlplane::validation) const SUCCESS_POLICY: &[Field] = &[("Rules", "rules", List(SUCCESS_RULE))];
+
+/// A disruption budget.
+pub(in crate::controlplane::validation) const BUDGET: &[Field] = &[
+    ("MinAvailable", "minAvailable", Any),
+    ("Selector", "selector", Ptr(SELECTOR)),
+    ("MaxUnavailable", "maxUnavailable", Any),
+    ("UnhealthyPodEvictionPolicy", "unhealthyPodEvictionPolicy", Any),
 ];

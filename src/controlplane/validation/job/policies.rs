@@ -1,5 +1,6 @@
 //! When a Job's pods fail for good, and when it is done early.
 
+use super::super::internal;
 use super::choice;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::qualified_name;
@@ -36,19 +37,6 @@ fn rule(out: &mut ErrorList, spec: &Value, rule: &Value, names: &[&str], at: &Fi
         ));
     }
     let (codes, conditions) = (rule.get("onExitCodes"), rule.get("onPodConditions").items());
-    match (!codes.is_null(), !conditions.is_empty()) {
-        (true, true) => out.push(FieldError::invalid_raw(
-            at,
-            "\"<value omitted>\"",
-            "specifying both OnExitCodes and OnPodConditions is not supported",
-        )),
-        (false, false) => out.push(FieldError::invalid_raw(
-            at,
-            "\"<value omitted>\"",
-            "specifying one of OnExitCodes and OnPodConditions is required",
-        )),
-        _ => {}
-    }
     if !codes.is_null() {
         exit_codes(out, codes, names, &at.child("onExitCodes"));
     }
@@ -61,6 +49,15 @@ fn rule(out: &mut ErrorList, spec: &Value, rule: &Value, names: &[&str], at: &Fi
         invalid_each(out, &at.child("type"), kind, qualified_name(kind));
         choice(out, c, "status", &at, &["False", "True", "Unknown"]);
     }
+    let why = match (!codes.is_null(), !conditions.is_empty()) {
+        (true, true) => "specifying both OnExitCodes and OnPodConditions is not supported",
+        (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
+        _ => return,
+    };
+    out.push(FieldError {
+        bad_value: None,
+        ..FieldError::invalid(at, "", why)
+    });
 }
 
 fn exit_codes(out: &mut ErrorList, v: &Value, names: &[&str], at: &FieldPath) {
@@ -127,11 +124,9 @@ pub(super) fn success(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
     let at = path.child("successPolicy");
     if spec.str_at(&["completionMode"]) != "Indexed" {
-        out.push(FieldError::invalid(
-            &at,
-            policy.clone(),
-            "requires indexed completion mode",
-        ));
+        let shown = internal::compact(policy, internal::SUCCESS_POLICY);
+        let why = "requires indexed completion mode";
+        out.push(FieldError::invalid_raw(&at, shown, why));
         return;
     }
     let (at, rules) = (at.child("rules"), policy.get("rules").items());

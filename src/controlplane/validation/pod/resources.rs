@@ -1,7 +1,7 @@
 //! Requests and limits.
 
-use super::super::common::{NOT_NEGATIVE, is_negative, is_whole, quantity};
-use super::super::quota::{container_name, is_integer, is_overcommitted, resource_name};
+use super::super::common::{is_whole, quantity};
+use super::super::quota::{amount, container_name, is_overcommitted, resource_name};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::dns1123_label;
@@ -24,16 +24,6 @@ pub(super) fn list(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let mut limits = Value::object();
     limits.set(&["limits"], v.clone());
     requirements(out, &limits, container_name, path);
-}
-
-fn amount(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {
-    let Some(n) = quantity(q) else { return };
-    if is_negative(n) {
-        out.push(FieldError::invalid(at, q.clone(), NOT_NEGATIVE));
-    }
-    if is_integer(name) && !is_whole(n) {
-        out.push(FieldError::invalid(at, q.clone(), "must be an integer"));
-    }
 }
 
 fn huge_pages(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {

@@ -1,7 +1,7 @@
 //! `pods/status`: what a kubelet or a scheduler says about a pod.
 
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{dns1123_subdomain, net, qualified_name};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each};
 use std::net::IpAddr;
@@ -9,39 +9,60 @@ use std::net::IpAddr;
 pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let path = FieldPath::new("status");
+    let observed = |out: &mut ErrorList, v: &Value, at: &FieldPath| {
+        let n = v.get("observedGeneration").as_i64().unwrap_or(0);
+        if n < 0 {
+            let why = "must be a non-negative integer";
+            out.push(FieldError::invalid(&at.child("observedGeneration"), n, why));
+        }
+    };
     for (i, c) in new.at(&["status", "conditions"]).items().iter().enumerate() {
+        let at = path.child("conditions").index(i);
+        observed(&mut out, c, &at);
         let kind = c.str_at(&["type"]);
         if !matches!(kind, "PodScheduled" | "Ready" | "Initialized") {
-            let at = path.child("conditions").index(i).child("Type");
-            invalid_each(&mut out, &at, kind, qualified_name(kind));
+            invalid_each(&mut out, &at.child("Type"), kind, qualified_name(kind));
         }
     }
     nominated(&mut out, new, old, &path);
+    observed(&mut out, new.get("status"), &path);
     if new.str_at(&["status", "qosClass"]) != old.str_at(&["status", "qosClass"]) {
         let class = new.at(&["status", "qosClass"]).clone();
         out.push(FieldError::invalid(&path.child("qosClass"), class, IMMUTABLE));
     }
-    observed(&mut out, new, &path);
-    for list in [
-        "containerStatuses",
-        "initContainerStatuses",
-        "ephemeralContainerStatuses",
-    ] {
+    for (list, _) in STATUSES {
         transitions(&mut out, new, old, list, &path.child(list));
     }
     claims(&mut out, new, &path);
+    extended(&mut out, new, &path.child("extendedResourceClaimStatus"));
     addresses(&mut out, new, old, &path);
-    for list in [
-        "containerStatuses",
-        "initContainerStatuses",
-        "ephemeralContainerStatuses",
-    ] {
+    for (list, _) in STATUSES {
         for (i, c) in new.at(&["status", list]).items().iter().enumerate() {
-            health(&mut out, c, &path.child(list).index(i));
+            user(&mut out, new, c.get("user"), &path.child(list).index(i).child("user"));
+        }
+    }
+    for (list, containers) in STATUSES {
+        for (i, c) in new.at(&["status", list]).items().iter().enumerate() {
+            let at = path.child(list).index(i).child("allocatedResourcesStatus");
+            if *containers != "ephemeralContainers" {
+                let known = new.at(&["spec", containers]).items().iter();
+                let container = known.clone().find(|k| k.get("name") == c.get("name"));
+                allocated(&mut out, c, container, &at);
+            } else if !c.get("allocatedResourcesStatus").items().is_empty() {
+                let why = "must not be specified in container status";
+                out.push(FieldError::forbidden(&at, why));
+            }
         }
     }
     out
 }
+
+/// Lists of a status, and what they are about.
+const STATUSES: &[(&str, &str)] = &[
+    ("containerStatuses", "containers"),
+    ("initContainerStatuses", "initContainers"),
+    ("ephemeralContainerStatuses", "ephemeralContainers"),
+];
 
 fn nominated(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     let of = |v: &Value| v.str_at(&["status", "nominatedNodeName"]).to_owned();
@@ -49,24 +70,40 @@ fn nominated(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     if now.is_empty() || now == of(old) {
         return;
     }
+    invalid_each(out, &at, now.as_str(), dns1123_subdomain(&now));
     if !old.str_at(&["spec", "nodeName"]).is_empty() {
         let why = "may not be set on pods that are already bound to a node";
         out.push(FieldError::forbidden(&at, why));
     }
-    invalid_each(out, &at, now.as_str(), dns1123_subdomain(&now));
 }
 
-fn observed(out: &mut ErrorList, new: &Value, path: &FieldPath) {
-    let mut judge = |v: &Value, at: &FieldPath| {
-        let n = v.get("observedGeneration").as_i64().unwrap_or(0);
-        if n < 0 {
-            let why = "must be a non-negative integer";
-            out.push(FieldError::invalid(&at.child("observedGeneration"), n, why));
+/// Does a container that ended with `code` run again?
+fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
+    let matches = |rule: &&Value| {
+        let codes = rule.get("exitCodes");
+        let said = codes.get("values").items().iter().any(|c| c.as_i64() == Some(code));
+        match codes.str_at(&["operator"]) {
+            "In" => said,
+            "NotIn" => !said,
+            _ => false,
         }
     };
-    judge(new.get("status"), path);
-    for (i, c) in new.at(&["status", "conditions"]).items().iter().enumerate() {
-        judge(c, &path.child("conditions").index(i));
+    let own = container.str_at(&["restartPolicy"]);
+    if !own.is_empty()
+        && container
+            .get("restartPolicyRules")
+            .items()
+            .iter()
+            .find(matches)
+            .is_some()
+    {
+        return true;
+    }
+    let whole = spec.str_at(&["restartPolicy"]);
+    match if own.is_empty() { whole } else { own } {
+        "OnFailure" => code != 0,
+        "Never" => false,
+        _ => true,
     }
 }
 
@@ -76,59 +113,31 @@ fn transitions(out: &mut ErrorList, new: &Value, old: &Value, list: &str, path: 
     let containers = match list {
         "containerStatuses" => "containers",
         "initContainerStatuses" => "initContainers",
-        _ => "ephemeralContainers",
+        _ => "",
     };
-    let all = || {
-        ["containers", "initContainers"]
-            .into_iter()
-            .flat_map(|k| spec.get(k).items())
-    };
-    let restarts_all = |c: &Value| {
+    let mut all = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|k| spec.get(k).items());
+    let restarts_all = all.any(|c| {
         let mut rules = c.get("restartPolicyRules").items().iter();
         rules.any(|r| r.str_at(&["action"]) == "RestartAllContainers")
-    };
-    if all().any(restarts_all) {
-        return;
-    }
-    let whole = spec.str_at(&["restartPolicy"]);
-    if list == "containerStatuses" && whole == "Always" {
+    });
+    if restarts_all && !containers.is_empty() {
         return;
     }
     let now = new.at(&["status", list]).items();
-    for was in old.at(&["status", list]).items() {
+    for (i, was) in old.at(&["status", list]).items().iter().enumerate() {
         let ended = was.at(&["state", "terminated"]);
-        if ended.is_null() {
+        let runs = |c: &&Value| c.get("name") == was.get("name") && c.at(&["state", "terminated"]).is_null();
+        if ended.is_null() || now.iter().find(runs).is_none() {
             continue;
         }
-        let name = was.str_at(&["name"]);
-        let container = spec
-            .get(containers)
-            .items()
-            .iter()
-            .find(|c| c.str_at(&["name"]) == name);
-        let own = container.map_or("", |c| c.str_at(&["restartPolicy"]));
-        let rules = container.is_some_and(|c| !c.get("restartPolicyRules").items().is_empty());
-        let failed = ended.get("exitCode").as_i64().unwrap_or(0) != 0;
-        let policy = match (list, own) {
-            ("ephemeralContainerStatuses", _) => "Never",
-            (_, "") => whole,
-            (_, own) => own,
-        };
-        // Init containers run once; those that failed run again unless the pod says never.
-        let may = match policy {
-            "Always" if list == "initContainerStatuses" && own != "Always" => failed,
-            "Always" => true,
-            "OnFailure" => failed,
-            _ => false,
-        };
-        if may || rules {
-            continue;
-        }
-        for (i, c) in now.iter().enumerate().filter(|(_, c)| c.str_at(&["name"]) == name) {
-            if c.at(&["state", "terminated"]).is_null() {
-                let why = "may not be transitioned to non-terminated state";
-                out.push(FieldError::forbidden(&path.index(i).child("state"), why));
-            }
+        let code = ended.get("exitCode").as_i64().unwrap_or(0);
+        let mut known = spec.get(containers).items().iter();
+        let container = known.find(|c| c.get("name") == was.get("name"));
+        if !container.is_some_and(|c| restarts(c, spec, code)) {
+            let why = "may not be transitioned to non-terminated state";
+            out.push(FieldError::forbidden(&path.index(i).child("state"), why));
         }
     }
 }
@@ -147,9 +156,8 @@ fn claims(out: &mut ErrorList, new: &Value, path: &FieldPath) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
         seen.push(name);
-        let claim = status.str_at(&["resourceClaimName"]);
-        if !claim.is_empty() {
-            invalid_each(out, &at.child("name"), claim, dns1123_subdomain(claim));
+        if let Some(claim) = status.get("resourceClaimName").as_str() {
+            invalid_each(out, &at.child("resourceClaimName"), claim, dns1123_subdomain(claim));
         }
     }
 }
@@ -176,32 +184,137 @@ fn addresses(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
         let two_families = parsed.len() == 2 && parsed[0].is_ipv4() != parsed[1].is_ipv4();
         if all.len() > 1 && parsed.len() == all.len() && !two_families {
             let why = "may specify no more than one IP for each IP family";
-            let shown: Vec<Value> = all.iter().map(|ip| ip.str_at(&["ip"]).into()).collect();
-            out.push(FieldError::invalid(&at, Value::from(shown), why));
+            let shown: Vec<String> = all
+                .iter()
+                .map(|ip| format!("{{\"IP\":{}}}", quote(ip.str_at(&["ip"]))))
+                .collect();
+            out.push(FieldError::invalid_raw(&at, format!("[{}]", shown.join(",")), why));
         }
     }
 }
 
+/// The claim made for resources of vendors.
+fn extended(out: &mut ErrorList, new: &Value, path: &FieldPath) {
+    let status = new.at(&["status", "extendedResourceClaimStatus"]);
+    if status.is_null() {
+        return;
+    }
+    let (mappings, at) = (status.get("requestMappings").items(), path.child("requestMappings"));
+    if mappings.is_empty() {
+        out.push(FieldError::required(&at, "at least one request mapping is required"));
+    }
+    let spec = new.get("spec");
+    for (i, m) in mappings.iter().enumerate() {
+        let at = at.index(i);
+        let (container, resource) = (m.str_at(&["containerName"]), m.str_at(&["resourceName"]));
+        let mut all = ["containers", "initContainers"]
+            .into_iter()
+            .flat_map(|k| spec.get(k).items());
+        match all.find(|c| c.str_at(&["name"]) == container) {
+            None => {
+                let why = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+                out.push(FieldError::invalid(&at.child("containerName"), container, why));
+            }
+            Some(c) if c.at(&["resources", "requests", resource]).is_null() => {
+                let why = "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests";
+                out.push(FieldError::invalid(&at.child("resourceName"), resource, why));
+            }
+            Some(_) => {}
+        }
+        let request = m.str_at(&["requestName"]);
+        // Without an index, as upstream.
+        invalid_each(out, &path.child("requestName"), request, dns1123_label(request));
+        if mappings[..i].contains(m) {
+            for (key, value) in [
+                ("containerName", container),
+                ("resourceName", resource),
+                ("requestName", request),
+            ] {
+                out.push(FieldError::duplicate(&at.child(key), value));
+            }
+        }
+    }
+    match status.str_at(&["resourceClaimName"]) {
+        "" => out.push(FieldError::required(&path.child("resourceClaimName"), "")),
+        name => invalid_each(out, &path.child("resourceClaimName"), name, dns1123_subdomain(name)),
+    }
+}
+
+/// Whom a container runs as.
+fn user(out: &mut ErrorList, pod: &Value, user: &Value, path: &FieldPath) {
+    let (linux, at) = (user.get("linux"), path.child("linux"));
+    if linux.is_null() {
+        return;
+    }
+    match pod.str_at(&["spec", "os", "name"]) {
+        "windows" => out.push(FieldError::forbidden(&at, "cannot be set for a windows pod")),
+        "" | "linux" => {
+            let mut judge = |v: &Value, at: &FieldPath| {
+                let n = v.as_i64().unwrap_or(0);
+                invalid_each(out, at, n, net::in_range(n, 0, i64::from(i32::MAX)));
+            };
+            judge(linux.get("uid"), &at.child("uid"));
+            judge(linux.get("gid"), &at.child("gid"));
+            for (i, g) in linux.get("supplementalGroups").items().iter().enumerate() {
+                judge(g, &at.child("supplementalGroups").index(i));
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Health of the devices a container has.
-fn health(out: &mut ErrorList, status: &Value, path: &FieldPath) {
-    let path = path.child("allocatedResourcesStatus");
+fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, path: &FieldPath) {
+    const HEALTH: &[&str] = &["Healthy", "Unhealthy", "Unknown"];
     for (i, r) in status.get("allocatedResourcesStatus").items().iter().enumerate() {
-        let at = path.index(i).child("resources");
+        let (name, at) = (r.str_at(&["name"]), path.index(i));
+        if let Some(c) = container {
+            let (found, why) = match name.strip_prefix("claim:") {
+                Some(claim) => {
+                    let (claim, request) = claim.split_once('/').unwrap_or((claim, ""));
+                    let mut claims = c.at(&["resources", "claims"]).items().iter();
+                    let same = |k: &Value| k.str_at(&["name"]) == claim && k.str_at(&["request"]) == request;
+                    (
+                        claims.any(same),
+                        "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty",
+                    )
+                }
+                None => (
+                    !c.at(&["resources", "requests", name]).is_null(),
+                    "must match one of the container's resource requests",
+                ),
+            };
+            if !found {
+                out.push(FieldError::invalid(&at.child("name"), name, why));
+            }
+        }
         let mut seen: Vec<&str> = Vec::new();
         for (k, device) in r.get("resources").items().iter().enumerate() {
-            let (at, id) = (at.index(k), device.str_at(&["resourceID"]));
+            let (at, id) = (at.child("resources").index(k), device.str_at(&["resourceID"]));
+            let health = device.str_at(&["health"]);
+            if !HEALTH.contains(&health) {
+                out.push(FieldError::not_supported(&at.child("health"), health, HEALTH));
+            }
+            match device.get("message").as_str() {
+                Some("") => out.push(FieldError::required(
+                    &at.child("message"),
+                    "must be non-empty if specified",
+                )),
+                Some(text) if text.len() > LONGEST_MESSAGE as usize => {
+                    out.push(FieldError::too_long(&at.child("message"), LONGEST_MESSAGE));
+                }
+                _ => {}
+            }
             if seen.contains(&id) {
                 out.push(FieldError::duplicate(&at.child("resourceID"), id));
             }
             seen.push(id);
-            let health = device.str_at(&["health"]);
-            if !matches!(health, "" | "Healthy" | "Unhealthy" | "Unknown") {
-                let known = ["Healthy", "Unhealthy", "Unknown"];
-                out.push(FieldError::not_supported(&at.child("health"), health, &known));
-            }
         }
     }
 }
+
+/// Bytes that a message about a device's health may have.
+const LONGEST_MESSAGE: i64 = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -242,7 +355,7 @@ mod tests {
             json!({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], "hostIP": "a", "hostIPs": [{"ip": "10.0.0.1"}]});
         assert_eq!(
             said(json!({}), json!({}), new),
-            "[status.podIPs: Invalid value: [\"10.0.0.1\",\"10.0.0.2\"]: may specify no more than one IP for each IP family, \
+            "[status.podIPs: Invalid value: [{\"IP\":\"10.0.0.1\"},{\"IP\":\"10.0.0.2\"}]: may specify no more than one IP for each IP family, \
              status.hostIPs[0].ip: Invalid value: \"10.0.0.1\": must be equal to `hostIP`]"
         );
     }

@@ -33,15 +33,12 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
         _ => {}
     }
     let families = strings(spec.get("ipFamilies"));
-    let mut families_fine = true;
     for (i, f) in families.iter().enumerate() {
         let at = path.child("ipFamilies").index(i);
         if Family::parse(f).is_none() {
-            families_fine = false;
             out.push(FieldError::not_supported(&at, *f, &["IPv4", "IPv6"]));
         }
         if families[..i].contains(f) {
-            families_fine = false;
             out.push(FieldError::duplicate(&at, *f));
         }
     }
@@ -54,7 +51,7 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
     );
     let mut ips_fine = true;
     for (i, ip) in ips.iter().enumerate() {
-        if *ip == "None" {
+        if i == 0 && *ip == "None" {
             if ips.len() > 1 {
                 ips_fine = false;
                 out.push(FieldError::invalid(
@@ -73,11 +70,12 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
     if ips.len() > 2 {
         out.push(FieldError::invalid(&at, list.clone(), "may only hold up to 2 values"));
     }
-    if !ips_fine || !families_fine {
+    if !ips_fine {
         return out;
     }
     let of = |s: &str| parse_ip(s).map(Family::of);
-    if ips.len() == 2 && of(ips[0]) == of(ips[1]) {
+    let both = ips.iter().any(|ip| of(ip) != of(ips[0]));
+    if ips.len() > 1 && !both {
         out.push(FieldError::invalid(
             &at,
             list.clone(),
@@ -88,7 +86,7 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
         if *ip == "None" {
             break;
         }
-        if of(ip).map(Family::name) != Some(family) {
+        if Family::parse(family).is_some_and(|f| of(ip) != Some(f)) {
             out.push(FieldError::invalid(
                 &at.index(i),
                 *ip,

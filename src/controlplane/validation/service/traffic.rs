@@ -44,13 +44,13 @@ pub(super) fn load_balancer(out: &mut ErrorList, v: &Value, kind: &str, old: Opt
             out.push(FieldError::forbidden(&at, ONLY));
         }
         for (i, range) in ranges.iter().enumerate() {
-            let range = range.as_str().unwrap_or("");
+            let range = range.as_str().unwrap_or("").trim();
             let had = old.is_some_and(|o| {
                 let had = o.at(&["spec", "loadBalancerSourceRanges"]).items();
-                had.iter().any(|x| x.as_str() == Some(range))
+                had.iter().any(|x| x.as_str().map(str::trim) == Some(range))
             });
             if !had {
-                invalid_each(out, &at.index(i), range, cidr_strict(range.trim()));
+                invalid_each(out, &at.index(i), range, cidr_strict(range));
             }
         }
     } else if let Some(text) = annotation {
@@ -60,8 +60,8 @@ pub(super) fn load_balancer(out: &mut ErrorList, v: &Value, kind: &str, old: Opt
         }
         let had = old.is_some_and(|o| o.at(&["metadata", "annotations", SOURCE_RANGES]).as_str() == Some(text));
         if !text.trim().is_empty() && !had {
-            for range in text.split(',') {
-                invalid_each(out, &at, text, cidr_strict(range.trim()));
+            for range in text.split(',').map(str::trim) {
+                invalid_each(out, &at, range, cidr_strict(range));
             }
         }
     }
@@ -105,6 +105,8 @@ pub(super) fn policies(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldP
     }
     if matches!(kind, "NodePort" | "LoadBalancer" | "ClusterIP") {
         required_choice(out, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
+    } else {
+        optional_choice(out, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
     }
     optional_choice(
         out,

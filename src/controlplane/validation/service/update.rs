@@ -1,7 +1,7 @@
 //! What may not change about a Service.
 
-use super::service;
 use super::traffic::needs_health_check;
+use super::{is_headless, service};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, strings};
@@ -36,66 +36,87 @@ pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
+/// What is said of the first of a list that lost it, of one that was replaced, and of a second one let go.
+struct Words {
+    key: &'static str,
+    unset: &'static str,
+    released: &'static str,
+}
+
+const IPS: Words = Words {
+    key: "clusterIPs",
+    unset: "primary clusterIP can not be unset",
+    released: "must be set to 'SingleStack' when releasing the secondary clusterIP",
+};
+
+const FAMILIES: Words = Words {
+    key: "ipFamilies",
+    unset: "primary ipFamily can not be unset",
+    released: "must be set to 'SingleStack' when releasing the secondary ipFamily",
+};
+
 fn cluster_ips(out: &mut ErrorList, new: &Value, old: &Value) {
-    let at = FieldPath::new("spec").child("clusterIPs");
-    let (now, was) = (
-        strings(new.at(&["spec", "clusterIPs"])),
-        strings(old.at(&["spec", "clusterIPs"])),
-    );
-    let shown = || new.at(&["spec", "clusterIPs"]).clone();
-    match (was.first(), now.first()) {
-        (Some(_), None) => out.push(FieldError::invalid(
-            &at.index(0),
-            shown(),
-            "primary clusterIP can not be unset",
-        )),
-        (Some(a), Some(b)) if a != b => {
-            out.push(FieldError::invalid(&at.index(0), shown(), "may not change once set"));
+    if is_headless(new) && is_headless(old) {
+        return;
+    }
+    let at = FieldPath::new("spec").child(IPS.key);
+    let shown = new.at(&["spec", IPS.key]);
+    let (now, was) = (strings(shown), strings(old.at(&["spec", IPS.key])));
+    if now.len() == was.len() {
+        for (i, _) in was.iter().zip(&now).enumerate().filter(|(_, (a, b))| a != b) {
+            out.push(FieldError::invalid(&at.index(i), shown.clone(), CHANGED));
         }
-        _ => {}
-    }
-    if was.len() == 2 && now.len() == 1 && policy(new) != "SingleStack" {
-        out.push(FieldError::invalid(
-            &FieldPath::new("spec").child("ipFamilyPolicy"),
-            new.at(&["spec", "ipFamilyPolicy"]).clone(),
-            "must be set to 'SingleStack' when releasing the secondary clusterIP",
-        ));
-    }
-    if was.len() == 2 && now.len() == 2 && was[1] != now[1] {
-        out.push(FieldError::invalid(&at.index(1), shown(), "may not change once set"));
+    } else {
+        resized(out, new, &IPS, (&now, &was), now.is_empty(), shown);
     }
 }
 
 fn families(out: &mut ErrorList, new: &Value, old: &Value) {
-    let at = FieldPath::new("spec").child("ipFamilies");
-    let (now, was) = (
-        strings(new.at(&["spec", "ipFamilies"])),
-        strings(old.at(&["spec", "ipFamilies"])),
-    );
-    let shown = || new.at(&["spec", "ipFamilies"]).clone();
-    match (was.first(), now.first()) {
-        (Some(_), None) => out.push(FieldError::invalid(
-            &at.index(0),
-            shown(),
-            "primary ipFamily can not be unset",
-        )),
-        (Some(a), Some(b)) if a != b => {
-            out.push(FieldError::invalid(&at.index(0), shown(), "may not change once set"));
+    if is_headless(new) || is_headless(old) {
+        return;
+    }
+    let at = FieldPath::new("spec").child(FAMILIES.key).index(0);
+    let shown = new.at(&["spec", FAMILIES.key]);
+    let (now, was) = (strings(shown), strings(old.at(&["spec", FAMILIES.key])));
+    let ips = new.at(&["spec", IPS.key]);
+    if now.len() == was.len() {
+        // All at the first, as upstream.
+        for _ in was.iter().zip(&now).filter(|(a, b)| a != b) {
+            out.push(FieldError::invalid(&at, shown.clone(), CHANGED));
         }
-        _ => {}
-    }
-    if was.len() == 2 && now.len() == 1 && policy(new) != "SingleStack" {
-        out.push(FieldError::invalid(
-            &FieldPath::new("spec").child("ipFamilyPolicy"),
-            new.at(&["spec", "ipFamilyPolicy"]).clone(),
-            "must be set to 'SingleStack' when releasing the secondary ipFamily",
-        ));
-    }
-    if was.len() == 2 && now.len() == 2 && was[1] != now[1] {
-        out.push(FieldError::invalid(&at.index(1), shown(), "may not change once set"));
+    } else {
+        // The addresses are looked at and shown, as upstream.
+        resized(out, new, &FAMILIES, (&now, &was), ips.items().is_empty(), ips);
     }
 }
 
-fn policy(v: &Value) -> &str {
-    v.str_at(&["spec", "ipFamilyPolicy"])
+const CHANGED: &str = "may not change once set";
+
+/// A list that grew or shrank keeps its first; it shrinks only with the policy.
+fn resized(
+    out: &mut ErrorList,
+    new: &Value,
+    words: &Words,
+    (now, was): (&[&str], &[&str]),
+    nothing: bool,
+    shown: &Value,
+) {
+    let at = FieldPath::new("spec").child(words.key).index(0);
+    let shrinks = was.len() > now.len();
+    if shrinks && nothing {
+        let list = new.at(&["spec", words.key]).clone();
+        out.push(FieldError::invalid(&at, list, words.unset));
+    }
+    if let (Some(a), Some(b)) = (was.first(), now.first())
+        && a != b
+    {
+        out.push(FieldError::invalid(&at, shown.clone(), CHANGED));
+    }
+    if shrinks && now.len() == 1 && new.str_at(&["spec", "ipFamilyPolicy"]) != "SingleStack" {
+        out.push(FieldError::invalid(
+            &FieldPath::new("spec").child("ipFamilyPolicy"),
+            new.at(&["spec", "ipFamilyPolicy"]).clone(),
+            words.released,
+        ));
+    }
 }

@@ -4,7 +4,7 @@ use super::super::Field;
 use super::super::Kind::{Any, Int, List, Ptr, Said, Str, Struct};
 
 /// A selector: an API type, which keeps the names it has on the wire.
-pub(super) const SELECTOR: &[Field] = &[
+pub(in crate::controlplane::validation) const SELECTOR: &[Field] = &[
     ("matchLabels", "matchLabels", Said),
     ("matchExpressions", "matchExpressions", Said),
 ];
