@@ -64,6 +64,7 @@ suite! {
     watches::a_selector_turns_changes_into_coming_and_going,
     watches::the_initial_state_comes_first_and_is_closed,
     watches::a_watch_goes_on_after_a_revision,
+    watches::a_watch_from_before_what_is_kept_is_told_where_history_begins,
     watches::a_watch_from_the_future_is_quiet_until_then,
     watches::a_watch_is_scoped_to_a_namespace_or_a_key,
     watches::a_stalled_watcher_does_not_hold_up_writers,

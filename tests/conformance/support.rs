@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use torana::json;
 use torana::storage::backend::Wiring;
+use torana::storage::cacher::history::Bounds;
 use torana::storage::embedded::{Engine, Options, ResourceConfig};
 use torana::storage::encryption::Encryption;
 use torana::storage::etcd::{self, Access, Cluster};
@@ -102,16 +103,28 @@ async fn cluster_with(etcd: &Etcd, trust_progress: Option<bool>) -> Arc<Cluster>
     };
     let options = etcd::Options {
         freshness_wait: Duration::from_millis(500),
+        ring: ring(),
         trust_progress,
         ..etcd::Options::default()
     };
     Cluster::connect(&access, options).await.unwrap()
 }
 
-/// As in production, but a read of the future doesn't wait long.
+/// Events a resource's history holds here.
+pub const RING: usize = 1000;
+
+fn ring() -> Bounds {
+    Bounds {
+        max_events: RING,
+        ..Bounds::default()
+    }
+}
+
+/// As in production, but a read of the future doesn't wait long, and history is shorter.
 pub fn options() -> Options {
     Options {
         freshness_wait: Duration::from_millis(200),
+        ring: ring(),
         ..Options::default()
     }
 }
