@@ -35,7 +35,8 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
     let manager = options.manager(&call.parts.headers);
     let budget = call.store().budget().cloned();
     let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.resource().clone());
-    let (code, written) = finish::finish(run(call, object, raw, manager)).await?;
+    let late = call.late.clone();
+    let (code, written) = finish::finish(run(call, object, raw, manager), late).await?;
     respond::object(code, &written, &resource, negotiated, &headers, &query, budget.as_ref())
 }
 

@@ -85,6 +85,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
     };
     let budget = call.store().budget().cloned();
     let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.shown());
+    let late = call.late.clone();
     let patcher = Patcher {
         call,
         patch_type,
@@ -92,7 +93,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         options,
         manager,
     };
-    let updated = finish::finish(async move { patcher.run(&write).await }).await?;
+    let updated = finish::finish(async move { patcher.run(&write).await }, late).await?;
     let code = if updated.created { 201 } else { 200 };
     respond::object(
         code,

@@ -38,7 +38,8 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
     };
     let budget = call.store().budget().cloned();
     let (headers, query, resource) = (call.parts.headers.clone(), call.query.clone(), call.shown());
-    let updated = finish::finish(async move { replace(&call, object, &write).await }).await?;
+    let late = call.late.clone();
+    let updated = finish::finish(async move { replace(&call, object, &write).await }, late).await?;
     let code = if updated.created { 201 } else { 200 };
     respond::object(
         code,
