@@ -81,7 +81,7 @@ mod tests {
             flaws: telemetry.x509_flaws.clone(),
         };
         let name = ServerName::try_from("ext.ns.svc").unwrap();
-        let mut sees = |leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]| {
+        let sees = |leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]| {
             let shown = Shown {
                 leaf,
                 chain,
