@@ -19,6 +19,7 @@ pub mod target;
 pub mod tls;
 pub mod tunnel;
 pub mod url;
+mod verify;
 
 pub use fetch::{FetchError, Fetcher};
 pub use informer::{Change, Informer, InformerHandle};

@@ -9,6 +9,7 @@ pub mod authentication;
 pub mod backends;
 pub mod caches;
 pub mod clients;
+mod derived;
 pub mod encryption;
 pub mod objects;
 pub mod process;
@@ -58,7 +59,7 @@ pub struct Families {
     pub authentication_attempts: IntCounterVec,
     /// `authenticated_user_requests{username}`.
     pub authenticated_user_requests: IntCounterVec,
-    /// `authentication_duration_seconds{result}`.
+    /// `authentication_duration_seconds{result}`, and a part of `apiserver_request_filter_duration_seconds{filter}`.
     pub authentication_duration: HistogramVec,
     /// `apiserver_client_certificate_expiration_seconds`.
     pub client_certificates: access::ClientCertificateMetrics,
@@ -66,7 +67,7 @@ pub struct Families {
     pub service_account_tokens: access::ServiceAccountTokenMetrics,
     /// Callers that act as somebody else.
     pub impersonation: access::ImpersonationMetrics,
-    /// `authorization_duration_seconds{result}`.
+    /// `authorization_duration_seconds{result}`, and a part of `apiserver_request_filter_duration_seconds{filter}`.
     pub authorization_duration: HistogramVec,
     /// `authorization_attempts_total{result}`: allowed, denied, no-opinion or error.
     pub authorization_attempts: IntCounterVec,
@@ -85,7 +86,7 @@ pub struct Families {
 }
 
 /// Flaws of backends' certificates, counted per handshake.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct X509Flaws {
     /// `apiserver_kube_aggregator_x509_missing_san_total`.
     pub missing_san: IntCounter,
@@ -173,23 +174,11 @@ impl Telemetry {
                 "Authenticated requests, by kind of user name.",
                 &["username"],
             ),
-            authentication_duration: histograms(
-                &r,
-                "authentication_duration_seconds",
-                "Seconds an authentication took, by result.",
-                &["result"],
-                &access::DURATIONS,
-            ),
+            authentication_duration: access::filter_durations(),
             client_certificates: access::ClientCertificateMetrics::new(&r),
             service_account_tokens: access::ServiceAccountTokenMetrics::new(&r),
             impersonation: access::ImpersonationMetrics::new(&r),
-            authorization_duration: histograms(
-                &r,
-                "authorization_duration_seconds",
-                "Seconds an authorization took, by result.",
-                &["result"],
-                &access::DURATIONS,
-            ),
+            authorization_duration: access::filter_durations(),
             authorization_attempts: counters(
                 &r,
                 "authorization_attempts_total",
@@ -229,6 +218,8 @@ impl Telemetry {
             registry: r,
         };
         process::register(&families.registry);
+        access::derive(&families);
+        families.requests.derive(&families.registry);
         for kind in ["readOnly", "mutating"] {
             families.inflight.with_label_values(&[kind]).set(0);
         }

@@ -87,14 +87,15 @@ fn decide(current: Option<&ApiService>, wanted: Wanted, from_before: bool) -> Ac
 
 impl AutoRegister {
     /// For the listed paths of the servers behind us, those of groups that are not built in (`own`) too, and for what
-    /// `definitions` define. Neither informer runs yet.
+    /// `definitions` define. Neither informer runs yet. The second of the metrics is of the controller that upstream has
+    /// for definitions; what it does is done where they change.
     pub fn new(
         informer: Informer<ApiService>,
         definitions: &Informer<Definition>,
         writer: Arc<dyn ApiServiceWriter>,
         paths: &[String],
         own: &[(GroupVersion, Priorities)],
-        queue: QueueMetrics,
+        [queue, defined]: [QueueMetrics; 2],
     ) -> Arc<Self> {
         let wanted: BTreeMap<Str, Value> = paths.iter().filter_map(|p| desired(p, own)).collect();
         let missing = Arc::new(Mutex::new(wanted.keys().cloned().collect::<BTreeSet<_>>()));
@@ -118,7 +119,9 @@ impl AutoRegister {
         let noting = me.clone();
         me.informer.subscribe(move |change| noting.note(change));
         let (following, all) = (me.clone(), definitions.clone());
-        definitions.subscribe(move |_| following.set_always(definitions::wanted(all.snapshot().values())));
+        definitions.subscribe(move |_| {
+            defined.at_once(|| following.set_always(definitions::wanted(all.snapshot().values())));
+        });
         me
     }
 

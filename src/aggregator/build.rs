@@ -155,6 +155,7 @@ impl Aggregator {
             shared,
             transports.clone(),
             ledger.clone(),
+            telemetry.queue("APIServiceRegistrationController"),
         );
         let availability = Availability::new(Parts {
             informer: api_services.clone(),
@@ -202,7 +203,7 @@ impl Aggregator {
             config.writer,
             &paths,
             &config.priorities,
-            telemetry.queue("autoregister"),
+            ["autoregister", "crd_autoregistration_controller"].map(|name| telemetry.queue(name)),
         );
         let defined = definitions.synced().clone();
 

@@ -46,6 +46,7 @@ pub struct Account {
     answered: AtomicU64,
     server_errors: AtomicU64,
     unreachable: AtomicU64,
+    unanswered: AtomicU64,
     turned_away: AtomicU64,
     latencies: Latencies,
     last_failure: Mutex<Option<(OffsetDateTime, String)>>,
@@ -55,6 +56,8 @@ pub struct Account {
 pub struct Permit {
     account: Arc<Account>,
     long_running: bool,
+    /// It was sent, and nothing came yet.
+    awaits: bool,
 }
 
 /// Two windows: one is counted in, the other is the last one.
@@ -81,6 +84,8 @@ pub struct Figures {
     pub server_errors: u64,
     /// Requests that came to no answer.
     pub unreachable: u64,
+    /// Requests whose time was over, or whose client had left, before an answer began.
+    pub unanswered: u64,
     /// Requests over the limit.
     pub turned_away: u64,
     /// Time to the head of an answer: half of them, 90 and 99 of a hundred came sooner.
@@ -142,6 +147,7 @@ impl Account {
             answered: AtomicU64::new(0),
             server_errors: AtomicU64::new(0),
             unreachable: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
             turned_away: AtomicU64::new(0),
             latencies: Latencies::new(),
             last_failure: Mutex::default(),
@@ -170,6 +176,7 @@ impl Account {
         let permit = Permit {
             account: self.clone(),
             long_running,
+            awaits: false,
         };
         if most != 0 && before >= most && !exempt() {
             self.turned_away();
@@ -209,6 +216,7 @@ impl Account {
             answered: read(&self.answered),
             server_errors: read(&self.server_errors),
             unreachable: read(&self.unreachable),
+            unanswered: read(&self.unanswered),
             turned_away: read(&self.turned_away),
             latency: self.latencies.percentiles(),
             last_failure: self.failure().clone(),
@@ -222,8 +230,23 @@ impl Account {
     }
 }
 
+impl Permit {
+    /// The request is sent; until [`Permit::settle`], its end is one without an answer.
+    pub fn send(&mut self) {
+        self.awaits = true;
+    }
+
+    /// It was answered, or came to nothing.
+    pub fn settle(&mut self) {
+        self.awaits = false;
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
+        if self.awaits {
+            self.account.unanswered.fetch_add(1, Ordering::Relaxed);
+        }
         let counter = match self.long_running {
             true => &self.account.watching,
             false => &self.account.in_flight,
@@ -320,6 +343,22 @@ mod tests {
         let f = account.figures();
         assert_eq!((f.in_flight, f.watching), (0, 0));
         assert!(account.enter(false, || false).is_ok());
+    }
+
+    #[test]
+    fn a_request_that_ends_before_its_answer_begins_is_one_without_an_answer() {
+        let account = Arc::new(Account::new(Budget::default()));
+        let sent = |settles: bool| {
+            let mut permit = account.enter(false, || false).unwrap();
+            permit.send();
+            if settles {
+                permit.settle();
+            }
+        };
+        sent(true);
+        assert_eq!(account.figures().unanswered, 0);
+        sent(false);
+        assert_eq!(account.figures().unanswered, 1);
     }
 
     #[test]

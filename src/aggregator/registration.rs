@@ -13,6 +13,7 @@ use super::transports::{Transports, Unusable};
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
 use crate::server::mux::{DynHandler, PathRecorderMux, Registration as Route};
+use crate::telemetry::QueueMetrics;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -32,13 +33,14 @@ struct Registered {
 }
 
 impl Registration {
-    /// Starts to follow `informer`, which has not begun to run.
+    /// Starts to follow `informer`, which has not begun to run. There is no queue: `queue` counts what upstream's would.
     pub fn new(
         informer: Informer<ApiService>,
         mux: Arc<PathRecorderMux>,
         shared: Arc<ProxyShared>,
         transports: Arc<Transports>,
         ledger: Arc<Ledger>,
+        queue: QueueMetrics,
     ) -> Arc<Self> {
         let registration = Arc::new(Self {
             informer: informer.clone(),
@@ -49,7 +51,7 @@ impl Registration {
             handlers: Mutex::default(),
         });
         let following = registration.clone();
-        informer.subscribe(move |change| following.apply(change));
+        informer.subscribe(move |change| queue.at_once(|| following.apply(change)));
         registration
     }
 

@@ -106,7 +106,7 @@ impl StatusHandler {
         };
         v.set(&["service"], format!("{service:?}"));
         if verdict.status != "True" {
-            v.set(&["hint"], hint(&verdict.reason));
+            v.set(&["hint"], hint(&verdict.reason, &verdict.message));
         }
         v.set(&["discovery"], freshness(discovery, s));
         for (key, what) in [
@@ -130,16 +130,39 @@ impl StatusHandler {
 }
 
 /// What to look at first.
-fn hint(reason: &str) -> &'static str {
+fn hint(reason: &str, message: &str) -> &'static str {
     match reason {
+        "FailedDiscoveryCheck" => failed_check(message),
         "ServiceNotFound" => "create the Service, or delete the APIService if its server is gone for good",
         "ServicePortError" => "compare spec.service.port with the ports of the Service",
         "EndpointsNotFound" | "MissingEndpoints" => "no pod behind the Service is ready: look at its pods",
-        "FailedDiscoveryCheck" => "the server is not reached or refuses: look at the message, then at the server's log",
         "ReferenceNotFound" | "ReferenceInvalid" => "create or correct the object that the annotation names",
         "InvalidAnnotations" => "correct the annotations of the APIService",
         "NotProbed" => "wait for the first probe, which takes a few seconds",
         _ => "look at the message",
+    }
+}
+
+/// The same, by how the check failed.
+fn failed_check(message: &str) -> &'static str {
+    let says = |all: &[&str]| all.iter().any(|text| message.contains(text));
+    if says(&["connection refused", "no such file or directory"]) {
+        "nobody listens there: see whether the server runs, and on that port"
+    } else if says(&["x509:", "tls:"]) {
+        "its certificate is not what the APIService expects: compare it with caBundle and the name <service>.<namespace>.svc"
+    } else if says(&["no such host"]) {
+        "the name is not known to this machine's resolver"
+    } else if says(&["dial tcp", "dial unix", "TLS handshake timeout"]) {
+        "the address does not answer: look at the network and its firewalls, then at the server's machine"
+    } else if says(&["bad status from"]) && says(&[": 401", ": 403"]) {
+        "the server runs and does not believe this gateway: compare its front-proxy CA with \
+         kube-system/extension-apiserver-authentication"
+    } else if says(&["bad status from"]) {
+        "the server runs and fails: look at its log"
+    } else if says(&["deadline exceeded", "timed out", "timeout"]) {
+        "the server takes connections and does not answer: it hangs or has too much to do; look at its log and its load"
+    } else {
+        "the server is not reached or breaks off: look at the message, then at the server's log"
     }
 }
 
@@ -182,6 +205,7 @@ fn requests(f: &Figures) -> Value {
         "answered": (f.answered as i64),
         "serverErrors": (f.server_errors as i64),
         "unreachable": (f.unreachable as i64),
+        "unanswered": (f.unanswered as i64),
         "turnedAway": (f.turned_away as i64)
     });
     if f.limit != 0 {
@@ -329,6 +353,36 @@ mod tests {
             (endpoint.str_at(&["state"]), endpoint.get("http2Connections").as_i64()),
             ("Good", Some(1))
         );
+    }
+
+    #[test]
+    fn a_hint_says_where_to_look_first() {
+        let get = "failing or missing response from https://h:1/apis/g/v1: Get \"https://h:1/apis/g/v1\": ";
+        for (why, begins) in [
+            ("dial tcp 127.0.0.1:1: connect: connection refused", "nobody listens"),
+            ("dial tcp 10.0.0.1:1: i/o timeout", "the address does not answer"),
+            ("dial tcp: lookup h: no such host", "the name is not known"),
+            (
+                "tls: failed to verify certificate: x509: certificate has expired",
+                "its certificate",
+            ),
+            ("net/http: TLS handshake timeout", "the address does not answer"),
+            (
+                "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
+                "the server takes connections",
+            ),
+            ("EOF", "the server is not reached or breaks off"),
+        ] {
+            let hint = hint("FailedDiscoveryCheck", &format!("{get}{why}"));
+            assert!(hint.starts_with(begins), "{why}: {hint}");
+        }
+        let bad = |code| {
+            format!(
+                "failing or missing response from https://h:1/apis/g/v1: bad status from https://h:1/apis/g/v1: {code}"
+            )
+        };
+        assert!(hint("FailedDiscoveryCheck", &bad(403)).contains("front-proxy CA"));
+        assert!(hint("FailedDiscoveryCheck", &bad(500)).starts_with("the server runs and fails"));
     }
 
     #[test]

@@ -206,7 +206,7 @@ fn row(v: &Value, now: &str, wide: bool) -> Vec<String> {
         ago(v.str_at(&["since"]), now),
         load,
         text(&["requests", "latency", "p99"]),
-        (number("unreachable") + number("serverErrors")).to_string(),
+        (number("unreachable") + number("unanswered") + number("serverErrors")).to_string(),
         text(&["breaker"]),
         document(v, "discovery"),
     ];
@@ -298,7 +298,7 @@ mod tests {
             {"name": "v1.g", "service": "ns/ext:443", "available": "False", "reason": "FailedDiscoveryCheck",
              "message": "nobody answers", "since": "2026-01-02T09:55:00Z", "discovery": "Stale",
              "hint": "look at its log", "breaker": "Open", "documents": {"discovery": {"state": "Stale", "age": "6m"}},
-             "requests": {"inFlight": 3, "limit": 200, "unreachable": 2, "serverErrors": 1, "latency": {"p99": "1.2ms"}}},
+             "requests": {"inFlight": 3, "limit": 200, "unreachable": 2, "serverErrors": 1, "unanswered": 4, "latency": {"p99": "1.2ms"}}},
             {"name": "v1.apps", "service": "Local", "available": "True"}]});
         let read = |args: &[&str]| StatusCommand::read(&command().get_matches_from(args));
         let text = read(&["status"]).tell(&document);
@@ -315,7 +315,7 @@ mod tests {
                 "5m",
                 "3/200",
                 "1.2ms",
-                "3",
+                "7",
                 "Open",
                 "Stale 6m"
             ]

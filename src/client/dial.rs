@@ -4,7 +4,8 @@
 use super::io::{Io, Wire};
 use super::outbound::Outbound;
 use super::target::{Protocol, Socket};
-use super::tls::{ClientTls, X509Error};
+use super::tls::ClientTls;
+use super::verify::X509Error;
 use rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
 use std::fmt;
 use std::io;

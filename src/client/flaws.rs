@@ -1,24 +1,23 @@
 //! Serving certificates of backends that work today and will not with a stricter client: counted, so that an operator
 //! finds them before an upgrade does. As `apiserver/pkg/util/x509metrics`.
 
+use super::verify::{Shown, Verdict};
 use crate::telemetry::X509Flaws;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
-use std::fmt;
-use std::sync::Arc;
+use rustls::Error;
+use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 
 /// `sha1WithRSAEncryption`, `dsa-with-sha1`, `ecdsa-with-SHA1`.
 const SHA1: [&str; 3] = ["1.2.840.113549.1.1.5", "1.2.840.10040.4.3", "1.2.840.10045.4.1"];
 
-/// Another verifier's verdicts, with flaws counted per handshake.
-pub(super) struct Inspecting {
-    pub(super) verdict: Arc<dyn ServerCertVerifier>,
+/// Another's verdicts, with flaws counted per handshake.
+#[derive(Debug)]
+pub(super) struct Inspecting<V> {
+    pub(super) verdict: V,
     pub(super) flaws: X509Flaws,
 }
 
-impl Inspecting {
+impl<V> Inspecting<V> {
     fn inspect(&self, leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) {
         let parsed = x509_parser::parse_x509_certificate(leaf);
         if parsed.is_ok_and(|(_, c)| matches!(c.subject_alternative_name(), Ok(None))) {
@@ -37,45 +36,70 @@ fn is_weak(c: &X509Certificate<'_>) -> bool {
         && SHA1.contains(&c.signature_algorithm.algorithm.to_id_string().as_str())
 }
 
-impl ServerCertVerifier for Inspecting {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        self.inspect(end_entity, intermediates);
-        self.verdict
-            .verify_server_cert(end_entity, intermediates, server_name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verdict.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verdict.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verdict.supported_verify_schemes()
+impl<V: Verdict> Verdict for Inspecting<V> {
+    fn of(&self, shown: &Shown<'_>) -> Result<(), Error> {
+        self.inspect(shown.leaf, shown.chain);
+        self.verdict.of(shown)
     }
 }
 
-impl fmt::Debug for Inspecting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.verdict.fmt(f)
+#[cfg(test)]
+mod tests {
+    use super::super::verify::AnyServer;
+    use super::*;
+    use crate::telemetry::Telemetry;
+    use rcgen::{CertificateParams, DnType, Issuer, KeyPair};
+    use rustls::pki_types::{ServerName, UnixTime};
+
+    /// `sha256WithRSAEncryption` and `sha1WithRSAEncryption` differ in their last byte.
+    fn said_to_be_over_sha1(der: &[u8]) -> CertificateDer<'static> {
+        const SHA256: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
+        let mut der = der.to_vec();
+        let all = der.windows(SHA256.len()).enumerate().filter(|(_, w)| *w == SHA256);
+        let ends: Vec<usize> = all.map(|(at, _)| at + SHA256.len() - 1).collect();
+        assert_eq!(ends.len(), 2, "before the signature, and in what is signed");
+        ends.into_iter().for_each(|at| der[at] = 0x05);
+        der.into()
+    }
+
+    #[test]
+    fn signatures_over_sha1_are_counted_but_for_those_that_vouch_for_themselves() {
+        let rsa = || KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+        let mut authority = CertificateParams::default();
+        authority.distinguished_name.push(DnType::CommonName, "a CA");
+        let key = rsa();
+        let own = authority.self_signed(&key).unwrap();
+        let issuer = Issuer::new(authority, key);
+        let mut named = CertificateParams::new(vec!["ext.ns.svc".to_owned()]).unwrap();
+        named.distinguished_name.push(DnType::CommonName, "ext.ns.svc");
+        let leaf = named.signed_by(&rsa(), &issuer).unwrap();
+        let (own, weak) = (said_to_be_over_sha1(own.der()), said_to_be_over_sha1(leaf.der()));
+
+        let telemetry = Telemetry::new();
+        let inspecting = Inspecting {
+            verdict: AnyServer,
+            flaws: telemetry.x509_flaws.clone(),
+        };
+        let name = ServerName::try_from("ext.ns.svc").unwrap();
+        let sees = |leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]| {
+            let shown = Shown {
+                leaf,
+                chain,
+                name: &name,
+                ocsp: &[],
+                now: UnixTime::now(),
+            };
+            inspecting.of(&shown).unwrap();
+            let flaws = &telemetry.x509_flaws;
+            (flaws.insecure_sha1.get(), flaws.missing_san.get())
+        };
+        assert_eq!(
+            sees(leaf.der(), std::slice::from_ref(&own)),
+            (0, 0),
+            "nobody checks a root's"
+        );
+        assert_eq!(sees(&weak, &[]), (1, 0));
+        assert_eq!(sees(leaf.der(), std::slice::from_ref(&weak)), (2, 0), "any of a chain");
+        assert_eq!(sees(&own, &[]), (2, 1), "it has no names");
     }
 }

@@ -1,7 +1,7 @@
 //! Asks a component on this machine whether it is well, as upstream's component statuses do: HTTPS without looking at the
 //! certificate, one path, one answer.
 
-use super::tls::AnyServer;
+use super::verify::{AnyServer, Verifier};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use std::io::ErrorKind;
@@ -57,7 +57,10 @@ async fn ask(address: SocketAddr, path: &str) -> Result<String, Refusal> {
         .map_err(lost)?
         // The answer is shown to people and decides nothing.
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
+        .with_custom_certificate_verifier(Arc::new(Verifier {
+            verdict: AnyServer,
+            provider,
+        }))
         .with_no_client_auth();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
     let tls = connector.connect(address.ip().into(), tcp).await.map_err(lost)?;

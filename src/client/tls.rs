@@ -1,27 +1,16 @@
-//! Client TLS towards backends: how a backend proves its name, and which certificate we show.
-//!
-//! Verification agrees with Go's verifier where rustls' own is stricter: a serving certificate that stands in the bundle
-//! itself is trusted as it is, also when it is marked as a CA (self-signed certificates usually are). Name, validity
-//! and handshake signature are always checked.
+//! Client TLS towards backends: how a backend proves its name ([`verify`](super::verify)), and which certificate we show.
 
 use super::flaws::Inspecting;
+use super::verify::{AnyServer, GoLike, Verdict, Verifier};
 use crate::telemetry::X509Flaws;
 use bytes::Bytes;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::CertifiedKey;
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
-};
+use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// Everything a connection's trust depends on. Equal inputs share connections.
 #[derive(Clone)]
@@ -52,10 +41,6 @@ pub struct TlsBuilder {
     system_roots: OnceLock<Arc<RootCertStore>>,
     flaws: Option<X509Flaws>,
 }
-
-/// A verification failure in Go's words.
-#[derive(Debug)]
-pub struct X509Error(pub String);
 
 impl TlsInputs {
     /// True where both make the same connections.
@@ -95,22 +80,26 @@ impl TlsBuilder {
     /// # Errors
     /// Upstream's text about a bundle that cannot be used.
     pub fn build(&self, inputs: &TlsInputs) -> Result<ClientTls, String> {
-        let verifier: Arc<dyn ServerCertVerifier> = if inputs.insecure {
-            Arc::new(AnyServer(self.provider.clone()))
+        let verdict: Box<dyn Verdict> = if inputs.insecure {
+            Box::new(AnyServer)
         } else if inputs.ca_bundle.is_empty() {
             let roots = self.system_roots.get_or_init(|| Arc::new(load_system_roots())).clone();
-            Arc::new(GoLikeVerifier::new(roots, Vec::new(), self.provider.clone()))
+            Box::new(GoLike::new(roots, Vec::new(), &self.provider))
         } else {
             let (roots, certs) = parse_bundle(&inputs.ca_bundle)?;
-            Arc::new(GoLikeVerifier::new(Arc::new(roots), certs, self.provider.clone()))
+            Box::new(GoLike::new(Arc::new(roots), certs, &self.provider))
         };
-        let verifier = match &self.flaws {
-            None => verifier,
-            Some(flaws) => Arc::new(Inspecting {
-                verdict: verifier,
+        let verdict = match &self.flaws {
+            None => verdict,
+            Some(flaws) => Box::new(Inspecting {
+                verdict,
                 flaws: flaws.clone(),
             }),
         };
+        let verifier = Arc::new(Verifier {
+            verdict,
+            provider: self.provider.clone(),
+        });
         let config = |alpn: &[&[u8]]| -> Result<Arc<ClientConfig>, String> {
             let builder = ClientConfig::builder_with_provider(self.provider.clone())
                 .with_safe_default_protocol_versions()
@@ -169,8 +158,6 @@ fn parse_bundle(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static
     Ok((roots, certs))
 }
 
-// === verifiers ===
-
 #[derive(Debug)]
 struct ShowAlways(Arc<CertifiedKey>);
 
@@ -182,224 +169,6 @@ impl rustls::client::ResolvesClientCert for ShowAlways {
         true
     }
 }
-
-/// Any certificate will do: its server's word decides nothing, or the object says so.
-#[derive(Debug)]
-pub(super) struct AnyServer(pub(super) Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyServer {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// WebPKI first; then a certificate that is in the bundle itself.
-#[derive(Debug)]
-struct GoLikeVerifier {
-    /// `None`: there are no roots at all, so nothing verifies.
-    webpki: Option<Arc<WebPkiServerVerifier>>,
-    bundle: Vec<CertificateDer<'static>>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl GoLikeVerifier {
-    fn new(roots: Arc<RootCertStore>, bundle: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Self {
-        Self {
-            webpki: WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
-                .build()
-                .ok(),
-            bundle,
-            provider,
-        }
-    }
-
-    fn trusts_itself(&self, leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), X509Error> {
-        let Ok((_, parsed)) = x509_parser::parse_x509_certificate(leaf) else {
-            return Err(X509Error("x509: malformed certificate".into()));
-        };
-        check_validity(&parsed, now)?;
-        let ours = ParsedCertificate::try_from(leaf).is_ok_and(|p| verify_server_name(&p, name).is_ok());
-        if !ours {
-            return Err(wrong_name(leaf, name));
-        }
-        match parsed.extended_key_usage() {
-            Ok(Some(usage)) if !usage.value.server_auth && !usage.value.any => Err(X509Error(
-                "x509: certificate specifies an incompatible key usage".into(),
-            )),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl ServerCertVerifier for GoLikeVerifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let refused = match &self.webpki {
-            None => CertificateError::UnknownIssuer,
-            Some(webpki) => match webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp, now) {
-                Ok(verified) => return Ok(verified),
-                Err(Error::InvalidCertificate(why)) => why,
-                Err(other) => return Err(other),
-            },
-        };
-        let why = if self.bundle.iter().any(|c| c.as_ref() == end_entity.as_ref()) {
-            match self.trusts_itself(end_entity, server_name, now) {
-                Ok(()) => return Ok(ServerCertVerified::assertion()),
-                Err(why) => why,
-            }
-        } else {
-            in_gos_words(&refused, end_entity, server_name, now)
-        };
-        Err(Error::InvalidCertificate(CertificateError::Other(OtherError(
-            Arc::new(why),
-        ))))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-fn in_gos_words(why: &CertificateError, leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> X509Error {
-    let text = match why {
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            return wrong_name(leaf, name);
-        }
-        CertificateError::Expired
-        | CertificateError::ExpiredContext { .. }
-        | CertificateError::NotValidYet
-        | CertificateError::NotValidYetContext { .. } => {
-            let parsed = x509_parser::parse_x509_certificate(leaf);
-            return match parsed.map(|(_, c)| check_validity(&c, now)) {
-                Ok(Err(e)) => e,
-                _ => X509Error("x509: certificate has expired or is not yet valid".into()),
-            };
-        }
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "x509: certificate specifies an incompatible key usage"
-        }
-        CertificateError::BadEncoding => "x509: malformed certificate",
-        CertificateError::UnhandledCriticalExtension => "x509: unhandled critical extension",
-        // Whatever keeps a chain from a root: a wrong signature, a CA in the leaf's place, no issuer at all.
-        _ => "x509: certificate signed by unknown authority",
-    };
-    X509Error(text.into())
-}
-
-fn check_validity(cert: &x509_parser::certificate::X509Certificate<'_>, now: UnixTime) -> Result<(), X509Error> {
-    let now = now.as_secs() as i64;
-    let text = |unix: i64| {
-        OffsetDateTime::from_unix_timestamp(unix)
-            .ok()
-            .and_then(|t| t.format(&Rfc3339).ok())
-            .unwrap_or_default()
-    };
-    let (from, to) = (
-        cert.validity().not_before.timestamp(),
-        cert.validity().not_after.timestamp(),
-    );
-    let relation = if now < from {
-        format!("is before {}", text(from))
-    } else if now > to {
-        format!("is after {}", text(to))
-    } else {
-        return Ok(());
-    };
-    Err(X509Error(format!(
-        "x509: certificate has expired or is not yet valid: current time {} {relation}",
-        text(now)
-    )))
-}
-
-fn wrong_name(leaf: &CertificateDer<'_>, name: &ServerName<'_>) -> X509Error {
-    use x509_parser::extensions::GeneralName;
-    let wanted = name.to_str();
-    let parsed = x509_parser::parse_x509_certificate(leaf).ok().map(|(_, c)| c);
-    let sans = parsed
-        .as_ref()
-        .and_then(|c| c.subject_alternative_name().ok().flatten());
-    let Some(sans) = sans else {
-        let common_name = parsed.as_ref().and_then(|c| {
-            let cn = c.subject().iter_common_name().next()?;
-            Some(cn.as_str().ok()?.to_owned())
-        });
-        return X509Error(if common_name.is_some_and(|cn| cn.eq_ignore_ascii_case(&wanted)) {
-            "x509: certificate relies on legacy Common Name field, use SANs instead".into()
-        } else {
-            format!("x509: certificate is not valid for any names, but wanted to match {wanted}")
-        });
-    };
-    let names: Vec<&str> = sans
-        .value
-        .general_names
-        .iter()
-        .filter_map(|n| match n {
-            GeneralName::DNSName(d) => Some(*d),
-            _ => None,
-        })
-        .collect();
-    X509Error(if names.is_empty() {
-        format!("x509: certificate is not valid for any names, but wanted to match {wanted}")
-    } else {
-        format!("x509: certificate is valid for {}, not {wanted}", names.join(", "))
-    })
-}
-
-impl fmt::Display for X509Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for X509Error {}
 
 impl fmt::Debug for TlsInputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,6 +12,7 @@ use crate::registry::resource::Backing;
 use crate::registry::{Context, MayCreate, Resource, Store, SubresourceBehaviour};
 use crate::request::{AuditTrail, Authorized, Warnings};
 use crate::telemetry::WatchMetrics;
+use crate::telemetry::requests::LateResults;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(crate) struct Call {
     pub codecs: Codecs,
     /// Counters of a watch.
     pub watch_metrics: Option<WatchMetrics>,
+    /// Counts changes that came about when nobody waited for them any more.
+    pub late: Option<LateResults>,
 }
 
 impl Call {
@@ -57,6 +60,7 @@ impl Call {
             min_request_timeout: timeout,
             codecs: Codecs::default(),
             watch_metrics: None,
+            late: None,
         }
     }
 

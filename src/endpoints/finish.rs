@@ -1,22 +1,37 @@
 //! Runs a mutation to its end even if the client has gone: dropping the request's future drops only the wait.
 
 use crate::apimachinery::status::{Result, Status};
-use futures_util::FutureExt as _;
+use crate::telemetry::requests::LateResults;
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a client waits for create, update, patch and delete at most.
 const BOUND: Duration = Duration::from_secs(34);
 
-/// Waits for `work`, which runs in a task of its own and ends by itself.
+/// Set when nobody waits any more.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits for `work`, which runs in a task of its own and ends by itself; `late` counts what it came to, where nobody waits
+/// by then.
 ///
 /// # Errors
 /// What `work` fails with; 504 after 34 seconds, when the work may still succeed.
 ///
 /// # Cancel safety
 /// Cancel safe: the work goes on.
-pub async fn finish<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    match tokio::time::timeout(BOUND, to_the_end(work)).await {
+pub async fn finish<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+    late: Option<LateResults>,
+) -> Result<T> {
+    match tokio::time::timeout(BOUND, to_the_end(work, late)).await {
         Ok(done) => done,
         Err(_) => {
             let mut s = Status::new(
@@ -37,7 +52,19 @@ pub async fn finish<T: Send + 'static>(work: impl Future<Output = Result<T>> + S
 ///
 /// # Cancel safety
 /// Cancel safe: the work goes on.
-pub async fn to_the_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+pub async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+    late: Option<LateResults>,
+) -> Result<T> {
+    let waiting = Waiting(Arc::default());
+    let alone = waiting.0.clone();
+    let work = async move {
+        let outcome = work.await;
+        if let Some(late) = late.filter(|_| alone.load(Ordering::Relaxed)) {
+            late.count(outcome.is_ok());
+        }
+        outcome
+    };
     // Boxed, because the runtime's code for a task is made once per type of task and scheduler.
     match tokio::spawn(work.boxed()).await {
         Ok(done) => done,
@@ -50,21 +77,32 @@ pub async fn to_the_end<T: Send + 'static>(work: impl Future<Output = Result<T>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use crate::telemetry::Telemetry;
     use tokio::sync::Notify;
 
     #[tokio::test]
     async fn work_goes_on_when_nobody_waits_any_more() {
+        let telemetry = Telemetry::new();
         let (start, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (s, d) = (start.clone(), done.clone());
-        let waiting = tokio::spawn(finish(async move {
+        let work = async move {
             s.notified().await;
             d.notify_one();
             Ok(())
-        }));
+        };
+        let waiting = tokio::spawn(finish(work, Some(telemetry.requests.late())));
         tokio::task::yield_now().await;
         waiting.abort();
+        let _ = waiting.await;
         start.notify_one();
         done.notified().await;
+        finish(async { Ok(()) }, Some(telemetry.requests.late())).await.unwrap();
+        let text = String::from_utf8(telemetry.text()).unwrap();
+        for (status, times) in [("ok", 1), ("error", 0)] {
+            let line = format!(
+                "apiserver_request_post_timeout_total{{source=\"rest-handler\",status=\"{status}\"}} {times}\n"
+            );
+            assert!(text.contains(&line), "{line} in {text}");
+        }
     }
 }

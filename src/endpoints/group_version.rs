@@ -140,6 +140,9 @@ impl ApiGroupVersion {
         if action == Action::Watch {
             call.watch_metrics = Some(telemetry.watch(group, version, name));
         }
+        if !matches!(action, Action::Get | Action::List | Action::Watch) {
+            call.late = Some(telemetry.requests.late());
+        }
         if resource.strategy.deprecation().is_some() {
             call.cx.audit.annotate("k8s.io/deprecated", "true");
             let labels = [group.as_str(), "", name.as_str(), call.subresource(), version.as_str()];

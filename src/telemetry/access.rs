@@ -1,13 +1,20 @@
 //! Metrics of who asks and who acts as whom: client certificates, service-account tokens, impersonation.
 
-use super::{counters, histograms};
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, Registry};
+use super::derived::{Derived, label};
+use super::{Families, VALID, counters, histograms};
+use prometheus::proto::LabelPair;
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Registry};
 use std::time::{Duration, SystemTime};
 
 /// Seconds, from a millisecond on, each bucket twice the one before: upstream's for authentication, authorization and
 /// impersonation.
 pub const DURATIONS: [f64; 15] = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
+];
+
+/// Seconds a filter of the chain took: upstream's.
+const FILTER: [f64; 13] = [
+    0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0,
 ];
 
 const MINUTE: f64 = 60.0;
@@ -18,6 +25,49 @@ const DAY: f64 = 24.0 * HOUR;
 /// trusted or not.
 #[derive(Clone, Debug)]
 pub struct ClientCertificateMetrics(Histogram);
+
+/// A family by result with the buckets of all families that are made of it; nobody reads it itself.
+pub(super) fn filter_durations() -> HistogramVec {
+    let mut buckets = [&DURATIONS[..], &FILTER].concat();
+    buckets.sort_by(f64::total_cmp);
+    buckets.dedup();
+    let opts = HistogramOpts::new("filter_duration_seconds", "Seconds, by result.").buckets(buckets);
+    HistogramVec::new(opts, &["result"]).expect(VALID)
+}
+
+/// Registers what is told of the durations of authentication and authorization.
+pub(super) fn derive(families: &Families) {
+    let r = &families.registry;
+    let (authentication, authorization) = (&families.authentication_duration, &families.authorization_duration);
+    for (name, help, source) in [
+        (
+            "authentication_duration_seconds",
+            "Seconds an authentication took, by result.",
+            authentication,
+        ),
+        (
+            "authorization_duration_seconds",
+            "Seconds an authorization took, by result.",
+            authorization,
+        ),
+    ] {
+        let same: fn(&[LabelPair]) -> Option<Vec<LabelPair>> = |labels| Some(labels.to_vec());
+        Derived::register(r, name, help, &["result"], &DURATIONS, vec![(source.clone(), same)]);
+    }
+    Derived::register(
+        r,
+        "apiserver_request_filter_duration_seconds",
+        "Seconds a filter of the handler chain took.",
+        &["filter"],
+        &FILTER,
+        vec![
+            (authentication.clone(), |_| {
+                Some(vec![label("filter", "authentication")])
+            }),
+            (authorization.clone(), |_| Some(vec![label("filter", "authorization")])),
+        ],
+    );
+}
 
 impl ClientCertificateMetrics {
     /// Registers them. To be made once per registry.

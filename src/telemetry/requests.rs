@@ -1,8 +1,10 @@
 //! The families of the request path. A request finds its counters by one hash over borrowed labels in a snapshot;
 //! only a combination that was never seen takes a lock.
 
+use super::derived::Derived;
 use super::{counters, histograms, int_gauges};
 use arc_swap::ArcSwap;
+use prometheus::proto::LabelPair;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,6 +14,21 @@ use std::sync::{Arc, Mutex};
 pub(super) const DURATION: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
     45.0, 60.0,
+];
+
+/// Upstream's buckets of `apiserver_request_sli_duration_seconds`, all of them among those of the duration.
+const SLI: [f64; 21] = [
+    0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+];
+
+const NO_DRY_RUN: [&str; 7] = [
+    "verb",
+    "group",
+    "version",
+    "resource",
+    "subresource",
+    "scope",
+    "component",
 ];
 
 /// More label combinations than this are not counted one by one: whoever makes names up must not fill the memory.
@@ -46,6 +63,7 @@ pub struct RequestMetrics {
     longrunning: IntGaugeVec,
     terminations: IntCounterVec,
     aborts: IntCounterVec,
+    late: LateResults,
     hasher: RandomState,
     known: ArcSwap<HashMap<u64, Vec<Arc<Series>>>>,
     adding: Mutex<usize>,
@@ -61,6 +79,35 @@ pub struct Series {
     pub duration: Histogram,
     /// `apiserver_response_sizes`, of GET and LIST.
     pub size: Option<Histogram>,
+}
+
+/// `apiserver_request_post_timeout_total`: changes that came to their end behind their request's, which had run out of time
+/// or whose client had left.
+#[derive(Clone)]
+pub struct LateResults {
+    ok: IntCounter,
+    error: IntCounter,
+}
+
+impl LateResults {
+    fn new(r: &Registry) -> Self {
+        let family = counters(
+            r,
+            "apiserver_request_post_timeout_total",
+            "Changes that ended when nobody waited for them any more, by what they came to.",
+            &["source", "status"],
+        );
+        let of = |status| family.with_label_values(&["rest-handler", status]);
+        Self {
+            ok: of("ok"),
+            error: of("error"),
+        }
+    }
+
+    /// One more.
+    pub fn count(&self, is_ok: bool) {
+        if is_ok { &self.ok } else { &self.error }.inc();
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -80,15 +127,6 @@ impl RequestMetrics {
         const L: [&str; 8] = [
             "verb",
             "dry_run",
-            "group",
-            "version",
-            "resource",
-            "subresource",
-            "scope",
-            "component",
-        ];
-        const NO_DRY_RUN: [&str; 7] = [
-            "verb",
             "group",
             "version",
             "resource",
@@ -132,10 +170,28 @@ impl RequestMetrics {
                 "Requests whose answer was cut off.",
                 &["verb", "group", "version", "resource", "subresource", "scope"],
             ),
+            late: LateResults::new(r),
             hasher: RandomState::new(),
             known: ArcSwap::default(),
             adding: Mutex::new(0),
         }
+    }
+
+    /// Registers `apiserver_request_sli_duration_seconds`: the duration less what a request waited for others. Nothing
+    /// waits in a queue or for a webhook here, so it is the duration, of all but watches.
+    pub(super) fn derive(&self, r: &Registry) {
+        let told: fn(&[LabelPair]) -> Option<Vec<LabelPair>> = |labels| {
+            let is_watch = labels.iter().any(|l| l.name() == "verb" && l.value() == "WATCH");
+            (!is_watch).then(|| labels.iter().filter(|l| l.name() != "dry_run").cloned().collect())
+        };
+        Derived::register(
+            r,
+            "apiserver_request_sli_duration_seconds",
+            "Seconds from a request's arrival to the end of its answer, without those it waited in a queue or for a webhook.",
+            &NO_DRY_RUN,
+            &SLI,
+            vec![(self.duration.clone(), told)],
+        );
     }
 
     /// The counters for an answer. `None` beyond the limit of combinations.
@@ -207,6 +263,11 @@ impl RequestMetrics {
         let mut values = without_dry_run(l).to_vec();
         values.push(&code);
         self.terminations.with_label_values(&values).inc();
+    }
+
+    /// What changes come to that nobody waits for any more.
+    pub fn late(&self) -> LateResults {
+        self.late.clone()
     }
 
     /// Counts an answer that was cut off.

@@ -106,9 +106,10 @@ fn registering(
     store: &Arc<MemoryStorage>,
     paths: &[String],
 ) -> Arc<AutoRegister> {
-    let queue = crate::telemetry::Telemetry::new().queue("autoregister");
+    let telemetry = crate::telemetry::Telemetry::new();
+    let queues = ["autoregister", "crd_autoregistration_controller"].map(|name| telemetry.queue(name));
     let writer = Arc::new(Writer(store.clone()));
-    AutoRegister::new(informer.clone(), definitions, writer, paths, &[], queue)
+    AutoRegister::new(informer.clone(), definitions, writer, paths, &[], queues)
 }
 
 fn definition(served: bool) -> Value {

@@ -130,10 +130,8 @@ async fn attempt(
         Ok(Ok(answer)) => format!("bad status from {url}: {}", answer.status),
         Ok(Err(e)) => format!("Get {url:?}: {e}"),
         Err(_) => {
-            if service.target.is_some() {
-                // So that the next probe, and requests, go to another place.
-                transport.unanswered(first, "no answer to a probe");
-            }
+            // So that the next probe, and requests, go to another place, where there is one.
+            transport.unanswered(first, "no answer to a probe");
             format!("Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
         }
     };

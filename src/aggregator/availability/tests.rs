@@ -7,6 +7,17 @@ fn service(spec: crate::apimachinery::Value) -> crate::apimachinery::Value {
     json!({"metadata": {"name": "ext", "namespace": "ns"}, "spec": (spec)})
 }
 
+fn on_this_machine() -> crate::apimachinery::Value {
+    service(json!({"type": "ExternalName", "externalName": "127.0.0.1"}))
+}
+
+/// A world whose service `ns/ext` is on this machine.
+async fn here() -> World {
+    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+    w.services.set("ns/ext", &on_this_machine());
+    w
+}
+
 #[tokio::test]
 async fn conditions_tell_step_by_step_what_is_missing() {
     let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
@@ -44,24 +55,20 @@ async fn conditions_tell_step_by_step_what_is_missing() {
 async fn a_healthy_backend_becomes_available_and_a_dead_one_is_named() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move { answer(200, r.uri().path().to_owned()) }).await;
-    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
-    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
-    w.services.set(
-        "ns/ext",
-        &service(json!({"type": "ExternalName", "externalName": "127.0.0.1"})),
-    );
-    w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    let w = here().await;
+    w.api_services
+        .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
     w.until_condition("v1.g", "True/Passed/all checks passed").await;
     w.until("routing", || async {
         (w.get("/apis/g/v1/things").await.0 == 200).then_some(())
     })
     .await;
+    let url = format!("https://{}/apis/g/v1", backend.authority);
     drop(backend);
     // Anything that changes the object is a reason to look again.
     let mut touched = w.api_services.object("v1.g").unwrap();
     touched.set(&["metadata", "labels", "touched"], "yes");
     w.api_services.set("v1.g", &touched);
-    let url = format!("https://127.0.0.1:{port}/apis/g/v1");
     w.until("a failed check", || async {
         let c = w.condition("v1.g");
         c.starts_with(&format!(
@@ -76,16 +83,12 @@ async fn a_healthy_backend_becomes_available_and_a_dead_one_is_named() {
 async fn a_wrong_bundle_makes_a_service_unavailable_and_junk_writes_nothing() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { answer(200, "") }).await;
-    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
-    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
-    w.services.set(
-        "ns/ext",
-        &service(json!({"type": "ExternalName", "externalName": "127.0.0.1"})),
-    );
-    w.api_services.set("v1.junk", &apiservice("junk", "junk", port));
+    let w = here().await;
     w.api_services
-        .set("v1.g", &apiservice("g", &Pki::new(&[], H2).ca_pem, port));
-    let url = format!("https://127.0.0.1:{port}/apis/g/v1");
+        .set("v1.junk", &apiservice("junk", "junk", backend.port()));
+    w.api_services
+        .set("v1.g", &apiservice("g", &Pki::new(&[], H2).ca_pem, backend.port()));
+    let url = format!("https://{}/apis/g/v1", backend.authority);
     let wanted = format!(
         "False/FailedDiscoveryCheck/failing or missing response from {url}: Get \"{url}\": tls: failed to verify \
          certificate: x509: certificate signed by unknown authority"
@@ -128,13 +131,7 @@ async fn a_hung_backend_costs_nobody_else_anything() {
     let hung = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
-    let port = |authority: &str| authority.rsplit(':').next().unwrap().parse::<u16>().unwrap();
-    let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
-    services.set(
-        "ns/ext",
-        &service(json!({"type": "ExternalName", "externalName": "127.0.0.1"})),
-    );
-    let w = World::start(api_services, services).await;
+    let w = here().await;
     for i in 0..8 {
         let group = format!("hung{i}");
         let object = apiservice(&group, &pki.ca_pem, hung.local_addr().unwrap().port());
@@ -157,7 +154,7 @@ async fn a_hung_backend_costs_nobody_else_anything() {
         start.elapsed()
     );
     w.api_services
-        .set("v1.g", &apiservice("g", &pki.ca_pem, port(&backend.authority)));
+        .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
     w.until_condition("v1.g", "True/Passed/all checks passed").await;
     w.until("routing", || async {
         (w.get("/apis/g/v1/x").await.0 == 200).then_some(())
@@ -174,13 +171,9 @@ async fn a_hung_backend_costs_nobody_else_anything() {
 async fn another_certificate_of_ours_is_a_reason_to_look_again() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
-    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
-    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
-    w.services.set(
-        "ns/ext",
-        &service(json!({"type": "ExternalName", "externalName": "127.0.0.1"})),
-    );
-    w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    let w = here().await;
+    w.api_services
+        .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
     w.until_condition("v1.g", "True/Passed/all checks passed").await;
     // All have heard of the condition by then.
     let current = || async {
@@ -211,17 +204,15 @@ async fn after_a_failed_probe_no_pooled_connection_is_used_again() {
         async move { answer(status, "{}") }
     })
     .await;
-    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
-    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
-    let ext = service(json!({"type": "ExternalName", "externalName": "127.0.0.1"}));
-    w.services.set("ns/ext", &ext);
-    w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    let w = here().await;
+    w.api_services
+        .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
     w.until_condition("v1.g", "True/Passed/all checks passed").await;
     let connections = || backend.connections.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(connections(), 1);
     ill.store(true, std::sync::atomic::Ordering::Relaxed);
     // A change of its Service is a reason to look.
-    w.services.set("ns/ext", &ext);
+    w.services.set("ns/ext", &on_this_machine());
     let failed = || async {
         w.condition("v1.g")
             .starts_with("False/FailedDiscoveryCheck/")

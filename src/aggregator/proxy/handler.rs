@@ -147,7 +147,7 @@ impl ProxyHandler {
     async fn exchange(
         &self,
         place: Place<'_>,
-        permit: Permit,
+        mut permit: Permit,
         mut req: Request,
         user: &UserInfo,
         info: Option<&RequestInfo>,
@@ -207,11 +207,13 @@ impl ProxyHandler {
         // cancels the request at the backend.
         let end = limit(transport.timeouts(), info, out.target.path()).map(|limit| Instant::now() + limit);
         let began = std::time::Instant::now();
+        permit.send();
         let sending = transport.send_to(place.endpoints.all(), authority, out, interim.as_ref());
         let sent = match (end, transport.timeouts().header) {
             (None, None) => sending.await,
             (end, header) => head_by(end, header, sending).await,
         };
+        permit.settle();
         match sent {
             Ok(answer) => {
                 place.account.answered(began.elapsed(), answer.status().as_u16());

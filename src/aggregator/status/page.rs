@@ -174,12 +174,13 @@ fn counts(r: &Value) -> String {
         None => String::new(),
     };
     format!(
-        "{}{limit} under way, {} watches<br>{} answered, {} with 5xx, {} unreachable, {} turned away{last}",
+        "{}{limit} under way, {} watches<br>{} answered, {} with 5xx, {} unreachable, {} never answered, {} turned away{last}",
         n("inFlight"),
         n("watching"),
         n("answered"),
         n("serverErrors"),
         n("unreachable"),
+        n("unanswered"),
         n("turnedAway")
     )
 }

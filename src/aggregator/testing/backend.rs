@@ -121,6 +121,11 @@ impl Drop for Backend {
 }
 
 impl Backend {
+    /// Where it listens on this machine.
+    pub fn port(&self) -> u16 {
+        self.authority.rsplit(':').next().unwrap().parse().unwrap()
+    }
+
     /// Serves HTTP over what ALPN chose; at most `streams` at once over HTTP/2.
     pub async fn http<F, R>(pki: &Pki, streams: u32, service: F) -> Self
     where

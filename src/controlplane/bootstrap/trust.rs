@@ -101,16 +101,19 @@ async fn follow(plane: &ControlPlane, trust: &watch::Receiver<Arc<Trust>>) -> st
         until: None,
     };
     let mut changes = plane.store("", "configmaps").storage().watch(options).await?;
-    while let Some(item) = changes.next().await {
-        if matches!(item, WatchItem::Change(..)) {
-            let now = trust.borrow().clone();
-            report(
-                "publishing the certificate authorities again",
-                publish(plane, &now).await,
-            );
+    loop {
+        // First for what happened before anybody watched.
+        let now = trust.borrow().clone();
+        let published = publish(plane, &now).await;
+        report("publishing the certificate authorities again", published);
+        loop {
+            match changes.next().await {
+                None => return Ok(()),
+                Some(WatchItem::Change(..)) => break,
+                Some(WatchItem::Initial(_) | WatchItem::Bookmark { .. }) => {}
+            }
         }
     }
-    Ok(())
 }
 
 /// The data to write, from what stands there.

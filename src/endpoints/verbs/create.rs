@@ -34,8 +34,8 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
 
     let raw = Arc::new(options.to_value("CreateOptions", call.query.text("fieldValidation")));
     let manager = options.manager(&call.parts.headers);
-    let reply = Reply::to(&call, negotiated);
-    let (code, written) = finish::finish(run(call, object, raw, manager)).await?;
+    let (reply, late) = (Reply::to(&call, negotiated), call.late.clone());
+    let (code, written) = finish::finish(run(call, object, raw, manager), late).await?;
     reply.object(code, &written)
 }
 

@@ -38,7 +38,8 @@ pub(crate) async fn delete(mut call: Call, req_body: Body) -> Answer {
     warn(&call, &query);
     let orphan_said_no = query.options.orphan_dependents == Some(false);
     let (store, cx, name) = (call.store().clone(), call.cx.clone(), call.name().to_owned());
-    let deleted = finish::finish(async move { store.delete(&cx, &name, &query.options).await }).await?;
+    let work = async move { store.delete(&cx, &name, &query.options).await };
+    let deleted = finish::finish(work, call.late.clone()).await?;
     let code = if orphan_said_no && !deleted.gone { 202 } else { 200 };
     answer(&call, code, &deleted, negotiated)
 }
@@ -75,7 +76,7 @@ pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> Answer 
     warn(&call, &delete);
     let (store, cx) = (call.store().clone(), call.cx.clone());
     let work = async move { store.delete_collection(&cx, select, &delete.options).await };
-    let listing = finish::to_the_end(work).await?;
+    let listing = finish::to_the_end(work, call.late.clone()).await?;
     let meta = list::meta(&prefix, &listing);
     respond_list(
         listing,

@@ -84,7 +84,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         kind: None,
         may_create: call.may_create.clone(),
     };
-    let reply = Reply::to(&call, negotiated);
+    let (reply, late) = (Reply::to(&call, negotiated), call.late.clone());
     let patcher = Patcher {
         call,
         patch_type,
@@ -92,7 +92,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         options,
         manager,
     };
-    let updated = finish::finish(async move { patcher.run(&write).await }).await?;
+    let updated = finish::finish(async move { patcher.run(&write).await }, late).await?;
     let code = if updated.created { 201 } else { 200 };
     reply.object(code, &updated.object)
 }

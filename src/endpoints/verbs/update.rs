@@ -37,8 +37,8 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
         kind: None,
         may_create: call.may_create.clone(),
     };
-    let reply = Reply::to(&call, negotiated);
-    let updated = finish::finish(async move { replace(&call, object, &write).await }).await?;
+    let (reply, late) = (Reply::to(&call, negotiated), call.late.clone());
+    let updated = finish::finish(async move { replace(&call, object, &write).await }, late).await?;
     let code = if updated.created { 201 } else { 200 };
     reply.object(code, &updated.object)
 }

@@ -5,7 +5,7 @@ use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::ledger::{Account, Budget};
 use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
 use crate::aggregator::testing::*;
-use crate::request::UnprotectedHandler;
+use crate::request::{Body, UnprotectedHandler};
 use http_body_util::BodyExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,7 +74,7 @@ async fn what_cannot_be_tried_is_said_before_trying() {
             service: ServiceReference::new("ns", "ext", 443),
             available,
             transport,
-            account: Arc::new(crate::aggregator::ledger::Account::new(Default::default())),
+            account: Arc::new(Account::new(Default::default())),
         })
     };
     let shared = shared(Arc::new(Always("127.0.0.1:1".into())));
@@ -409,4 +409,30 @@ async fn watches_have_a_budget_of_their_own() {
     );
     assert!(text(refused).await.contains("too many watches are open"));
     assert_eq!(p.serve(get("/x"), alice()).await.status(), 200, "requests are not told");
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_before_its_answer_is_counted_as_never_answered() {
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let backend = Backend::http(&pki, 100, move |_| {
+        tell.send(()).unwrap();
+        std::future::pending::<http::Response<Body>>()
+    })
+    .await;
+    let account = Arc::new(Account::new(Default::default()));
+    let settings = Settings::Remote(Remote {
+        service: ServiceReference::new("ns", "ext", 443),
+        available: true,
+        transport: transport(&pki.ca_pem),
+        account: account.clone(),
+    });
+    let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
+    // As the deadline's filter does.
+    tokio::select! {
+        answer = p.serve(get("/apis/g/v1/x"), alice()) => panic!("{}", answer.status()),
+        _ = told.recv() => {}
+    }
+    let f = account.figures();
+    assert_eq!((f.unanswered, f.answered, f.unreachable, f.in_flight), (1, 0, 0, 0));
 }

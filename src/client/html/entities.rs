@@ -1,0 +1,65 @@
+//! Characters of HTML that are written as entities.
+
+/// As Go's `html.EscapeString`. `entities`: those that are there stay.
+pub(super) fn escape(value: &[u8], entities: bool, out: &mut Vec<u8>) {
+    for (i, b) in value.iter().enumerate() {
+        match b {
+            b'&' if entities && is_entity(&value[i + 1..]) => out.push(b'&'),
+            b'&' => out.extend_from_slice(b"&amp;"),
+            b'<' => out.extend_from_slice(b"&lt;"),
+            b'>' => out.extend_from_slice(b"&gt;"),
+            b'"' => out.extend_from_slice(b"&#34;"),
+            b'\'' => out.extend_from_slice(b"&#39;"),
+            b'\r' => out.extend_from_slice(b"&#13;"),
+            b => out.push(*b),
+        }
+    }
+}
+
+fn is_entity(after: &[u8]) -> bool {
+    let word = |b: &u8| !(b.is_ascii_alphanumeric() || *b == b'#');
+    let end = after.iter().position(word).unwrap_or(after.len());
+    end > 0 && after.get(end) == Some(&b';')
+}
+
+/// The entities that stand in links.
+pub(super) fn unescaped(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    let mut rest = value;
+    while let Some(at) = rest.find('&') {
+        out.push_str(&rest[..at]);
+        let here = &rest[at..];
+        let entity = here.find(';').map(|end| (&here[1..end], &here[end + 1..]));
+        let meant = entity.and_then(|(name, after)| Some((character(name)?, after)));
+        rest = match meant {
+            Some((c, after)) => {
+                out.push(c);
+                after
+            }
+            None => {
+                out.push('&');
+                &here[1..]
+            }
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+fn character(entity: &str) -> Option<char> {
+    match entity {
+        "amp" => Some('&'),
+        "lt" => Some('<'),
+        "gt" => Some('>'),
+        "quot" => Some('"'),
+        "apos" => Some('\''),
+        _ => {
+            let number = entity.strip_prefix('#')?;
+            let code = match number.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16),
+                None => number.parse(),
+            };
+            char::from_u32(code.ok()?)
+        }
+    }
+}

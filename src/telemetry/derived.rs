@@ -1,0 +1,175 @@
+//! Families that say again, under other names and labels, what others count: made when they are read, so that a request
+//! pays for one observation.
+
+use super::VALID;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::{HistogramVec, Registry};
+use std::collections::BTreeMap;
+
+/// From the labels of a series to those it is told under; `None`: it is not told. Several that are told under the same
+/// labels are added up.
+type Relabel = fn(&[LabelPair]) -> Option<Vec<LabelPair>>;
+
+/// A family of histograms over others that have all of its buckets, and maybe more.
+pub(super) struct Derived {
+    desc: Desc,
+    buckets: &'static [f64],
+    sources: Vec<(HistogramVec, Relabel)>,
+}
+
+impl Derived {
+    /// Registers a family of these `labels` and `buckets`, made of `sources`.
+    pub(super) fn register(
+        r: &Registry,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &'static [f64],
+        sources: Vec<(HistogramVec, Relabel)>,
+    ) {
+        let labels = labels.iter().map(|l| (*l).to_owned()).collect();
+        let desc = Desc::new(name.to_owned(), help.to_owned(), labels, Default::default()).expect(VALID);
+        let family = Self { desc, buckets, sources };
+        r.register(Box::new(family)).expect(VALID);
+    }
+}
+
+impl Collector for Derived {
+    fn desc(&self) -> Vec<&Desc> {
+        vec![&self.desc]
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let mut sums: BTreeMap<Vec<(String, String)>, (Vec<LabelPair>, Sum)> = BTreeMap::new();
+        for (source, relabel) in &self.sources {
+            for series in source.collect().iter().flat_map(MetricFamily::get_metric) {
+                let Some(labels) = relabel(series.get_label()) else {
+                    continue;
+                };
+                let key = labels.iter().map(|l| (l.name().to_owned(), l.value().to_owned()));
+                let (_, sum) = sums
+                    .entry(key.collect())
+                    .or_insert_with(|| (labels, Sum::of(self.buckets.len())));
+                sum.add(series.get_histogram(), self.buckets);
+            }
+        }
+        let series = sums.into_values().map(|(labels, sum)| {
+            let mut metric = Metric::from_label(labels);
+            metric.set_histogram(sum.histogram(self.buckets));
+            metric
+        });
+        let mut family = MetricFamily::default();
+        family.set_name(self.desc.fq_name.clone());
+        family.set_help(self.desc.help.clone());
+        family.set_field_type(MetricType::HISTOGRAM);
+        family.set_metric(series.collect());
+        vec![family]
+    }
+}
+
+struct Sum {
+    /// Up to each bucket's bound.
+    counts: Vec<u64>,
+    count: u64,
+    sum: f64,
+}
+
+impl Sum {
+    fn of(buckets: usize) -> Self {
+        Self {
+            counts: vec![0; buckets],
+            count: 0,
+            sum: 0.0,
+        }
+    }
+
+    fn add(&mut self, h: &Histogram, buckets: &[f64]) {
+        // Both are in order, and each of ours is among theirs.
+        let mut theirs = h.get_bucket().iter();
+        for (count, bound) in self.counts.iter_mut().zip(buckets) {
+            let same = theirs.find(|b| b.upper_bound() >= *bound);
+            *count += same.map_or(h.get_sample_count(), Bucket::cumulative_count);
+        }
+        self.count += h.get_sample_count();
+        self.sum += h.get_sample_sum();
+    }
+
+    fn histogram(self, buckets: &[f64]) -> Histogram {
+        let all = buckets.iter().zip(self.counts).map(|(bound, count)| {
+            let mut bucket = Bucket::default();
+            bucket.set_upper_bound(*bound);
+            bucket.set_cumulative_count(count);
+            bucket
+        });
+        let mut h = Histogram::default();
+        h.set_bucket(all.collect());
+        h.set_sample_count(self.count);
+        h.set_sample_sum(self.sum);
+        h
+    }
+}
+
+/// One label.
+pub(super) fn label(name: &str, value: &str) -> LabelPair {
+    let mut pair = LabelPair::default();
+    pair.set_name(name.to_owned());
+    pair.set_value(value.to_owned());
+    pair
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::telemetry::Telemetry;
+    use crate::telemetry::requests::Labels;
+
+    #[test]
+    fn what_is_observed_once_is_told_in_all_families_that_it_belongs_to() {
+        let t = Telemetry::new();
+        let observe = |verb, dry_run, seconds| {
+            let labels = Labels {
+                verb,
+                dry_run,
+                resource: "pods",
+                ..Labels::default()
+            };
+            t.requests.series(&labels, 200).unwrap().duration.observe(seconds);
+        };
+        observe("POST", "", 0.01);
+        observe("POST", "", 0.3);
+        observe("POST", "All", 100.0);
+        observe("WATCH", "", 0.01);
+        let authentication = |result| t.authentication_duration.with_label_values(&[result]);
+        authentication("success").observe(0.000_2);
+        authentication("success").observe(0.000_5);
+        authentication("failure").observe(0.003);
+        t.authorization_duration.with_label_values(&["allowed"]).observe(20.0);
+
+        let text = String::from_utf8(t.text()).unwrap();
+        let pods = "component=\"\",group=\"\",resource=\"pods\",scope=\"\",subresource=\"\"";
+        let post = format!("{{{pods},verb=\"POST\",version=\"\"");
+        for line in [
+            // Dry runs are not told apart; watches are not told.
+            format!("apiserver_request_sli_duration_seconds_bucket{post},le=\"0.05\"}} 1"),
+            format!("apiserver_request_sli_duration_seconds_bucket{post},le=\"0.4\"}} 2"),
+            format!("apiserver_request_sli_duration_seconds_bucket{post},le=\"60\"}} 2"),
+            format!("apiserver_request_sli_duration_seconds_bucket{post},le=\"+Inf\"}} 3"),
+            format!("apiserver_request_sli_duration_seconds_count{post}}} 3"),
+            "authentication_duration_seconds_bucket{result=\"success\",le=\"0.001\"} 2".to_owned(),
+            "authentication_duration_seconds_count{result=\"failure\"} 1".to_owned(),
+            "authorization_duration_seconds_bucket{result=\"allowed\",le=\"16.384\"} 0".to_owned(),
+            "apiserver_request_filter_duration_seconds_bucket{filter=\"authentication\",le=\"0.0001\"} 0".to_owned(),
+            "apiserver_request_filter_duration_seconds_bucket{filter=\"authentication\",le=\"0.0003\"} 1".to_owned(),
+            "apiserver_request_filter_duration_seconds_bucket{filter=\"authentication\",le=\"0.001\"} 2".to_owned(),
+            "apiserver_request_filter_duration_seconds_count{filter=\"authentication\"} 3".to_owned(),
+            "apiserver_request_filter_duration_seconds_bucket{filter=\"authorization\",le=\"30\"} 1".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+        let shortest = format!("apiserver_request_sli_duration_seconds_bucket{post},le=\"0.005\"");
+        assert!(!text.contains(&shortest), "its buckets are upstream's");
+        assert!(!text.contains("le=\"0.0001\",result"), "{text}");
+        let sli = text.lines().filter(|l| l.starts_with("apiserver_request_sli_"));
+        assert!(sli.clone().count() > 0 && sli.into_iter().all(|l| !l.contains("WATCH")));
+    }
+}
