@@ -2,9 +2,11 @@
 //! scalars take their canonical form, empty values go and always-written ones come, so that the tree is what upstream
 //! would encode again.
 
+mod converter;
 mod order;
 mod scalar;
 
+pub use converter::fit;
 pub use order::in_document_order;
 
 use super::{Emit, Field, Free, SchemaOr, Ty, TypeDef};

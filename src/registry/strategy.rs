@@ -137,6 +137,11 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// As [`warnings`](Self::warnings), for an update of a subresource but `scale`: those of the main resource are not repeated.
+    fn part_warnings(&self, _subresource: &str, _new: &Value, _old: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Before validation of a create: allocates (cluster IPs, node ports).
     async fn begin_create(&self, _cx: &Context, _object: &mut Value) -> Result<()> {
         Ok(())

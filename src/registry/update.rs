@@ -178,7 +178,11 @@ async fn checked(
     if !found.is_empty() {
         return Err(Status::invalid(resource.judged_group(), &resource.kind, name, &found).into());
     }
-    for text in resource.strategy.warnings(new, Some(old)) {
+    let warnings = match options.subresource.as_str() {
+        "" | "scale" => resource.strategy.warnings(new, Some(old)),
+        part => resource.strategy.part_warnings(part, new, old),
+    };
+    for text in warnings {
         cx.warnings.add(text);
     }
     store.admission.validate(attributes, new).await?;

@@ -71,6 +71,10 @@ impl Strategy for Admission {
         vec!["metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based configurations and cannot be managed via the API".to_owned()]
     }
 
+    fn part_warnings(&self, _subresource: &str, new: &Value, old: &Value) -> Vec<String> {
+        self.warnings(new, Some(old))
+    }
+
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "status" => &["metadata", "spec"],

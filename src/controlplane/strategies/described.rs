@@ -25,6 +25,8 @@ pub struct Described {
     pub validate_status: fn(&Value, &Value) -> ErrorList,
     /// Warnings.
     pub warn: fn(&Value, Option<&Value>) -> Vec<String>,
+    /// Warnings of a status update.
+    pub warn_status: fn(&Value) -> Vec<String>,
     /// Members whose change is a new generation; none: the kind has no generation.
     pub generation: &'static [&'static str],
     /// The status of a new object; `None`: the kind has no status.
@@ -61,6 +63,7 @@ pub const PLAIN: Described = Described {
     validate_update: None,
     validate_status: no_changes,
     warn: |_, _| Vec::new(),
+    warn_status: |_| Vec::new(),
     generation: &[],
     status: None,
     status_keeps: &[],
@@ -132,6 +135,13 @@ impl Strategy for Described {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         (self.warn)(new, old)
+    }
+
+    fn part_warnings(&self, subresource: &str, new: &Value, _old: &Value) -> Vec<String> {
+        match subresource {
+            "status" => (self.warn_status)(new),
+            _ => Vec::new(),
+        }
     }
 
     fn garbage_collection(&self) -> GarbageCollection {

@@ -3,7 +3,7 @@
 use super::described::{Described, PLAIN, WORKLOAD};
 use crate::apimachinery::object::ObjectView;
 use crate::controlplane::defaults::network as defaults;
-use crate::controlplane::validation::{ingress, network as check, policy};
+use crate::controlplane::validation::{ingress, network as check, policy, service};
 use crate::json;
 use crate::registry::strategy::NameRule;
 
@@ -16,12 +16,9 @@ pub const INGRESS: Described = Described {
         let key = "kubernetes.io/ingress.class";
         let odd = old.is_none() && new.annotation(key).is_some() && new.at(&["spec", "ingressClassName"]).is_null();
         let text = format!("annotation {key:?} is deprecated, please use 'spec.ingressClassName' instead");
-        let mut out: Vec<String> = odd.then_some(text).into_iter().collect();
-        if old.is_some_and(|o| o.get("status") != new.get("status")) {
-            out.extend(ingress::address_warnings(new));
-        }
-        out
+        odd.then_some(text).into_iter().collect()
     },
+    warn_status: service::warnings::balancer,
     status: Some(|| json!({"loadBalancer": {}})),
     ..WORKLOAD
 };

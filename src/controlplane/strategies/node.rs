@@ -68,6 +68,13 @@ impl Strategy for Node {
         if !new.str_at(&["spec", "externalID"]).is_empty() {
             out.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
         }
+        for (i, range) in new.at(&["spec", "podCIDRs"]).items().iter().enumerate() {
+            let path = format!("spec.podCIDRs[{i}]");
+            out.extend(validation::service::warnings::cidr_warning(
+                &path,
+                range.as_str().unwrap_or_default(),
+            ));
+        }
         out
     }
 

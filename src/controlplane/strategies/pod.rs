@@ -194,6 +194,20 @@ impl Strategy for Pod {
         out
     }
 
+    fn part_warnings(&self, subresource: &str, new: &Value, _old: &Value) -> Vec<String> {
+        if subresource != "status" {
+            return Vec::new();
+        }
+        let mut out = Vec::new();
+        for list in ["podIPs", "hostIPs"] {
+            for (i, e) in new.at(&["status", list]).items().iter().enumerate() {
+                let path = format!("status.{list}[{i}].ip");
+                out.extend(validation::service::warnings::ip_warning(&path, e.str_at(&["ip"])));
+            }
+        }
+        out
+    }
+
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "" => &["status"],

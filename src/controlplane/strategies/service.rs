@@ -121,6 +121,13 @@ impl Strategy for Service {
         validation::service::warnings::service(new)
     }
 
+    fn part_warnings(&self, subresource: &str, new: &Value, _old: &Value) -> Vec<String> {
+        match subresource {
+            "status" => validation::service::warnings::balancer(new),
+            _ => Vec::new(),
+        }
+    }
+
     async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
         let addresses = &*self.addresses;
         self.numbers.begin_create(object, addresses, cx.dry_run).await

@@ -82,6 +82,10 @@ pub const RESOURCE_QUOTA: Described = Described {
     validate: quota::resource_quota,
     validate_update: Some(quota::resource_quota_update),
     validate_status: quota::resource_quota_status,
+    warn: |new, old| match old {
+        None => quota::resource_quota_warnings(new),
+        Some(_) => Vec::new(),
+    },
     generation: &[],
     ..WORKLOAD
 };

@@ -14,9 +14,12 @@ fn replicas() -> Value {
     json!({"replicas": 0})
 }
 
+fn generation(v: &Value) -> Option<i64> {
+    v.at(&["metadata", "generation"]).as_i64()
+}
+
 /// What upstream says about a template when it is new or has changed.
 fn template_warnings(new: &Value, old: Option<&Value>, path: &[&str]) -> Vec<String> {
-    let generation = |v: &Value| v.at(&["metadata", "generation"]).as_i64();
     if old.is_some_and(|old| generation(old) == generation(new)) {
         return Vec::new();
     }
@@ -50,8 +53,14 @@ pub const REPLICATION_CONTROLLER: Described = Described {
     validate: check::replication_controller,
     validate_status: check::replicas_status,
     warn: |new, old| {
+        // Upstream warns of the template as it was.
+        let warned = old.filter(|o| generation(o) != generation(new));
         let mut out = name_warning(new, old);
-        out.extend(template_warnings(new, old, &["spec", "template"]));
+        match (old, warned) {
+            (None, _) => out.extend(template_warnings(new, None, &["spec", "template"])),
+            (_, Some(was)) => out.extend(template_warnings(was, None, &["spec", "template"])),
+            _ => {}
+        }
         out
     },
     status: Some(replicas),
@@ -117,6 +126,12 @@ pub const STATEFUL_SET: Described = Described {
         let text =
             "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
         let mut out = template_warnings(new, old, &["spec", "template"]);
+        // Upstream spells the path in its own language at an update.
+        let spec = if old.is_some() { ".Spec" } else { "" };
+        for (i, claim) in new.at(&["spec", "volumeClaimTemplates"]).items().iter().enumerate() {
+            let path = format!("spec.volumeClaimTemplates[{i}]{spec}");
+            out.extend(validation::volumes::claim_spec_warnings(claim.get("spec"), &path));
+        }
         out.extend((limit < 0).then(|| text.to_owned()));
         out
     },
@@ -144,7 +159,10 @@ pub const DAEMON_SET: Described = Described {
     validate: check::daemon_set,
     validate_update: Some(check::daemon_set_update),
     validate_status: check::daemon_set_status,
-    warn: |new, old| template_warnings(new, old, &["spec", "template"]),
+    warn: |new, old| match old {
+        Some(old) if template_generation(old) == template_generation(new) => Vec::new(),
+        _ => template_warnings(new, old, &["spec", "template"]),
+    },
     status: Some(
         || json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}),
     ),
@@ -260,5 +278,45 @@ mod tests {
         DAEMON_SET.prepare_update(&mut new, &old);
         assert_eq!(new.annotation(TEMPLATE_GENERATION), Some("2"));
         assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());
+    }
+
+    fn old_label_template(value: &str) -> Value {
+        json!({"spec": {"nodeSelector": {"beta.kubernetes.io/os": value}}})
+    }
+
+    #[test]
+    fn a_daemon_set_is_warned_when_its_template_changes() {
+        let old = json!({"metadata": {"generation": 1, "annotations": {"deprecated.daemonset.template.generation": "1"}},
+             "spec": {"template": old_label_template("a")}});
+        let mut new = old.clone();
+        new.set(&["metadata", "generation"], 2i64);
+        assert!(DAEMON_SET.warnings(&new, Some(&old)).is_empty());
+        new.set(&["metadata", "annotations", TEMPLATE_GENERATION], "2");
+        assert_eq!(DAEMON_SET.warnings(&new, Some(&old)).len(), 1);
+        assert!(DAEMON_SET.part_warnings("status", &new, &old).is_empty());
+    }
+
+    #[test]
+    fn a_replication_controller_is_warned_of_the_template_it_had() {
+        let old = json!({"metadata": {"generation": 1}, "spec": {"template": old_label_template("a")}});
+        let mut new = json!({"metadata": {"generation": 2}, "spec": {"template": {"spec": {}}}});
+        assert_eq!(REPLICATION_CONTROLLER.warnings(&new, Some(&old)).len(), 1);
+        new.set(&["metadata", "generation"], 1i64);
+        assert!(REPLICATION_CONTROLLER.warnings(&new, Some(&old)).is_empty());
+    }
+
+    #[test]
+    fn claims_of_a_stateful_set_are_warned_of_fractions() {
+        let v = json!({"metadata": {}, "spec": {"volumeClaimTemplates": [
+            {"spec": {"resources": {"requests": {"storage": "100m"}}}}]}});
+        let rest = "resources.requests[storage]: fractional byte value \"100m\" is invalid, must be an integer";
+        assert_eq!(
+            STATEFUL_SET.warnings(&v, None),
+            [format!("spec.volumeClaimTemplates[0].{rest}")]
+        );
+        assert_eq!(
+            STATEFUL_SET.warnings(&v, Some(&v)),
+            [format!("spec.volumeClaimTemplates[0].Spec.{rest}")]
+        );
     }
 }

@@ -113,12 +113,8 @@ pub(crate) fn domain_path(out: &mut ErrorList, text: &str, path: &FieldPath) {
         .bytes()
         .all(|c| c.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&c));
     if !fine {
-        let messages = vec![crate::apimachinery::validation::pattern_error(
-            "a valid path is a non-empty string of characters allowed in a URL path",
-            r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+",
-            &["acme.io/foo"],
-        )];
-        invalid_each(out, path, rest, messages);
+        let why = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+        out.push(FieldError::invalid(path, rest, why));
     }
 }
 

@@ -122,14 +122,21 @@ fn docker_config(out: &mut ErrorList, data: &Value, key: &str, path: &FieldPath)
         out.push(FieldError::required(&path.key(key), ""));
         return;
     }
-    let bytes = decode(data.get(key));
-    if let Err(why) = crate::apimachinery::codec::json::decode(&bytes) {
-        out.push(FieldError::invalid(
-            &path.key(key),
-            "<secret contents redacted>",
-            why.to_string(),
-        ));
-    }
+    // As Go says it of a map it reads into.
+    let why = match crate::apimachinery::codec::json::decode(&decode(data.get(key))) {
+        Err(why) => why.to_string(),
+        Ok(Value::Object(_) | Value::Null) => return,
+        Ok(other) => {
+            let kind = match other {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                _ => "number",
+            };
+            format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")
+        }
+    };
+    out.push(FieldError::invalid(&path.key(key), "<secret contents redacted>", why));
 }
 
 pub(crate) fn secret_update(new: &Value, old: &Value) -> ErrorList {

@@ -8,12 +8,11 @@ mod internal_form;
 mod slice;
 mod status;
 
+use super::sources::claim_metadata;
 use super::storage::driver;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{
-    c_identifier, dns1123_label, dns1123_subdomain, label_value, meta, qualified_name,
-};
+use crate::apimachinery::validation::{c_identifier, dns1123_label, dns1123_subdomain, label_value, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same};
 use internal_form::{CLAIM_SPEC, TEMPLATE_SPEC};
@@ -232,9 +231,7 @@ fn fixed_spec(out: &mut ErrorList, new: &Value, old: &Value, fields: &'static [s
 }
 
 fn template_spec(out: &mut ErrorList, v: &Value, stored: bool) {
-    let (of, at) = (v.at(&["spec", "metadata"]), spec().child("metadata"));
-    meta::validate_annotations(of.get("annotations"), &at.child("annotations"), out);
-    meta::validate_labels(of.get("labels"), &at.child("labels"), out);
+    claim_metadata(out, v.at(&["spec", "metadata"]), &spec().child("metadata"));
     let at = spec().child("spec").child("devices");
     claim::devices(out, v.at(&["spec", "spec", "devices"]), stored, &at);
 }

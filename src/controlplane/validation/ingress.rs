@@ -1,7 +1,6 @@
 //! Ingresses and IngressClasses.
 
 use super::common::{domain_path, required_segment};
-use super::service::warnings::ip_warning;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, wildcard_dns1123_subdomain};
@@ -170,13 +169,6 @@ fn service_backend(out: &mut ErrorList, service: &Value, at: &FieldPath) {
         (false, true) => invalid_each(out, &port_at.child("name"), name, net::port_name(name)),
         (true, false) => invalid_each(out, &port_at.child("number"), number, net::port(number)),
     }
-}
-
-/// Addresses of the load balancer that are not written as they should be.
-pub(crate) fn address_warnings(v: &Value) -> Vec<String> {
-    let all = v.at(&["status", "loadBalancer", "ingress"]).items().iter().enumerate();
-    all.filter_map(|(i, a)| ip_warning(&format!("status.loadBalancer.ingress[{i}]"), a.str_at(&["ip"])))
-        .collect()
 }
 
 pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {

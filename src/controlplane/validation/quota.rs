@@ -359,6 +359,28 @@ fn selector(out: &mut ErrorList, spec: &Value, resources: &[&str], at: &FieldPat
     }
 }
 
+/// More asked for than allowed can never be.
+pub(crate) fn resource_quota_warnings(v: &Value) -> Vec<String> {
+    let hard = v.at(&["spec", "hard"]);
+    let mut out = Vec::new();
+    for name in ["cpu", "memory", "storage", "ephemeral-storage"] {
+        let mut request = format!("requests.{name}");
+        // The bare names are those of requests, too.
+        if hard.get(&request).is_null() && matches!(name, "cpu" | "memory") {
+            request = name.to_owned();
+        }
+        let limit = format!("limits.{name}");
+        if let (Some(r), Some(l)) = (quantity(hard.get(&request)), quantity(hard.get(&limit)))
+            && r > l
+        {
+            out.push(format!(
+                "ResourceQuota {request} ({r}) should be less than {limit} ({l})"
+            ));
+        }
+    }
+    out
+}
+
 pub(crate) fn resource_quota_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = resource_quota(new);
     let scopes = ["spec", "scopes"];
@@ -409,6 +431,15 @@ mod tests {
             crate::controlplane::defaults::storage::limit_range(&mut v);
             assert_eq!(aggregate(&limit_range(&v)), want);
         }
+    }
+
+    #[test]
+    fn a_quota_that_asks_for_more_than_it_allows_is_warned_about() {
+        let v = json!({"spec": {"hard": {"cpu": "2", "limits.cpu": "1", "requests.memory": "1Gi", "limits.memory": "2Gi"}}});
+        assert_eq!(
+            resource_quota_warnings(&v),
+            ["ResourceQuota cpu (2) should be less than limits.cpu (1)"]
+        );
     }
 
     #[test]

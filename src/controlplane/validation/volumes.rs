@@ -489,11 +489,18 @@ pub(crate) fn claim_status(new: &Value, _old: &Value) -> ErrorList {
 
 pub(crate) fn claim_warnings(v: &Value) -> Vec<String> {
     let mut out: Vec<String> = class_warning(v).into_iter().collect();
+    out.extend(claim_spec_warnings(v.get("spec"), "spec"));
+    out
+}
+
+/// What the spec of a claim, or of a claim template, is warned about.
+pub(crate) fn claim_spec_warnings(spec: &Value, path: &str) -> Vec<String> {
+    let mut out = Vec::new();
     for side in ["requests", "limits"] {
-        let q = v.at(&["spec", "resources", side, "storage"]);
+        let q = spec.at(&["resources", side, "storage"]);
         if quantity(q).is_some_and(|q| !super::common::is_whole(q)) {
             out.push(format!(
-                "spec.resources.{side}[storage]: fractional byte value {} is invalid, must be an integer",
+                "{path}.resources.{side}[storage]: fractional byte value {} is invalid, must be an integer",
                 show(q)
             ));
         }

@@ -8,7 +8,7 @@ use super::super::{body, finish};
 use super::Reply;
 use super::create::normalize;
 use super::update::{absent, custom};
-use crate::api::decode::in_document_order;
+use crate::api::decode::{fit, in_document_order};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
@@ -195,6 +195,10 @@ impl Patcher {
             }
             Some(merged) => merged?,
         };
+        let expected = self.call.kind();
+        if let Some(def) = crate::api::by_gvk(&expected.group, &expected.version, &expected.kind) {
+            fit(def, &mut object).map_err(|e| refused(shown(), e.0))?;
+        }
         let mut unknown = normalize(&self.call, &mut object, |why| refused(shown(), why.to_owned()))?;
         unknown.sort_unstable();
         let mut findings = named(duplicates);

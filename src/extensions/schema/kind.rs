@@ -197,6 +197,10 @@ impl Strategy for SchemaStrategy {
         self.inner.warnings(new, old)
     }
 
+    fn part_warnings(&self, subresource: &str, new: &Value, old: &Value) -> Vec<String> {
+        self.inner.part_warnings(subresource, new, old)
+    }
+
     async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
         self.inner.begin_create(cx, object).await
     }

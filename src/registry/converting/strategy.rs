@@ -85,6 +85,10 @@ impl Strategy for ThroughHub {
         self.hub.warnings(&self.hub(new), old.as_ref())
     }
 
+    fn part_warnings(&self, subresource: &str, new: &Value, old: &Value) -> Vec<String> {
+        self.hub.part_warnings(subresource, &self.hub(new), &self.hub(old))
+    }
+
     async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
         let mut stored = self.hub(object);
         self.hub.begin_create(cx, &mut stored).await?;

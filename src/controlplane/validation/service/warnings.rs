@@ -84,6 +84,13 @@ pub(crate) fn ip_warning(path: &str, text: &str) -> Option<String> {
     })
 }
 
+/// Addresses of a load balancer (of a Service or an Ingress) that are not written as they should be.
+pub(crate) fn balancer(v: &Value) -> Vec<String> {
+    let all = v.at(&["status", "loadBalancer", "ingress"]).items().iter().enumerate();
+    all.filter_map(|(i, a)| ip_warning(&format!("status.loadBalancer.ingress[{i}]"), a.str_at(&["ip"])))
+        .collect()
+}
+
 /// A range that is accepted but not written as it should be.
 pub(crate) fn cidr_warning(path: &str, text: &str) -> Option<String> {
     let (ip, bits) = net::parse_cidr(text)?;
