@@ -2,6 +2,7 @@
 
 use crate::apimachinery::status::{Result, Status};
 use crate::telemetry::requests::LateResults;
+use futures_util::FutureExt as _;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use futures_util::FutureExt;
-use torana::storage::{MinRevision, Revision, WatchItem, WatchOptions};
+use torana::storage::{Error, MinRevision, Revision, WatchItem, WatchOptions};
 
 pub async fn changes_come_in_order_with_their_kind(b: Backend) {
     let s = b.resource("configmaps");
@@ -78,7 +78,7 @@ pub async fn the_initial_state_comes_first_and_is_closed(b: Backend) {
 
 pub async fn a_watch_goes_on_after_a_revision(b: Backend) {
     let s = b.resource("configmaps");
-    // What a cache knows begins with its first look.
+    // Read into memory once: history begins there.
     s.list(everything()).await.unwrap();
     for i in 0..5 {
         create(&s, &format!("ns/{i}"), "1").await;
@@ -94,6 +94,31 @@ pub async fn a_watch_goes_on_after_a_revision(b: Backend) {
     assert_eq!(next(&mut w).await, "ADDED ns/5@7");
     let mut all = s.watch(since(1)).await.unwrap();
     assert_eq!(next(&mut all).await, "ADDED ns/0@2");
+}
+
+pub async fn a_watch_from_before_what_is_kept_is_told_where_history_begins(b: Backend) {
+    let s = b.resource("configmaps");
+    let first = create(&s, "ns/first", "1").await;
+    let names: Vec<String> = (0..=RING).map(|i| format!("ns/{i}")).collect();
+    futures_util::future::join_all(names.iter().map(|name| create(&s, name, "1"))).await;
+    let since = |r| WatchOptions {
+        since: Some(r),
+        ..from_now()
+    };
+    let oldest = match s.watch(since(first.revision)).await {
+        Err(Error::Compacted(oldest)) => oldest,
+        other => panic!("it was begun: {}", other.is_ok()),
+    };
+    assert!(oldest > first.revision && oldest < s.revision());
+    let mut w = s.watch(since(oldest)).await.unwrap();
+    let WatchItem::Change(_, event) = w.next().await.unwrap() else {
+        panic!("no change")
+    };
+    assert_eq!(
+        event.entry.revision,
+        Revision(oldest.0 + 1),
+        "nothing is left out behind it"
+    );
 }
 
 pub async fn a_watch_from_the_future_is_quiet_until_then(b: Backend) {

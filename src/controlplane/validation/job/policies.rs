@@ -54,10 +54,9 @@ fn rule(out: &mut ErrorList, spec: &Value, rule: &Value, names: &[&str], at: &Fi
         (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
         _ => return,
     };
-    out.push(FieldError {
-        bad_value: None,
-        ..FieldError::invalid(at, "", why)
-    });
+    let mut error = FieldError::invalid(at, "", why);
+    error.bad_value = None;
+    out.push(error);
 }
 
 fn exit_codes(out: &mut ErrorList, v: &Value, names: &[&str], at: &FieldPath) {
