@@ -17,6 +17,7 @@ impl FieldPath {
         Self(Str::new(name))
     }
     /// The path of a member.
+    // Called from thousands of places.
     #[inline(never)]
     pub fn child(&self, name: &str) -> Self {
         if self.0.is_empty() {
@@ -27,7 +28,17 @@ impl FieldPath {
     }
     /// Paths are made for every field that is looked at, and read only where something is wrong: no formatting.
     fn with(&self, parts: [&str; 3]) -> Self {
-        let mut path = Str::with_capacity(self.0.len() + parts.iter().map(|p| p.len()).sum::<usize>());
+        /// What the string type holds without an allocation; a longer one it takes over from a `String`, which grows
+        /// cheaper.
+        const INLINE: usize = 24;
+        let length = self.0.len() + parts.iter().map(|p| p.len()).sum::<usize>();
+        if length > INLINE {
+            let mut path = String::with_capacity(length);
+            path.push_str(&self.0);
+            parts.iter().for_each(|p| path.push_str(p));
+            return Self(Str::from(path));
+        }
+        let mut path = Str::with_capacity(length);
         path.push_str(&self.0);
         parts.iter().for_each(|p| path.push_str(p));
         Self(path)
@@ -301,5 +312,17 @@ mod tests {
             aggregate(&[e.clone(), r, e]),
             "[spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive, spec.ports[0].port: Required value]"
         );
+    }
+
+    #[test]
+    fn paths_of_any_length_are_what_their_parts_say() {
+        let mut text = "a".to_owned();
+        let mut path = FieldPath::new("a");
+        for i in 0..12 {
+            path = path.child("bcd").index(i).key("e");
+            text += &format!(".bcd[{i}][e]");
+            assert_eq!(path.as_str(), text);
+        }
+        assert_eq!(FieldPath::default().child("a"), FieldPath::new("a"));
     }
 }

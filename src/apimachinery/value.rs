@@ -36,19 +36,6 @@ pub struct Map(Vec<(Str, Value)>);
 
 static NULL: Value = Value::Null;
 
-/// Where `key` stands. Objects have few keys, mostly of different lengths: looking at those costs less than comparing the
-/// text of some of them, as halving does.
-#[inline]
-fn position(pairs: &[(Str, Value)], key: &str) -> Option<usize> {
-    const FEW: usize = 16;
-    if pairs.len() > FEW {
-        return pairs.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok();
-    }
-    pairs
-        .iter()
-        .position(|(k, _)| k.len() == key.len() && k.as_str() == key)
-}
-
 // === impl Map ===
 
 impl Map {
@@ -78,8 +65,16 @@ impl Map {
         self.0.binary_search_by(|(k, _)| k.as_str().cmp(key))
     }
 
+    /// Where `key` stands. Objects have few keys, mostly of different lengths: looking at those costs less than comparing
+    /// the text of some of them, as halving does.
     fn position(&self, key: &str) -> Option<usize> {
-        position(&self.0, key)
+        const FEW: usize = 16;
+        if self.0.len() > FEW {
+            return self.find(key).ok();
+        }
+        self.0
+            .iter()
+            .position(|(k, _)| k.len() == key.len() && k.as_str() == key)
     }
 
     /// The value under `key`.
@@ -193,11 +188,8 @@ impl Value {
     }
 
     /// The member under `key`, or null where this is no object or has no such key.
-    // Called from thousands of places: one call, with the search in it.
-    #[inline(never)]
     pub fn get(&self, key: &str) -> &Value {
-        let Self::Object(Map(pairs)) = self else { return &NULL };
-        position(pairs, key).map_or(&NULL, |i| &pairs[i].1)
+        self.as_object().and_then(|m| m.get(key)).unwrap_or(&NULL)
     }
 
     /// The value at the end of `path` through objects, or null.
