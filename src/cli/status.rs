@@ -171,6 +171,12 @@ impl StatusCommand {
                 if let Some(hint) = v.get("hint").as_str() {
                     reasons.push(format!("    {hint}\n"));
                 }
+            } else if !matches!(v.str_at(&["breaker"]), "" | "Closed") {
+                // The next probe says the same, in half a minute.
+                let failed = v.get("endpoints").items().iter().map(|e| e.str_at(&["lastFailure"]));
+                for why in failed.filter(|why| !why.is_empty()) {
+                    reasons.push(format!("{}: requests fail: {why}\n", v.str_at(&["name"])));
+                }
             }
         }
         if rows.len() == 1 {
@@ -299,6 +305,8 @@ mod tests {
              "message": "nobody answers", "since": "2026-01-02T09:55:00Z", "discovery": "Stale",
              "hint": "look at its log", "breaker": "Open", "documents": {"discovery": {"state": "Stale", "age": "6m"}},
              "requests": {"inFlight": 3, "limit": 200, "unreachable": 2, "serverErrors": 1, "unanswered": 4, "latency": {"p99": "1.2ms"}}},
+            {"name": "v1.h", "service": "ns/other:443", "available": "True", "reason": "Passed", "breaker": "Open",
+             "endpoints": [{"address": "h:443", "lastFailure": "connection refused"}, {"address": "i:443"}]},
             {"name": "v1.apps", "service": "Local", "available": "True"}]});
         let read = |args: &[&str]| StatusCommand::read(&command().get_matches_from(args));
         let text = read(&["status"]).tell(&document);
@@ -320,9 +328,10 @@ mod tests {
                 "Stale 6m"
             ]
         );
-        assert_eq!(lines[3], ["v1.g: nobody answers"]);
-        assert_eq!(lines[4], ["look at its log"]);
-        assert_eq!(lines.len(), 5);
+        assert_eq!(lines[4], ["v1.g: nobody answers"]);
+        assert_eq!(lines[5], ["look at its log"]);
+        assert_eq!(lines[6], ["v1.h: requests fail: connection refused"]);
+        assert_eq!(lines.len(), 7);
         assert!(
             read(&["status", "-a", "-o", "wide"])
                 .tell(&document)

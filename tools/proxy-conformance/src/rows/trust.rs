@@ -66,9 +66,20 @@ pub(super) fn rows() -> Vec<Row> {
         )
         .at(&["moving"])
         .front1(),
-        story("4.13", "the metric of unavailable APIServices tells them apart", metric)
-            .at(&["other-ca"])
-            .front1(),
+        story(
+            "4.13a",
+            "the metric of unavailable APIServices tells them apart",
+            metric,
+        )
+        .at(&["other-ca"])
+        .front1(),
+        story(
+            "4.13b",
+            "each time one becomes unavailable is counted once, with its reason",
+            becoming,
+        )
+        .at(&["moving"])
+        .front1(),
         story(
             "3.1.8",
             "what the gateway refuses in its own name is counted",
@@ -306,6 +317,36 @@ fn metric<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             return Ok(());
         }
         Err(format!("{own:?}, {other:?}"))
+    })
+}
+
+fn becoming<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let label = format!("name=\"v1.{}\"", scene.backend.group);
+        let read = async || {
+            let lines = metrics(scene, "aggregator_unavailable_apiservice_total{", &label).await?;
+            let of = |reason: &str| {
+                let lines: Vec<String> = lines.iter().filter(|l| l.contains(reason)).cloned().collect();
+                counted(&lines)
+            };
+            Ok::<_, String>((of("reason=\"ServiceNotFound\""), of("reason=\"ServicePortError\"")))
+        };
+        let before = read().await?;
+        let _stage = scene.backend.arm([]);
+        at(scene, "absent", 443).await?;
+        let gone = becomes(scene, "False", "ServiceNotFound", "").await;
+        // It stays unavailable, for another reason.
+        at(scene, "unready", 444).await?;
+        let other = becomes(scene, "False", "ServicePortError", "").await;
+        at(scene, "moving", scene.backend.port).await?;
+        becomes(scene, "True", "Passed", "").await?;
+        gone.and(other)?;
+        let after = read().await?;
+        if (after.0 - before.0, after.1 - before.1) == (1.0, 0.0) {
+            Ok(())
+        } else {
+            Err(format!("{before:?} before, {after:?} after"))
+        }
     })
 }
 
