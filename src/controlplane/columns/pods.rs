@@ -5,9 +5,28 @@ use super::table;
 use super::text::*;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
+use crate::json;
 use crate::registry::resource::Columns;
 
 pub(crate) fn pods() -> Columns {
+    Columns {
+        conditions: completed,
+        ..cells_of_pods()
+    }
+}
+
+/// A pod that will not run any more is said to be done.
+fn completed(o: &Value) -> Value {
+    let phase = o.str_at(&["status", "phase"]);
+    let message = match phase {
+        "Succeeded" => "The pod has completed successfully.",
+        "Failed" => "The pod failed.",
+        _ => return Value::Null,
+    };
+    json!([{"type": "Completed", "status": "True", "reason": (phase), "message": (message)}])
+}
+
+fn cells_of_pods() -> Columns {
     table(
         &[
             ("Name", "string", 0, NAME),
@@ -180,7 +199,6 @@ fn ended_text(ended: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
 
     fn cells(c: &Columns, o: &Value) -> Vec<String> {
         (c.cells)(o).iter().map(crate::apimachinery::field::show).collect()
@@ -198,6 +216,16 @@ mod tests {
         );
         let new = json!({"metadata": {"name": "p"}, "spec": {"containers": [{}]}, "status": {"phase": "Pending"}});
         assert_eq!(cells(&pods(), &new)[1..4], [r#""0/1""#, r#""Pending""#, r#""0""#]);
+    }
+
+    #[test]
+    fn the_row_of_a_pod_that_ended_says_so() {
+        let said = |phase: &str| (pods().conditions)(&json!({"status": {"phase": (phase)}}));
+        assert_eq!(
+            said("Failed"),
+            json!([{"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."}])
+        );
+        assert!(said("Running").is_null());
     }
 
     #[test]
