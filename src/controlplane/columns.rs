@@ -37,5 +37,6 @@ pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> V
         columns: columns.into(),
         reads: Mask::of(&[&["metadata.{name,creationTimestamp}"], reads].concat()),
         cells: Arc::new(cells),
+        conditions: |_| Value::Null,
     }
 }

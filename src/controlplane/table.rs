@@ -143,6 +143,7 @@ impl Row {
         let own = self.0;
         let conversion: Arc<dyn Conversion> = Arc::new(pair);
         let columns = hub.columns.clone().map(|c| Columns {
+            conditions: c.conditions,
             cells: Arc::new(move |v| (c.cells)(&pair.store(v.clone()))),
             columns: c.columns,
             // The conversion may read everything.

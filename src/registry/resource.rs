@@ -93,6 +93,8 @@ pub struct Columns {
     pub cells: Cells,
     /// The fields that cells are made of: what else an object has need not be there.
     pub reads: Mask,
+    /// What a row says about its object as a whole; null: nothing.
+    pub conditions: fn(&Value) -> Value,
 }
 
 /// Which fields a field selector may name, beside `metadata.name` and (namespaced) `metadata.namespace`.

@@ -5,9 +5,28 @@ use super::table;
 use super::text::*;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
+use crate::json;
 use crate::registry::resource::Columns;
 
 pub(crate) fn pods() -> Columns {
+    Columns {
+        conditions: completed,
+        ..cells_of_pods()
+    }
+}
+
+/// A pod that will not run any more is said to be done.
+fn completed(o: &Value) -> Value {
+    let phase = o.str_at(&["status", "phase"]);
+    let message = match phase {
+        "Succeeded" => "The pod has completed successfully.",
+        "Failed" => "The pod failed.",
+        _ => return Value::Null,
+    };
+    json!([{"type": "Completed", "status": "True", "reason": (phase), "message": (message)}])
+}
+
+fn cells_of_pods() -> Columns {
     table(
         &[
             ("Name", "string", 0, NAME),
@@ -26,7 +45,7 @@ pub(crate) fn pods() -> Columns {
             "spec.initContainers.{name,restartPolicy}",
             "status.{reason,phase,podIP,nominatedNodeName}",
             "status.conditions.{type,status,reason}",
-            "status.initContainerStatuses.{name,restartCount,started,ready,state}",
+            "status.initContainerStatuses.{name,restartCount,started,ready,state,lastState.terminated.finishedAt}",
             "status.containerStatuses.{restartCount,ready,state,lastState.terminated.finishedAt}",
         ],
         |o| {
@@ -71,19 +90,22 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
         reason = "SchedulingGated".to_owned();
     }
     let mut ready = 0;
-    let mut restarts = 0;
-    let mut last: Option<&str> = None;
+    let mut all = Restarts::default();
+    let mut of_sidecars = Restarts::default();
     let mut initializing = false;
     for (i, c) in status.get("initContainerStatuses").items().iter().enumerate() {
         let spec = init_specs.iter().find(|s| s.str_at(&["name"]) == c.str_at(&["name"]));
         let sidecar = spec.as_ref().is_some_and(is_sidecar);
-        restarts += c.get("restartCount").as_i64().unwrap_or(0);
-        let started = sidecar && c.get("started").as_bool() == Some(true);
-        if started && c.get("ready").as_bool() == Some(true) {
-            ready += 1;
+        all.add(c);
+        if sidecar {
+            of_sidecars.add(c);
         }
         let ended = c.at(&["state", "terminated"]);
-        if initializing || started || (!ended.is_null() && ended.get("exitCode").as_i64() == Some(0)) {
+        if !ended.is_null() && ended.get("exitCode").as_i64().unwrap_or(0) == 0 {
+            continue;
+        }
+        if sidecar && c.get("started").as_bool() == Some(true) {
+            ready += usize::from(c.get("ready").as_bool() == Some(true));
             continue;
         }
         let waiting = c.str_at(&["state", "waiting", "reason"]);
@@ -95,14 +117,14 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
             format!("Init:{i}/{}", init_specs.len())
         };
         initializing = true;
+        break;
     }
-    if !initializing {
-        restarts = 0;
+    if !initializing || is_true(o, "Initialized") {
+        all = of_sidecars;
         let mut running = false;
+        let mut failure = None;
         for c in status.get("containerStatuses").items().iter().rev() {
-            restarts += c.get("restartCount").as_i64().unwrap_or(0);
-            let finished = c.at(&["lastState", "terminated", "finishedAt"]).as_str();
-            last = last.max(finished);
+            all.add(c);
             let (waiting, ended) = (
                 c.str_at(&["state", "waiting", "reason"]),
                 c.at(&["state", "terminated"]),
@@ -111,14 +133,21 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
                 reason = waiting.to_owned();
             } else if !ended.is_null() {
                 reason = ended_text(ended);
+                if ended.get("exitCode").as_i64().unwrap_or(0) != 0 {
+                    failure = Some(reason.clone());
+                }
             } else if c.get("ready").as_bool() == Some(true) && !c.at(&["state", "running"]).is_null() {
                 running = true;
                 ready += 1;
             }
         }
-        if reason == "Completed" && running {
-            let is_ready = condition(o, "Ready").is_some_and(|c| c.str_at(&["status"]) == "True");
-            reason = if is_ready { "Running" } else { "NotReady" }.to_owned();
+        if reason == "Completed" {
+            reason = match failure {
+                _ if running && is_true(o, "Ready") => "Running".to_owned(),
+                Some(failure) => failure,
+                None if running => "NotReady".to_owned(),
+                None => reason,
+            };
         }
     }
     if o.is_being_deleted() {
@@ -128,14 +157,35 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
             reason = "Terminating".to_owned();
         }
     }
-    let restarts = match last.and_then(|t| crate::apimachinery::time::parse(t).ok()) {
-        Some(t) if restarts > 0 => {
-            let ago = (::time::OffsetDateTime::now_utc() - t).whole_seconds();
-            format!("{restarts} ({} ago)", human_duration(ago))
+    (ready, total, reason, all.text())
+}
+
+/// How often containers were started again, and when one of them last ended.
+#[derive(Default)]
+struct Restarts<'a> {
+    count: i64,
+    last: Option<&'a str>,
+}
+
+impl<'a> Restarts<'a> {
+    fn add(&mut self, c: &'a Value) {
+        self.count += c.get("restartCount").as_i64().unwrap_or(0);
+        self.last = self.last.max(c.at(&["lastState", "terminated", "finishedAt"]).as_str());
+    }
+
+    fn text(&self) -> String {
+        match self.last.and_then(|t| crate::apimachinery::time::parse(t).ok()) {
+            Some(t) if self.count != 0 => {
+                let ago = (::time::OffsetDateTime::now_utc() - t).whole_seconds();
+                format!("{} ({} ago)", self.count, human_duration(ago))
+            }
+            _ => self.count.to_string(),
         }
-        _ => restarts.to_string(),
-    };
-    (ready, total, reason, restarts)
+    }
+}
+
+fn is_true(o: &Value, kind: &str) -> bool {
+    condition(o, kind).is_some_and(|c| c.str_at(&["status"]) == "True")
 }
 
 fn ended_text(ended: &Value) -> String {
@@ -149,7 +199,6 @@ fn ended_text(ended: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
 
     fn cells(c: &Columns, o: &Value) -> Vec<String> {
         (c.cells)(o).iter().map(crate::apimachinery::field::show).collect()
@@ -167,5 +216,50 @@ mod tests {
         );
         let new = json!({"metadata": {"name": "p"}, "spec": {"containers": [{}]}, "status": {"phase": "Pending"}});
         assert_eq!(cells(&pods(), &new)[1..4], [r#""0/1""#, r#""Pending""#, r#""0""#]);
+    }
+
+    #[test]
+    fn the_row_of_a_pod_that_ended_says_so() {
+        let said = |phase: &str| (pods().conditions)(&json!({"status": {"phase": (phase)}}));
+        assert_eq!(
+            said("Failed"),
+            json!([{"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."}])
+        );
+        assert!(said("Running").is_null());
+    }
+
+    #[test]
+    fn restarts_of_sidecars_stay_when_those_of_init_containers_are_past() {
+        let o = json!({"metadata": {"name": "p"},
+            "spec": {"containers": [{"name": "a"}],
+                     "initContainers": [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}]},
+            "status": {"phase": "Running",
+                "initContainerStatuses": [
+                    {"name": "i", "restartCount": 7, "state": {"terminated": {"exitCode": 0}}},
+                    {"name": "s", "restartCount": 2, "started": true, "ready": true, "state": {"running": {}}}],
+                "containerStatuses": [{"name": "a", "ready": true, "state": {"running": {}}, "restartCount": 1}]}});
+        assert_eq!(cells(&pods(), &o)[1..4], [r#""2/2""#, r#""Running""#, r#""3""#]);
+    }
+
+    #[test]
+    fn a_failure_is_shown_before_a_completed_container() {
+        let o = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]},
+            "status": {"phase": "Running", "containerStatuses": [
+                {"name": "a", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+                {"name": "b", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}});
+        assert_eq!(cells(&pods(), &o)[2], r#""Error""#);
+    }
+
+    #[test]
+    fn later_init_containers_do_not_count_while_one_is_running() {
+        let o = json!({"metadata": {"name": "p"},
+            "spec": {"containers": [{}], "initContainers": [{"name": "i"}, {"name": "k"}]},
+            "status": {"phase": "Pending", "initContainerStatuses": [
+                {"name": "i", "restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+                {"name": "k", "restartCount": 5, "state": {"waiting": {"reason": "PodInitializing"}}}]}});
+        assert_eq!(
+            cells(&pods(), &o)[1..4],
+            [r#""0/1""#, r#""Init:CrashLoopBackOff""#, r#""1""#]
+        );
     }
 }

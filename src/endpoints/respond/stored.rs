@@ -47,7 +47,13 @@ impl Rows<'_> {
             }
             json::encode(cell, out);
         }
-        out.extend_from_slice(b"],\"object\":");
+        out.push(b']');
+        let conditions = table::conditions(self.resource, &object);
+        if !conditions.is_null() {
+            out.extend_from_slice(b",\"conditions\":");
+            json::encode(&conditions, out);
+        }
+        out.extend_from_slice(b",\"object\":");
         match self.include {
             Include::None => out.extend_from_slice(b"null"),
             Include::Metadata => splice_partial(self.resource, entry, &metadata, self.version, out),

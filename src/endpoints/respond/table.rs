@@ -102,10 +102,22 @@ pub fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
     }
 }
 
+/// What the row says about the object as a whole.
+pub fn conditions(resource: &Resource, object: &Value) -> Value {
+    resource
+        .columns
+        .as_ref()
+        .map_or(Value::Null, |c| (c.conditions)(object))
+}
+
 /// The row of an object.
 pub fn row(resource: &Resource, object: &Value, version: &str, include: Include) -> Value {
     let mut m = Map::new();
     m.insert("cells", cells(resource, object));
+    let conditions = conditions(resource, object);
+    if !conditions.is_null() {
+        m.insert("conditions", conditions);
+    }
     m.insert(
         "object",
         match include {
