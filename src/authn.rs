@@ -61,11 +61,29 @@ pub struct Identified {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
+/// What is known about a caller without waiting.
+#[derive(Clone, Debug)]
+pub enum AtOnce {
+    /// Who it is.
+    Known(Identified),
+    /// There is nothing this authenticator knows how to read.
+    Nobody,
+    /// Refused, unless somebody else recognises the caller; `authenticate` says why.
+    Refused,
+    /// `authenticate` has to be asked.
+    Unknown,
+}
+
 /// Recognises callers.
 #[async_trait]
 pub trait Authenticator: Send + Sync + 'static {
     /// `Ok(None)`: there is nothing this authenticator knows how to read.
     async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused>;
+
+    /// What `authenticate` would say, where nothing has to be waited for.
+    fn at_once(&self, _from: Credentials<'_>) -> AtOnce {
+        AtOnce::Unknown
+    }
 }
 
 impl Identified {
@@ -76,6 +94,12 @@ impl Identified {
             strip_subprotocol: false,
             annotations: Vec::new(),
         }
+    }
+}
+
+impl From<Option<Identified>> for AtOnce {
+    fn from(found: Option<Identified>) -> Self {
+        found.map_or(Self::Nobody, Self::Known)
     }
 }
 

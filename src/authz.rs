@@ -79,6 +79,11 @@ pub trait Authorizer: Send + Sync + 'static {
     /// Decides about one request.
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict;
 
+    /// The same, where nothing has to be waited for, as is the rule; `None`: ask with [`Authorizer::authorize`].
+    fn at_once(&self, _asked: &Attributes<'_>) -> Option<Verdict> {
+        None
+    }
+
     /// What somebody may do in a namespace, as far as this authorizer knows.
     async fn rules_for(&self, _user: &UserInfo, _namespace: &str) -> Rules {
         Rules::default()

@@ -26,7 +26,7 @@ pub use crate::request::peer;
 pub use certs::{CaPool, CertError, DynamicCa, DynamicKeyPair, KeyPairData, Reload, watch_files};
 pub use limits::Limits;
 pub use listener::{BindError, Listener};
-pub use peer::{ConnectionCache, LocalAddr, PeerCertificates, RemoteAddr};
+pub use peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 pub use server::{Drained, Server, ServerHandle};
 pub use tls::{SniKeyPair, TlsConfig, TlsOptions, TlsVersion};
 

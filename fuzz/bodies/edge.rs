@@ -32,8 +32,8 @@ pub fn audit_policy(data: &[u8]) {
         Ok(policy) => {
             let info = RequestInfo {
                 is_resource: true,
-                resource: "pods".to_owned(),
-                verb: "get".to_owned(),
+                resource: "pods".into(),
+                verb: "get".into(),
                 ..RequestInfo::default()
             };
             let _ = policy.decide(None, &info);

@@ -52,6 +52,10 @@ impl Authorizer for Current {
         current.authorize(asked).await
     }
 
+    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+        self.0.load().at_once(asked)
+    }
+
     async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
         let current = self.0.load_full();
         current.rules_for(user, namespace).await

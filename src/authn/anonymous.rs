@@ -1,6 +1,6 @@
 //! The last resort: everybody is `system:anonymous`.
 
-use super::{Authenticator, Credentials, Identified, Refused};
+use super::{AtOnce, Authenticator, Credentials, Identified, Refused};
 use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -27,6 +27,11 @@ impl Anonymous {
             ..Self::new()
         }
     }
+
+    fn recognise(&self, path: &str) -> Option<Identified> {
+        let here = self.paths.as_ref().is_none_or(|paths| paths.iter().any(|p| p == path));
+        here.then(|| Identified::new(self.user.clone()))
+    }
 }
 
 impl Default for Anonymous {
@@ -38,10 +43,10 @@ impl Default for Anonymous {
 #[async_trait]
 impl Authenticator for Anonymous {
     async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
-        let here = self
-            .paths
-            .as_ref()
-            .is_none_or(|paths| paths.iter().any(|p| p == from.path));
-        Ok(here.then(|| Identified::new(self.user.clone())))
+        Ok(self.recognise(from.path))
+    }
+
+    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+        self.recognise(from.path).into()
     }
 }

@@ -1,6 +1,6 @@
 //! Bearer tokens, in the `Authorization` header or as a WebSocket subprotocol.
 
-use super::{Authenticator, Credentials, Identified, Refused};
+use super::{AtOnce, Authenticator, Credentials, Identified, Refused};
 use crate::request::UserInfo;
 use async_trait::async_trait;
 use base64::Engine;
@@ -47,12 +47,21 @@ impl From<Arc<UserInfo>> for TokenUser {
 pub trait TokenAuthenticator: Send + Sync + 'static {
     /// `Ok(None)`: not one of mine.
     async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused>;
+
+    /// Whom the token stands for, where that is remembered.
+    fn at_once(&self, _asked: Asked<'_>) -> Option<TokenUser> {
+        None
+    }
 }
 
 #[async_trait]
 impl<A: TokenAuthenticator + ?Sized> TokenAuthenticator for Arc<A> {
     async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
         (**self).authenticate_token(asked).await
+    }
+
+    fn at_once(&self, asked: Asked<'_>) -> Option<TokenUser> {
+        (**self).at_once(asked)
     }
 }
 
@@ -141,6 +150,16 @@ impl Authenticator for BearerToken {
         };
         self.0.ask(token, from, false).await.map(Some)
     }
+
+    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+        let Some(token) = header_token(&from) else {
+            return AtOnce::Nobody;
+        };
+        match self.0.tokens.at_once(self.0.about(token)) {
+            Some(found) => AtOnce::Known(identified(found, from, false)),
+            None => AtOnce::Unknown,
+        }
+    }
 }
 
 /// What a token that nobody knows is told.
@@ -152,21 +171,28 @@ struct Reviewer {
 }
 
 impl Reviewer {
-    async fn ask(&self, token: &str, from: Credentials<'_>, strip_subprotocol: bool) -> Result<Identified, Refused> {
-        let asked = Asked {
+    fn about<'a>(&'a self, token: &'a str) -> Asked<'a> {
+        Asked {
             token,
             audiences: &self.audiences,
-        };
-        let found = self.tokens.authenticate_token(asked).await?;
-        let found = found.ok_or_else(|| Refused::new(INVALID))?;
-        if let Some(warnings) = from.warnings {
-            found.warnings.into_iter().for_each(|text| warnings.add(text));
         }
-        Ok(Identified {
-            user: found.user,
-            strip_subprotocol,
-            annotations: found.annotations,
-        })
+    }
+
+    async fn ask(&self, token: &str, from: Credentials<'_>, strip_subprotocol: bool) -> Result<Identified, Refused> {
+        let found = self.tokens.authenticate_token(self.about(token)).await?;
+        let found = found.ok_or_else(|| Refused::new(INVALID))?;
+        Ok(identified(found, from, strip_subprotocol))
+    }
+}
+
+fn identified(found: TokenUser, from: Credentials<'_>, strip_subprotocol: bool) -> Identified {
+    if let Some(warnings) = from.warnings {
+        found.warnings.into_iter().for_each(|text| warnings.add(text));
+    }
+    Identified {
+        user: found.user,
+        strip_subprotocol,
+        annotations: found.annotations,
     }
 }
 
@@ -233,6 +259,13 @@ impl Authenticator for WebSocketToken {
             return Err(Refused::new("missing additional subprotocol"));
         }
         self.0.ask(&token, from, true).await.map(Some)
+    }
+
+    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+        match is_websocket(from.headers) {
+            true => AtOnce::Unknown,
+            false => AtOnce::Nobody,
+        }
     }
 }
 

@@ -124,6 +124,19 @@ impl TokenAuthenticator for TokenCache {
         }
         answer
     }
+
+    fn at_once(&self, asked: Asked<'_>) -> Option<TokenUser> {
+        let start = std::time::Instant::now();
+        let key = self.digest(asked);
+        let found = match lock(&self.stripes[usize::from(key[0]) % STRIPES]).get(&key) {
+            Some(Slot::Known(found, until)) if *until > Instant::now() => found.clone(),
+            _ => return None,
+        };
+        if let Some(counts) = &self.counts {
+            counts.asked(true, start.elapsed());
+        }
+        Some(found)
+    }
 }
 
 impl TokenCache {
@@ -187,15 +200,21 @@ mod tests {
     async fn a_success_counts_for_ten_seconds_and_a_refusal_never() {
         let (cache, slow) = cache();
         let asked = || slow.0.load(Ordering::Relaxed);
+        let at_once = |token| cache.at_once(of(token, &[])).map(|found| found.user.name.clone());
+        assert_eq!(at_once("good"), None);
         for _ in 0..3 {
             let found = cache.authenticate_token(of("good", &[])).await.unwrap().unwrap();
             assert_eq!(found.user.groups, ["system:authenticated"]);
         }
-        assert_eq!(asked(), 1);
+        assert_eq!(
+            (asked(), at_once("good").as_deref(), at_once("bad")),
+            (1, Some("u"), None)
+        );
         let aud = ["a".to_owned()];
         cache.authenticate_token(of("good", &aud)).await.unwrap();
         assert_eq!(asked(), 2, "other audiences are another question");
         tokio::time::advance(Duration::from_secs(11)).await;
+        assert_eq!(at_once("good"), None);
         cache.authenticate_token(of("good", &[])).await.unwrap();
         assert_eq!(asked(), 3);
         for _ in 0..2 {

@@ -9,8 +9,8 @@ pub use config::Configuration;
 pub use tokens::TokenReviews;
 
 use super::{
-    Anonymous, Authenticator, BearerToken, Credentials, Identified, Refused, RequestHeader, Union, WebSocketToken,
-    WithAnonymous, X509,
+    Anonymous, AtOnce, Authenticator, BearerToken, Credentials, Identified, Refused, RequestHeader, Union,
+    WebSocketToken, WithAnonymous, X509,
 };
 use crate::apimachinery::Value;
 use crate::client::{Client, ClientError};
@@ -198,6 +198,10 @@ impl Authenticator for Delegated {
     async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
         let current = self.current.load_full();
         current.authenticate(from).await
+    }
+
+    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+        self.current.load().at_once(from)
     }
 }
 

@@ -2,7 +2,7 @@
 //! (upstream's `request/headerrequest`).
 
 use super::x509::{common_name, verify_chain};
-use super::{Authenticator, Credentials, Identified, Refused, add_authenticated};
+use super::{AtOnce, Authenticator, Credentials, Identified, Refused, add_authenticated};
 use crate::request::{ClientCaSource, UserInfo};
 use async_trait::async_trait;
 use http::header::{HeaderMap, HeaderName};
@@ -59,6 +59,16 @@ impl RequestHeader {
 #[async_trait]
 impl Authenticator for RequestHeader {
     async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+        self.recognise(from)
+    }
+
+    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+        self.recognise(from).map_or(AtOnce::Refused, AtOnce::from)
+    }
+}
+
+impl RequestHeader {
+    fn recognise(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
         let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
             return Ok(None);
         };

@@ -1,6 +1,6 @@
 //! Several authenticators as one.
 
-use super::{Authenticator, Credentials, Identified, Refused, add_authenticated, speaks_of_authentication};
+use super::{AtOnce, Authenticator, Credentials, Identified, Refused, add_authenticated, speaks_of_authentication};
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -20,12 +20,7 @@ impl Authenticator for Union {
         let mut refusals: Vec<Refused> = Vec::new();
         for member in &self.0 {
             match member.authenticate(from).await {
-                Ok(Some(mut found)) => {
-                    if !speaks_of_authentication(&found.user) {
-                        add_authenticated(Arc::make_mut(&mut found.user));
-                    }
-                    return Ok(Some(found));
-                }
+                Ok(Some(found)) => return Ok(Some(with_group(found))),
                 Ok(None) => {}
                 Err(e) => refusals.push(e),
             }
@@ -39,6 +34,29 @@ impl Authenticator for Union {
             }
         }
     }
+
+    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+        let mut refused = false;
+        for member in &self.0 {
+            match member.at_once(from) {
+                AtOnce::Known(found) => return AtOnce::Known(with_group(found)),
+                AtOnce::Nobody => {}
+                AtOnce::Refused => refused = true,
+                AtOnce::Unknown => return AtOnce::Unknown,
+            }
+        }
+        match refused {
+            true => AtOnce::Refused,
+            false => AtOnce::Nobody,
+        }
+    }
+}
+
+fn with_group(mut found: Identified) -> Identified {
+    if !speaks_of_authentication(&found.user) {
+        add_authenticated(Arc::make_mut(&mut found.user));
+    }
+    found
 }
 
 /// Credentials first; without any, the fallback. Refused credentials never fall back.
@@ -60,6 +78,13 @@ impl Authenticator for WithAnonymous {
         match self.credentials.authenticate(from).await? {
             Some(found) => Ok(Some(found)),
             None => self.anonymous.authenticate(from).await,
+        }
+    }
+
+    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+        match self.credentials.at_once(from) {
+            AtOnce::Nobody => self.anonymous.at_once(from),
+            other => other,
         }
     }
 }
@@ -96,6 +121,46 @@ mod tests {
                 warnings: None,
             })
             .await
+    }
+
+    struct Glances(AtOnce);
+
+    #[async_trait]
+    impl Authenticator for Glances {
+        async fn authenticate(&self, _: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+            Ok(None)
+        }
+
+        fn at_once(&self, _: Credentials<'_>) -> AtOnce {
+            self.0.clone()
+        }
+    }
+
+    fn glance(members: Vec<AtOnce>) -> AtOnce {
+        let members = members
+            .into_iter()
+            .map(|m| Arc::new(Glances(m)) as Arc<dyn Authenticator>);
+        let union = WithAnonymous::new(Arc::new(Union::new(members.collect())), super::super::Anonymous::new());
+        let headers = HeaderMap::new();
+        union.at_once(Credentials {
+            headers: &headers,
+            peer: None,
+            path: "/",
+            warnings: None,
+        })
+    }
+
+    #[test]
+    fn at_once_only_who_needs_no_waiting_is_known_and_nobody_refused_is_anonymous() {
+        let known = || AtOnce::Known(Identified::new(Arc::new(UserInfo::system("u", &["g"]))));
+        let name = |members| match glance(members) {
+            AtOnce::Known(found) => found.user.name.clone(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(name(vec![AtOnce::Refused, AtOnce::Nobody, known()]), "u");
+        assert_eq!(name(vec![AtOnce::Unknown, known()]), "Unknown");
+        assert_eq!(name(vec![AtOnce::Nobody]), "system:anonymous");
+        assert_eq!(name(vec![AtOnce::Nobody, AtOnce::Refused]), "Refused");
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 
 mod memo;
 
-use super::{Authenticator, Credentials, Identified, Refused, add_authenticated};
+use super::{AtOnce, Authenticator, Credentials, Identified, Refused, add_authenticated};
 use crate::apimachinery::codec::hex;
 use crate::request::{ClientCaSource, UserInfo};
 use crate::telemetry::access::ClientCertificateMetrics;
@@ -88,20 +88,43 @@ impl X509 {
 #[async_trait]
 impl Authenticator for X509 {
     async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
-        let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
-            return Ok(None);
+        let Some(known) = self.look(from) else { return Ok(None) };
+        self.observe(&known);
+        Ok(known.user?.map(Identified::new))
+    }
+
+    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+        let Some(known) = self.look(from) else {
+            return AtOnce::Nobody;
         };
+        // Others are asked about in full, and observed then.
+        let Ok(Some(user)) = &known.user else {
+            return AtOnce::Unknown;
+        };
+        self.observe(&known);
+        AtOnce::Known(Identified::new(user.clone()))
+    }
+}
+
+impl X509 {
+    /// What the chain comes to; nothing without one.
+    fn look(&self, from: Credentials<'_>) -> Option<Known> {
+        let chain = from.peer.filter(|c| !c.is_empty())?;
         let ca = self.ca.current();
-        let known = self.memo.get_or_compute(chain, &ca, |now| Known {
-            user: verify_chain(chain, ca.roots(), now)
-                .map_err(|e| Refused(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0)))
-                .and_then(|()| named(&chain[0])),
-            ends: not_after(&chain[0]),
-        });
+        Some(self.memo.get_or_compute(chain, &ca, |now| {
+            Known {
+                user: verify_chain(chain, ca.roots(), now)
+                    .map_err(|e| Refused(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0)))
+                    .and_then(|()| named(&chain[0])),
+                ends: not_after(&chain[0]),
+            }
+        }))
+    }
+
+    fn observe(&self, known: &Known) {
         if let (Some(metrics), Some(ends)) = (&self.metrics, known.ends) {
             metrics.seen(ends);
         }
-        Ok(known.user?.map(Identified::new))
     }
 }
 

@@ -123,14 +123,24 @@ impl Abac {
     }
 }
 
-#[async_trait]
-impl Authorizer for Abac {
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+impl Abac {
+    fn decide(&self, asked: &Attributes<'_>) -> Verdict {
         if self.0.iter().any(|p| p.is_about(asked.user) && p.allows(asked)) {
             Verdict::allow("")
         } else {
             Verdict::no_opinion("No policy matched.")
         }
+    }
+}
+
+#[async_trait]
+impl Authorizer for Abac {
+    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        self.decide(asked)
+    }
+
+    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+        Some(self.decide(asked))
     }
 
     async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {

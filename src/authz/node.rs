@@ -65,6 +65,11 @@ impl Node {
 
 #[async_trait]
 impl Authorizer for Node {
+    /// About everybody who is no node.
+    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+        node_of(asked.user).is_none().then(|| no(""))
+    }
+
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
         let Some(node) = node_of(asked.user) else {
             return no("");

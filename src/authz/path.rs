@@ -17,16 +17,24 @@ impl PrivilegedGroups {
     pub fn new(groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self(groups.into_iter().map(Into::into).collect())
     }
-}
 
-#[async_trait]
-impl Authorizer for PrivilegedGroups {
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+    fn decide(&self, asked: &Attributes<'_>) -> Verdict {
         if self.0.iter().any(|g| asked.user.in_group(g)) {
             Verdict::allow("")
         } else {
             Verdict::no_opinion("")
         }
+    }
+}
+
+#[async_trait]
+impl Authorizer for PrivilegedGroups {
+    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        self.decide(asked)
+    }
+
+    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+        Some(self.decide(asked))
     }
 }
 
@@ -83,6 +91,16 @@ impl AllowedPaths {
 #[async_trait]
 impl Authorizer for AllowedPaths {
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        self.decide(asked)
+    }
+
+    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+        Some(self.decide(asked))
+    }
+}
+
+impl AllowedPaths {
+    fn decide(&self, asked: &Attributes<'_>) -> Verdict {
         if !asked.is_resource
             && self.verb.is_none_or(|v| v == asked.verb)
             && self.group.is_none_or(|g| asked.user.in_group(g))

@@ -18,24 +18,23 @@ impl Union {
 #[async_trait]
 impl Authorizer for Union {
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
-        let (mut reasons, mut errors): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        let mut sum = Sum::default();
         for member in &self.0 {
-            let verdict = member.authorize(asked).await;
-            if verdict.decision != Decision::NoOpinion {
+            if let Some(verdict) = sum.add(member.authorize(asked).await) {
                 return verdict;
             }
-            if !verdict.reason.is_empty() {
-                reasons.push(verdict.reason.into_owned());
-            }
-            errors.extend(verdict.error);
         }
-        let mut verdict = Verdict::no_opinion(reasons.join("\n"));
-        verdict.error = match errors.len() {
-            0 => None,
-            1 => errors.pop(),
-            _ => Some(format!("[{}]", errors.join(", "))),
-        };
-        verdict
+        sum.end()
+    }
+
+    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+        let mut sum = Sum::default();
+        for member in &self.0 {
+            if let Some(verdict) = sum.add(member.at_once(asked)?) {
+                return Some(verdict);
+            }
+        }
+        Some(sum.end())
     }
 
     async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
@@ -47,6 +46,37 @@ impl Authorizer for Union {
     }
 }
 
+/// What those said who had no opinion.
+#[derive(Default)]
+struct Sum {
+    reasons: Vec<String>,
+    errors: Vec<String>,
+}
+
+impl Sum {
+    /// Adds one; an opinion ends it.
+    fn add(&mut self, verdict: Verdict) -> Option<Verdict> {
+        if verdict.decision != Decision::NoOpinion {
+            return Some(verdict);
+        }
+        if !verdict.reason.is_empty() {
+            self.reasons.push(verdict.reason.into_owned());
+        }
+        self.errors.extend(verdict.error);
+        None
+    }
+
+    fn end(mut self) -> Verdict {
+        let mut verdict = Verdict::no_opinion(self.reasons.join("\n"));
+        verdict.error = match self.errors.len() {
+            0 => None,
+            1 => self.errors.pop(),
+            _ => Some(format!("[{}]", self.errors.join(", "))),
+        };
+        verdict
+    }
+}
+
 /// `--authorization-mode=AlwaysAllow`.
 pub struct AlwaysAllow;
 
@@ -54,6 +84,10 @@ pub struct AlwaysAllow;
 impl Authorizer for AlwaysAllow {
     async fn authorize(&self, _: &Attributes<'_>) -> Verdict {
         Verdict::allow("")
+    }
+
+    fn at_once(&self, _: &Attributes<'_>) -> Option<Verdict> {
+        Some(Verdict::allow(""))
     }
 
     async fn rules_for(&self, _: &UserInfo, _: &str) -> Rules {
@@ -88,7 +122,15 @@ mod tests {
             v,
             Verdict::no_opinion("Everything is forbidden.\nEverything is forbidden.")
         );
-        let v = Union::new(vec![deny, allow]).authorize(&asked).await;
-        assert_eq!(v.decision, Decision::Allow);
+        let both = Union::new(vec![deny.clone(), allow.clone()]);
+        let v = both.authorize(&asked).await;
+        assert_eq!((v.decision, both.at_once(&asked)), (Decision::Allow, Some(v)));
+        // Who has to be waited for is asked in turn, not passed over.
+        let slow: Arc<dyn Authorizer> = crate::authz::rbac::Rbac::new();
+        assert_eq!(
+            Union::new(vec![deny, slow.clone(), allow.clone()]).at_once(&asked),
+            None
+        );
+        assert!(Union::new(vec![allow, slow]).at_once(&asked).is_some());
     }
 }

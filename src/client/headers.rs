@@ -12,20 +12,22 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-const HOP_BY_HOP: [HeaderName; 8] = [
-    header::CONNECTION,
-    PROXY_CONNECTION,
-    KEEP_ALIVE,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
+/// What belongs to one connection.
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "proxy-connection"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}
 
 /// A header value that no transport can carry: the canonical name of the header.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,20 +41,13 @@ pub struct InvalidValue(pub String);
 /// # Errors
 /// [`InvalidValue`] where a name, group or extra holds bytes that are not allowed in headers.
 pub fn set_identity(headers: &mut HeaderMap, user: &UserInfo) -> Result<(), InvalidValue> {
-    headers.remove(header::AUTHORIZATION);
-    headers.remove(X_REMOTE_USER);
-    headers.remove(X_REMOTE_UID);
-    headers.remove(X_REMOTE_GROUP);
-    if headers.keys().any(|k| k.as_str().starts_with(X_REMOTE_EXTRA)) {
-        let claimed: Vec<HeaderName> = headers
-            .keys()
-            .filter(|k| k.as_str().starts_with(X_REMOTE_EXTRA))
-            .cloned()
-            .collect();
-        for name in claimed {
-            headers.remove(name);
-        }
-    }
+    remove_all(headers, |name| {
+        name.starts_with(X_REMOTE_EXTRA)
+            || matches!(
+                name,
+                "authorization" | "x-remote-user" | "x-remote-uid" | "x-remote-group"
+            )
+    });
     headers.insert(X_REMOTE_USER, value(&X_REMOTE_USER, &user.name)?);
     if !user.uid.is_empty() {
         headers.insert(X_REMOTE_UID, value(&X_REMOTE_UID, &user.uid)?);
@@ -68,6 +63,16 @@ pub fn set_identity(headers: &mut HeaderMap, user: &UserInfo) -> Result<(), Inva
         }
     }
     Ok(())
+}
+
+/// Removes the headers whose names are `out`. One look at each name, where mostly nothing is to be removed.
+fn remove_all(headers: &mut HeaderMap, out: impl Fn(&str) -> bool) {
+    if headers.keys().any(|name| out(name.as_str())) {
+        let names: Vec<HeaderName> = headers.keys().filter(|name| out(name.as_str())).cloned().collect();
+        for name in names {
+            headers.remove(name);
+        }
+    }
 }
 
 fn value(name: &HeaderName, v: &str) -> Result<HeaderValue, InvalidValue> {
@@ -121,9 +126,7 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    for name in HOP_BY_HOP {
-        headers.remove(name);
-    }
+    remove_all(headers, is_hop_by_hop);
     if headers.contains_key(header::TRAILER) {
         announce_trailers(headers);
     }
@@ -281,14 +284,15 @@ pub fn pass_interim<B>(request: &mut http::Request<B>, interim: Interim) {
 /// Takes from a backend's answer what is not the backend's to say.
 pub fn clean_response(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
-    for name in [
-        header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
-        header::ACCESS_CONTROL_ALLOW_HEADERS,
-        header::ACCESS_CONTROL_ALLOW_METHODS,
-        header::ACCESS_CONTROL_ALLOW_ORIGIN,
-    ] {
-        headers.remove(name);
-    }
+    remove_all(headers, |name| {
+        matches!(
+            name,
+            "access-control-allow-credentials"
+                | "access-control-allow-headers"
+                | "access-control-allow-methods"
+                | "access-control-allow-origin"
+        )
+    });
 }
 
 #[cfg(test)]

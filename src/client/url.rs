@@ -75,8 +75,13 @@ pub fn canonical_path_and_query(uri: &http::Uri) -> String {
 
 /// The value of `X-Forwarded-Uri`: the canonical path with `.`, `..` and double slashes resolved; a trailing slash stays.
 pub fn cleaned_path(path: &str) -> Cow<'_, str> {
+    // A slash or a dot behind a slash is needed for anything to be wrong.
+    let suspicious = path
+        .as_bytes()
+        .windows(2)
+        .any(|w| w[0] == b'/' && matches!(w[1], b'/' | b'.'));
     let needs_cleaning =
-        path.contains("//") || path.split('/').any(|s| s == "." || s == "..") || !path.starts_with('/');
+        !path.starts_with('/') || suspicious && (path.contains("//") || path.split('/').any(|s| s == "." || s == ".."));
     if !needs_cleaning {
         return Cow::Borrowed(path);
     }
@@ -123,7 +128,11 @@ fn escape_query(decoded: &[u8], out: &mut String) {
 }
 
 fn is_path_byte(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&b)
+    b.is_ascii_alphanumeric()
+        || matches!(
+            b,
+            b'-' | b'_' | b'.' | b'~' | b'$' | b'&' | b'+' | b',' | b'/' | b':' | b';' | b'=' | b'@'
+        )
 }
 
 fn unescape(s: &str, plus_is_space: bool) -> Option<Vec<u8>> {

@@ -112,7 +112,7 @@ impl ApiGroupVersion {
                 authorizer: authorizer.clone(),
                 user: authorized.user().clone(),
                 info: RequestInfo {
-                    verb: "create".to_owned(),
+                    verb: "create".into(),
                     ..RequestInfo::clone(&info)
                 },
             }));
@@ -122,7 +122,7 @@ impl ApiGroupVersion {
                 authorizer: authorizer.clone(),
                 user: authorized.user().clone(),
                 info: RequestInfo {
-                    verb: "create".to_owned(),
+                    verb: "create".into(),
                     ..RequestInfo::clone(&info)
                 },
             }));

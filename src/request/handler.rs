@@ -4,6 +4,7 @@ use super::body::Body;
 use super::proof::Authorized;
 use async_trait::async_trait;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// A request on its way in.
 pub type Request = http::Request<Body>;
@@ -34,4 +35,10 @@ pub trait Handler: Send + Sync + 'static {
 pub trait UnprotectedHandler: Send + Sync + 'static {
     /// Answers a request that was authorized.
     async fn serve(&self, req: Request, authorized: Authorized) -> Response;
+
+    /// The same, by a handler that was looked up: the future keeps it alive. Handlers whose futures need nothing of them
+    /// say so here, and save their callers a future of their own.
+    fn answer(self: Arc<Self>, req: Request, authorized: Authorized) -> Answering<'static> {
+        Box::pin(async move { self.serve(req, authorized).await })
+    }
 }

@@ -13,38 +13,39 @@ pub use resolve::ResolveError;
 
 use super::handler::Request;
 use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::value::Str;
 use std::sync::Arc;
 
 /// What is asked for. Strings are empty where the path does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
     /// The decoded path.
-    pub path: String,
+    pub path: Str,
     /// True for `/api/<v>/<resource>…` and `/apis/<g>/<v>/<resource>…`.
     pub is_resource: bool,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, `proxy`, or the lower-case
     /// method of a non-resource request.
-    pub verb: String,
+    pub verb: Str,
     /// `api` or `apis`.
-    pub api_prefix: String,
+    pub api_prefix: Str,
     /// Group, empty for core.
-    pub api_group: String,
+    pub api_group: Str,
     /// Version.
-    pub api_version: String,
+    pub api_version: Str,
     /// Namespace.
-    pub namespace: String,
+    pub namespace: Str,
     /// Resource, lower-case plural.
-    pub resource: String,
+    pub resource: Str,
     /// Subresource.
-    pub subresource: String,
+    pub subresource: Str,
     /// Object name; also from a `metadata.name=` field selector.
-    pub name: String,
+    pub name: Str,
     /// Path segments from the resource on.
-    pub parts: Vec<String>,
+    pub parts: Vec<Str>,
     /// The raw `fieldSelector` of list, watch and deletecollection.
-    pub field_selector: String,
+    pub field_selector: Str,
     /// The raw `labelSelector` of list, watch and deletecollection.
-    pub label_selector: String,
+    pub label_selector: Str,
 }
 
 impl RequestInfo {

@@ -10,10 +10,6 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddr(pub SocketAddr);
 
-/// Our end of the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LocalAddr(pub SocketAddr);
-
 /// The chain the client presented, its own certificate first. The client has proven to hold the key; nobody has yet
 /// verified the chain. Absent where the client presented none.
 #[derive(Clone, Debug)]

@@ -43,7 +43,7 @@ impl UnprotectedHandler for Director {
     {
         let choice = choose(&self.container.claims(), respond::path(&req));
         match choice {
-            Choice::WebService(handler) => Box::pin(async move { handler.serve(req, authorized).await }),
+            Choice::WebService(handler) => handler.answer(req, authorized),
             Choice::Mux => self.mux.serve(req, authorized),
         }
     }

@@ -10,7 +10,7 @@ mod io;
 pub(super) use activity::{Activity, signals};
 
 use super::limits::Limits;
-use super::peer::{ConnectionCache, LocalAddr, PeerCertificates, RemoteAddr};
+use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use super::registry::Entry;
 use super::server::Stats;
 use super::tls::TlsConfig;
@@ -128,14 +128,15 @@ pub(super) async fn run(connection: Connection) {
         handler: Arc::clone(&shared.handler),
         activity: Arc::clone(&activity),
         remote: RemoteAddr(remote),
-        local: LocalAddr(local),
         certificates,
         cache,
         lane: lane.clone(),
     });
     let service = service_fn(move |request| {
         let answerer = Arc::clone(&answerer);
-        async move { Ok::<_, Infallible>(answerer.answer(request).await) }
+        // Boxed: a stream's task is as large as what it ever holds, and is moved and cleared whole.
+        let request = Box::new(request);
+        async move { Ok::<_, Infallible>(answerer.answer(*request).await) }
     });
     let mut io = Watched::new(tls, Arc::clone(&activity), slot);
     if let Some(lane) = lane {

@@ -4,7 +4,8 @@
 use super::answers;
 use super::gunzip::Gunzip;
 use super::transport::{BackendBody, Outgoing, SendError, Transport};
-use super::{headers, upgrade, url};
+use super::upgrade::{self, ClientSide};
+use super::{headers, url};
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::ledger::{Account, Permit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
@@ -21,6 +22,7 @@ use http::uri::PathAndQuery;
 use http::{Extensions, HeaderValue, StatusCode, header};
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -72,12 +74,18 @@ pub struct Remote {
     pub account: Arc<Account>,
 }
 
-/// Where one request goes.
-struct Place<'a> {
-    transport: &'a Arc<Transport>,
-    endpoints: &'a Endpoints,
-    account: &'a Account,
-    service: &'a ServiceReference,
+/// A request that is ready to go.
+struct Ready {
+    transport: Arc<Transport>,
+    /// The address it goes to first.
+    authority: Arc<str>,
+    endpoints: Endpoints,
+    permit: Permit,
+    out: Outgoing,
+    /// Where it asks for an upgrade.
+    client: Option<ClientSide>,
+    interim: Option<Interim>,
+    info: Option<Arc<RequestInfo>>,
 }
 
 /// The handler of one APIService.
@@ -105,65 +113,60 @@ impl ProxyHandler {
         self.settings.load_full()
     }
 
-    fn end(&self, info: Option<&Arc<RequestInfo>>, answer: Response) -> Response {
-        self.shared.terminations.terminated(info.map(|i| &**i), answer.status());
-        answer
-    }
-
-    async fn forward(&self, remote: &Remote, req: Request, user: &UserInfo) -> Response {
+    /// All that is done before anything has to be waited for; the error is the answer.
+    fn prepared(&self, remote: &Remote, req: Request, user: &UserInfo) -> Result<Ready, Box<Response>> {
         let info = req.extensions().get::<Arc<RequestInfo>>().cloned();
-        let end = |answer| self.end(info.as_ref(), answer);
+        let end = |answer| Box::new(self.shared.end(info.as_deref(), answer));
         if !remote.available {
-            return end(answers::unavailable());
+            return Err(end(answers::unavailable()));
         }
         let transport = match &remote.transport {
-            Ok(t) => t,
-            Err(why) => return end(answers::error(StatusCode::INTERNAL_SERVER_ERROR, why)),
+            Ok(transport) => transport,
+            Err(why) => return Err(end(answers::error(StatusCode::INTERNAL_SERVER_ERROR, why))),
         };
         if user.name.is_empty() {
-            return end(answers::error(StatusCode::INTERNAL_SERVER_ERROR, "missing user"));
+            return Err(end(answers::error(StatusCode::INTERNAL_SERVER_ERROR, "missing user")));
         }
         let endpoints = match self.shared.resolver.endpoints(&remote.service) {
             Ok(endpoints) => endpoints,
             Err(why) => {
                 tracing::debug!(service = ?remote.service, "cannot resolve: {why}");
-                return end(answers::unavailable());
+                return Err(end(answers::unavailable()));
             }
         };
         let long_running = info.as_ref().is_some_and(|i| i.is_long_running());
         let permit = match remote.account.enter(long_running, || user.in_group(MASTERS)) {
             Ok(permit) => permit,
-            Err(full) => return end(answers::too_many(full, &remote.service, req.headers())),
+            Err(full) => return Err(end(answers::too_many(full, &remote.service, req.headers()))),
         };
-        let place = Place {
-            transport,
-            endpoints: &endpoints,
-            account: &remote.account,
-            service: &remote.service,
-        };
-        self.exchange(place, permit, req, user, info.as_deref()).await
+        let (out, client, interim) = self.outgoing(req, user)?;
+        Ok(Ready {
+            transport: transport.clone(),
+            authority: transport.choose(endpoints.all()).clone(),
+            endpoints,
+            permit,
+            out,
+            client,
+            interim,
+            info,
+        })
     }
 
-    async fn exchange(
+    /// The request as the backend sees it, but for what depends on where that is.
+    fn outgoing(
         &self,
-        place: Place<'_>,
-        mut permit: Permit,
         mut req: Request,
         user: &UserInfo,
-        info: Option<&RequestInfo>,
-    ) -> Response {
-        let transport = place.transport;
-        let authority: &str = transport.choose(place.endpoints.all());
-        let host_name = transport.host_name(authority);
+    ) -> Result<(Outgoing, Option<ClientSide>, Option<Interim>), Box<Response>> {
         let upgrading = headers::wants_upgrade(req.headers());
         let client_side = upgrading.then(|| upgrade::client_side(&mut req)).flatten();
         if upgrading && client_side.is_none() {
-            return upgrade::not_hijackable();
+            return Err(upgrade::not_hijackable().into());
         }
-        let (mut head, body) = req.into_parts();
-        let Some(target) = rewritten(&head.uri) else {
-            return answers::error(StatusCode::BAD_REQUEST, "invalid request path");
+        let Some(target) = rewritten(req.uri()) else {
+            return Err(answers::error(StatusCode::BAD_REQUEST, "invalid request path").into());
         };
+        let (mut head, body) = req.into_parts();
         head.headers.remove(header::HOST);
         // Before anything is added: a client may name any header in `Connection`, and what it names goes.
         match &client_side {
@@ -180,62 +183,90 @@ impl ProxyHandler {
         head.headers.reserve(10 + user.groups.len() + user.extra.len());
         if let Err(headers::InvalidValue(name)) = headers::set_identity(&mut head.headers, user) {
             let why = format!("net/http: invalid header field value for {name:?}");
-            return unreachable_backend(&why);
+            return Err(unreachable_backend(&why).into());
         }
         headers::forwarded_for(&mut head.headers, (self.shared.client_ip)(&head.extensions));
         if let Some(AuditId(id)) = head.extensions.get() {
             headers::audit_id(&mut head.headers, id);
         }
-        let mut out = Outgoing {
+        let interim = Interim::of(&head.extensions);
+        let out = Outgoing {
             method: head.method,
             target,
             headers: head.headers,
             body,
         };
-        if let Some(client) = client_side {
-            let client = client.holding(permit);
-            return upgrade::tunnel(transport, authority, out, client, &self.shared.tasks).await;
-        }
+        Ok((out, client_side, interim))
+    }
+}
 
+impl ProxyShared {
+    /// Counts what the proxy answers in its own name.
+    fn end(&self, info: Option<&RequestInfo>, answer: Response) -> Response {
+        self.terminations.terminated(info, answer.status());
+        answer
+    }
+
+    async fn exchange(self: Arc<Self>, settings: Arc<Settings>, ready: Ready) -> Response {
+        let Settings::Remote(remote) = &*settings else {
+            unreachable!("only what goes to a backend is made ready");
+        };
+        let Ready {
+            transport,
+            authority,
+            endpoints,
+            mut permit,
+            mut out,
+            client,
+            interim,
+            info,
+        } = ready;
+        let host_name = transport.host_name(&authority);
+        if let Some(client) = client {
+            let client = client.holding(permit);
+            // Boxed: it holds a handshake, some 8 kB, which every request would make room for.
+            let tunnel = Box::pin(upgrade::tunnel(&transport, &authority, out, client, &self.tasks));
+            return uncounted(tunnel.await);
+        }
         if let Ok(host) = HeaderValue::from_str(host_name) {
             headers::forwarded_target(&mut out.headers, host, out.target.path());
         }
-        let interim = Interim::of(&head.extensions);
         let unpack = headers::ask_for_gzip(&out.method, &mut out.headers);
 
         // The request's own deadline is the chain's (`server/filters/timeout`): it drops this future, or the body, which
         // cancels the request at the backend.
-        let end = limit(transport.timeouts(), info, out.target.path()).map(|limit| Instant::now() + limit);
+        let limit = limit(transport.timeouts(), info.as_deref(), out.target.path());
+        let end = limit.map(|limit| Instant::now() + limit);
         let began = std::time::Instant::now();
         permit.send();
-        let sending = transport.send_to(place.endpoints.all(), authority, out, interim.as_ref());
+        // Pinned here, where it stays: it is large, and awaiting it by value moves it.
+        let mut sending = pin!(transport.send_to(endpoints.all(), &authority, out, interim.as_ref()));
         let sent = match (end, transport.timeouts().header) {
             (None, None) => sending.await,
-            (end, header) => head_by(end, header, sending).await,
+            (end, header) => head_by(end, header, sending.as_mut()).await,
         };
         permit.settle();
-        match sent {
+        let answer = match sent {
             Ok(answer) => {
-                place.account.answered(began.elapsed(), answer.status().as_u16());
+                remote.account.answered(began.elapsed(), answer.status().as_u16());
                 let answer = answer.map(|body| body.holding(permit));
                 self.answer(host_name, answer, unpack, end)
             }
             Err(SendError::Full) => {
-                place.account.turned_away();
-                let answer = answers::no_connection(place.service);
-                self.shared.terminations.terminated(info, answer.status());
-                answer
+                remote.account.turned_away();
+                self.end(info.as_deref(), answers::no_connection(&remote.service))
             }
             Err(why) => {
                 let is_late = matches!(why, SendError::Late);
                 let why = why.to_string();
                 if is_late {
-                    transport.unanswered(authority, &why);
+                    transport.unanswered(&authority, &why);
                 }
-                place.account.failed(&why);
+                remote.account.failed(&why);
                 unreachable_backend(&why)
             }
-        }
+        };
+        uncounted(answer)
     }
 
     fn answer(
@@ -254,7 +285,7 @@ impl ProxyHandler {
                 let why = format!("Internal error occurred: error trying to parse Location header: {why}");
                 return answers::error(StatusCode::SERVICE_UNAVAILABLE, &why);
             }
-            if self.shared.reject_redirects && head.status.is_redirection() {
+            if self.reject_redirects && head.status.is_redirection() {
                 return answers::redirect_refused();
             }
             let rewritten = location
@@ -302,26 +333,35 @@ impl UnprotectedHandler for ProxyHandler {
         'a: 't,
         Self: 't,
     {
-        // A full load: the guard of a cheap one would be held across the request.
-        let settings = self.settings.load_full();
-        match &*settings {
-            Settings::Local => self.shared.delegate.serve(req, authorized),
-            Settings::Remote(_) => Box::pin(self.serve_with(settings, req, authorized)),
-        }
+        self.answered(req, authorized)
+    }
+
+    fn answer(self: Arc<Self>, req: Request, authorized: Authorized) -> Answering<'static> {
+        self.answered(req, authorized)
     }
 }
 
 impl ProxyHandler {
-    async fn serve_with(&self, settings: Arc<Settings>, req: Request, authorized: Authorized) -> Response {
-        match &*settings {
-            Settings::Local => self.shared.delegate.serve(req, authorized).await,
-            Settings::Remote(remote) => {
-                let mut answer = self.forward(remote, req, authorized.user()).await;
-                answer.extensions_mut().insert(Uncounted);
-                answer
-            }
+    fn answered(&self, req: Request, authorized: Authorized) -> Answering<'static> {
+        // A full load: the guard of a cheap one would be held across the request.
+        let settings = self.settings.load_full();
+        let remote = match &*settings {
+            Settings::Local => return self.shared.delegate.clone().answer(req, authorized),
+            Settings::Remote(remote) => remote,
+        };
+        match self.prepared(remote, req, authorized.user()) {
+            Ok(ready) => Box::pin(self.shared.clone().exchange(settings, ready)),
+            Err(answer) => Box::pin(std::future::ready(uncounted(*answer))),
         }
     }
+}
+
+/// The proxy counts what it answers itself; what backends answer says whose it is.
+fn uncounted(mut answer: Response) -> Response {
+    if FromBackend::of(&answer).is_none() {
+        answer.extensions_mut().insert(Uncounted);
+    }
+    answer
 }
 
 fn unreachable_backend(why: &str) -> Response {

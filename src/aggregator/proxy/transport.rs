@@ -30,10 +30,12 @@ use crate::telemetry::clients::ClientRequestMetrics;
 use host::{Host, Lease, NoConnection};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
+use hyper::client::conn::http1;
 use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -167,14 +169,14 @@ impl Transport {
     ///
     /// # Cancel safety
     /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
-    pub async fn send_to(
+    pub fn send_to(
         &self,
         endpoints: &[Arc<str>],
         first: &str,
         out: Outgoing,
         interim: Option<&Interim>,
-    ) -> Result<Response<BackendBody>, SendError> {
-        self.deliver(endpoints, first, out, true, interim).await
+    ) -> impl Future<Output = Result<Response<BackendBody>, SendError>> {
+        self.deliver(endpoints, first, out, true, interim)
     }
 
     async fn deliver(
@@ -193,18 +195,18 @@ impl Transport {
             out.body = body;
             Some(kept)
         };
-        let mut spare = Some(Outgoing {
-            method: out.method.clone(),
-            target: out.target.clone(),
-            headers: out.headers.clone(),
-            body: Body::empty(),
-        });
+        let mut spare = Some(kept::Head::of(&out));
         let mut next = out;
         let mut attempt = 0;
         loop {
             attempt += 1;
             let others = endpoints.len() > 1 && attempt < MOST_ATTEMPTS;
-            let lease = match balance::checkout(&host, others, bounded).await {
+            let found = match host.stream_at_once(bounded) {
+                Some(stream) => Ok(Lease::Http2(stream)),
+                // Boxed, as all that is not the rule here: every request would make room for it.
+                None => Box::pin(balance::checkout(&host, others, bounded)).await,
+            };
+            let lease = match found {
                 Ok(lease) => lease,
                 Err(why) => {
                     // Who has much to do is not ill.
@@ -220,7 +222,8 @@ impl Transport {
                     continue;
                 }
             };
-            let mut failure = match exchange(&host, lease, next, interim).await {
+            let outcome = pin!(exchange(&host, lease, next, interim)).await;
+            let mut failure = match outcome {
                 Ok(answer) => {
                     host.health.succeeded();
                     return Ok(answer);
@@ -233,9 +236,9 @@ impl Transport {
                     spare = kept;
                     unsent
                 }
-                (None, Some(again)) if failure.may_retry(&again.method, kept.is_some()) => {
+                (None, Some(again)) if failure.may_retry(again.method(), kept.is_some()) => {
                     match kept.as_ref().map_or(Some(Body::empty()), kept::Kept::again) {
-                        Some(body) => Outgoing { body, ..again },
+                        Some(body) => again.again(body),
                         None => return Err(SendError::Exchange(failure.text)),
                     }
                 }
@@ -390,28 +393,38 @@ async fn exchange(
                 }
             }
         }
-        Lease::Http1 { mut sender, reused } => {
+        Lease::Http1 { sender, reused } => {
             *request.uri_mut() = Uri::from_parts(uri).expect("a path makes a URI");
             request.headers_mut().insert(header::HOST, host.value.clone());
             let mut request = request.map(|()| out.body);
             if let Some(interim) = interim {
                 headers::pass_interim(&mut request, interim.clone());
             }
-            match sender.try_send_request(request).await {
-                Ok(answer) => match unknown_coding(answer.headers()) {
-                    None => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
-                    Some(coding) => Err(Failure {
-                        unsent: None,
-                        refused: false,
-                        stale: false,
-                        text: format!(
-                            "net/http: HTTP/1.x transport connection broken: unsupported transfer encoding: {coding:?}"
-                        ),
-                    }),
-                },
-                Err(e) => Err(Failure::http1(e, reused)),
-            }
+            Box::pin(exchange_http1(host, sender, reused, request, busy)).await
         }
+    }
+}
+
+async fn exchange_http1(
+    host: &Arc<Host>,
+    mut sender: http1::SendRequest<Body>,
+    reused: bool,
+    request: Request<Body>,
+    busy: balance::Turn,
+) -> Result<Response<BackendBody>, Failure> {
+    match sender.try_send_request(request).await {
+        Ok(answer) => match unknown_coding(answer.headers()) {
+            None => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
+            Some(coding) => Err(Failure {
+                unsent: None,
+                refused: false,
+                stale: false,
+                text: format!(
+                    "net/http: HTTP/1.x transport connection broken: unsupported transfer encoding: {coding:?}"
+                ),
+            }),
+        },
+        Err(e) => Err(Failure::http1(e, reused)),
     }
 }
 

@@ -4,7 +4,7 @@
 use super::answers;
 use super::transport::{Outgoing, Transport};
 use crate::client::tunnel;
-pub use crate::client::tunnel::client_side;
+pub use crate::client::tunnel::{ClientSide, client_side};
 use crate::request::{Body, FromBackend, Response};
 use crate::tasks::TaskGroup;
 use http::{HeaderValue, StatusCode, header};

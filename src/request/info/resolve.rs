@@ -1,6 +1,7 @@
 //! Method, path and query → [`RequestInfo`].
 
 use super::{RequestInfo, query};
+use crate::apimachinery::value::Str;
 use http::{Method, Uri};
 use std::fmt;
 
@@ -34,7 +35,7 @@ impl RequestInfo {
         let raw_query = uri.query().unwrap_or("");
         let mut info = Self::default();
         let resource = info.read_path(method, &path)?;
-        info.path = path.into_owned();
+        info.path = path.into();
         if resource == Some(PathVerb::FromMethod) {
             info.read_query(raw_query);
         }
@@ -49,7 +50,7 @@ impl RequestInfo {
             self.verb = non_resource_verb(method);
             return Ok(None);
         };
-        self.api_prefix = prefix.to_owned();
+        self.api_prefix = prefix.into();
         let mut head = Some(third);
         if prefix == "apis" {
             head = rest.next();
@@ -57,10 +58,10 @@ impl RequestInfo {
                 self.verb = non_resource_verb(method);
                 return Ok(None);
             }
-            self.api_group = second.to_owned();
-            self.api_version = third.to_owned();
+            self.api_group = second.into();
+            self.api_version = third.into();
         } else {
-            self.api_version = second.to_owned();
+            self.api_version = second.into();
         }
         self.is_resource = true;
 
@@ -70,14 +71,14 @@ impl RequestInfo {
             if head.is_none() {
                 return Err(ResolveError::PrefixVerbWithoutResource);
             }
-            self.verb = special.to_owned();
+            self.verb = special.into();
             how = PathVerb::FromPath;
         } else {
-            self.verb = resource_verb(method).to_owned();
+            self.verb = resource_verb(method).into();
         }
         self.read_parts(head, rest);
         if how == PathVerb::FromMethod && self.name.is_empty() && self.verb == "delete" {
-            self.verb = "deletecollection".to_owned();
+            self.verb = "deletecollection".into();
         }
         Ok(Some(how))
     }
@@ -89,16 +90,16 @@ impl RequestInfo {
         if first == "namespaces" {
             let namespace = rest.next();
             let third = rest.next();
-            self.namespace = namespace.unwrap_or("").to_owned();
+            self.namespace = namespace.unwrap_or("").into();
             if third.is_none_or(|t| matches!(t, "status" | "finalize")) {
-                parts.push(first.to_owned());
-                parts.extend(namespace.map(str::to_owned));
+                parts.push(first.into());
+                parts.extend(namespace.map(Str::from));
             }
-            parts.extend(third.map(str::to_owned));
+            parts.extend(third.map(Str::from));
         } else {
-            parts.push(first.to_owned());
+            parts.push(first.into());
         }
-        parts.extend(rest.map(str::to_owned));
+        parts.extend(rest.map(Str::from));
         let at = |i: usize| parts.get(i).cloned().unwrap_or_default();
         self.resource = at(0);
         self.name = at(1);
@@ -111,7 +112,7 @@ impl RequestInfo {
     fn read_query(&mut self, raw: &str) {
         let collection_read = self.name.is_empty() && self.verb == "get";
         if collection_read {
-            self.verb = "list".to_owned();
+            self.verb = "list".into();
         }
         if raw.is_empty() {
             return;
@@ -134,10 +135,10 @@ impl RequestInfo {
                 decodable &= number.parse::<i64>().is_ok();
             }
             if watch.is_some_and(|w| !(w.eq_ignore_ascii_case("false") || w == "0")) {
-                self.verb = "watch".to_owned();
+                self.verb = "watch".into();
             }
             if let Some(name) = field.as_deref().filter(|_| decodable).and_then(exact_name) {
-                self.name = name;
+                self.name = name.into();
             }
         }
         if matches!(self.verb.as_str(), "list" | "watch" | "deletecollection") {
@@ -153,14 +154,14 @@ enum PathVerb {
     FromPath,
 }
 
-fn owned_first(raw: &str, key: &str) -> String {
-    query::first_value(raw, key).map(|v| v.into_owned()).unwrap_or_default()
+fn owned_first(raw: &str, key: &str) -> Str {
+    query::first_value(raw, key).map(Str::from).unwrap_or_default()
 }
 
-fn non_resource_verb(method: &Method) -> String {
+fn non_resource_verb(method: &Method) -> Str {
     match *method {
-        Method::GET => "get".to_owned(),
-        _ => method.as_str().to_ascii_lowercase(),
+        Method::GET => "get".into(),
+        _ => method.as_str().to_ascii_lowercase().into(),
     }
 }
 

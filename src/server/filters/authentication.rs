@@ -5,15 +5,14 @@ use crate::apimachinery::status::Status;
 use crate::audit::Audit;
 use crate::audit::event::ResponseStatus;
 use crate::authn::bearer::strip_subprotocol;
-use crate::authn::{Authenticator, Credentials};
+use crate::authn::{AtOnce, Authenticator, Credentials, Identified};
 use crate::request::audit::CredentialNotes;
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
-use crate::request::{Authenticated, Handler, PeerCertificates, Request, RequestInfo, Response, Warnings};
+use crate::request::{Answering, Authenticated, Handler, PeerCertificates, Request, RequestInfo, Response, Warnings};
 use crate::server::chain::{Fact, Filter, IdentityHeaders};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
-use async_trait::async_trait;
 use http::Version;
 use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -96,56 +95,27 @@ pub fn filter(
     }
 }
 
-#[async_trait]
 impl Handler for Authentication {
-    async fn handle(&self, mut req: Request) -> Response {
-        let http2 = req.version() == Version::HTTP_2;
-        let (mut parts, body) = req.into_parts();
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         let start = Instant::now();
-        let found = self
-            .authenticator
-            .authenticate(Credentials {
-                headers: &parts.headers,
-                peer: parts.extensions.get::<PeerCertificates>().map(|p| &p.0),
-                path: parts.uri.path(),
-                warnings: parts.extensions.get::<Warnings>(),
-            })
-            .await;
-        let took = start.elapsed().as_secs_f64();
-        let found = match found {
-            Ok(Some(found)) => {
-                self.success.inc();
-                self.took.success.observe(took);
-                self.users[kind(&found.user.name)].inc();
-                found
-            }
-            Ok(None) => {
-                self.failure.inc();
-                self.took.failure.observe(took);
-                return self.refuse(&parts, http2).await;
-            }
-            Err(reason) => {
-                self.error.inc();
-                self.took.error.observe(took);
-                tracing::debug!(%reason, "unable to authenticate a request");
-                return self.refuse(&parts, http2).await;
-            }
-        };
-        self.clean(&mut parts.headers);
-        if found.strip_subprotocol {
-            strip_subprotocol(&mut parts.headers);
+        match self.authenticator.at_once(credentials(&req)) {
+            AtOnce::Known(found) => self.let_in(req, found, start),
+            _ => Box::pin(self.ask(req, start)),
         }
-        if self.audit.is_some() && !found.annotations.is_empty() {
-            parts.extensions.insert(CredentialNotes(found.annotations));
-        }
-        let anonymous = found.user.name == ANONYMOUS;
-        parts.extensions.insert(Authenticated::mint(found.user));
-        req = Request::from_parts(parts, body);
-        let mut response = self.inner.handle(req).await;
-        if http2 && anonymous {
-            response.headers_mut().insert(CONNECTION, CLOSE);
-        }
-        response
+    }
+}
+
+/// What a request shows.
+fn credentials(req: &Request) -> Credentials<'_> {
+    Credentials {
+        headers: req.headers(),
+        peer: req.extensions().get::<PeerCertificates>().map(|p| &p.0),
+        path: req.uri().path(),
+        warnings: req.extensions().get::<Warnings>(),
     }
 }
 
@@ -184,6 +154,49 @@ fn attempted(parts: &Parts) -> String {
 }
 
 impl Authentication {
+    async fn ask(&self, req: Request, start: Instant) -> Response {
+        match self.authenticator.authenticate(credentials(&req)).await {
+            Ok(Some(found)) => return self.let_in(req, found, start).await,
+            Ok(None) => {
+                self.failure.inc();
+                self.took.failure.observe(start.elapsed().as_secs_f64());
+            }
+            Err(reason) => {
+                self.error.inc();
+                self.took.error.observe(start.elapsed().as_secs_f64());
+                tracing::debug!(%reason, "unable to authenticate a request");
+            }
+        }
+        let http2 = req.version() == Version::HTTP_2;
+        let (parts, _) = req.into_parts();
+        self.refuse(&parts, http2).await
+    }
+
+    /// Whose request it is stands fast.
+    fn let_in(&self, mut req: Request, found: Identified, start: Instant) -> Answering<'_> {
+        self.success.inc();
+        self.took.success.observe(start.elapsed().as_secs_f64());
+        self.users[kind(&found.user.name)].inc();
+        self.clean(req.headers_mut());
+        if found.strip_subprotocol {
+            strip_subprotocol(req.headers_mut());
+        }
+        if self.audit.is_some() && !found.annotations.is_empty() {
+            req.extensions_mut().insert(CredentialNotes(found.annotations));
+        }
+        let says_close = req.version() == Version::HTTP_2 && found.user.name == ANONYMOUS;
+        req.extensions_mut().insert(Authenticated::mint(found.user));
+        let inner = self.inner.handle(req);
+        if !says_close {
+            return inner;
+        }
+        Box::pin(async move {
+            let mut response = inner.await;
+            response.headers_mut().insert(CONNECTION, CLOSE);
+            response
+        })
+    }
+
     async fn refuse(&self, parts: &Parts, http2: bool) -> Response {
         if let Some(audit) = &self.audit {
             let info = parts.extensions.get::<Arc<RequestInfo>>().cloned().unwrap_or_default();
@@ -199,11 +212,10 @@ impl Authentication {
 
     fn clean(&self, headers: &mut HeaderMap) {
         headers.remove(AUTHORIZATION);
-        for name in &self.remove.names {
-            headers.remove(name);
-        }
-        let prefixed = |name: &HeaderName| self.remove.prefixes.iter().any(|p| name.as_str().starts_with(p));
-        let spoofed: Vec<HeaderName> = headers.keys().filter(|n| prefixed(n)).cloned().collect();
+        let says_who = |name: &&HeaderName| {
+            self.remove.prefixes.iter().any(|p| name.as_str().starts_with(p)) || self.remove.names.contains(name)
+        };
+        let spoofed: Vec<HeaderName> = headers.keys().filter(says_who).cloned().collect();
         for name in spoofed {
             headers.remove(name);
         }

@@ -2,11 +2,10 @@
 
 use super::instrument::Instrument;
 use crate::authz::{Attributes, Authorizer, Decision, Verdict, forbidden};
-use crate::request::{AuditTrail, Authenticated, Authorized, Handler, Request, Response};
+use crate::request::{Answering, AuditTrail, Authenticated, Authorized, Handler, Request, RequestInfo, Response};
 use crate::server::chain::{Fact, Gate};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::Telemetry;
-use async_trait::async_trait;
 use http::StatusCode;
 use http::header::X_CONTENT_TYPE_OPTIONS;
 use prometheus::{Histogram, IntCounter};
@@ -75,16 +74,37 @@ fn note(trail: &AuditTrail, verdict: &Verdict) {
 const DECISION: &str = "authorization.k8s.io/decision";
 const REASON: &str = "authorization.k8s.io/reason";
 
-#[async_trait]
 impl Handler for Authorization {
-    async fn handle(&self, req: Request) -> Response {
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
         let Some(who) = req.extensions().get::<Authenticated>().cloned() else {
-            return respond::internal_error_text(req.uri(), "no user on request.");
+            let refusal = respond::internal_error_text(req.uri(), "no user on request.");
+            return Box::pin(std::future::ready(refusal));
         };
         let info = super::info(&req);
-        let asked = Attributes::of(who.user(), &info);
         let start = Instant::now();
-        let verdict = self.authorizer.authorize(&asked).await;
+        match self.authorizer.at_once(&Attributes::of(who.user(), &info)) {
+            Some(verdict) => self.decided(req, &who, info, verdict, start),
+            None => Box::pin(async move {
+                let verdict = self.authorizer.authorize(&Attributes::of(who.user(), &info)).await;
+                self.decided(req, &who, info, verdict, start).await
+            }),
+        }
+    }
+}
+
+impl Authorization {
+    fn decided(
+        &self,
+        req: Request,
+        who: &Authenticated,
+        info: Arc<RequestInfo>,
+        verdict: Verdict,
+        start: Instant,
+    ) -> Answering<'_> {
         let took = start.elapsed().as_secs_f64();
         if let Some(trail) = req.extensions().get::<AuditTrail>() {
             note(trail, &verdict);
@@ -93,8 +113,13 @@ impl Handler for Authorization {
             self.allowed.inc();
             self.took.allowed.observe(took);
             let proof = Authorized::mint(who.user().clone());
-            return self.inner.serve(req, proof, info).await;
+            return self.inner.serve(req, proof, info);
         }
+        let asked = Attributes::of(who.user(), &info);
+        Box::pin(std::future::ready(self.refusal(&req, &asked, verdict, took)))
+    }
+
+    fn refusal(&self, req: &Request, asked: &Attributes<'_>, verdict: Verdict, took: f64) -> Response {
         if let Some(error) = verdict.error {
             self.error.inc();
             self.took.error.observe(took);
@@ -110,7 +135,7 @@ impl Handler for Authorization {
                 self.took.no_opinion.observe(took);
             }
         }
-        let mut r = respond::status(&forbidden(&asked, &verdict.reason), req.headers());
+        let mut r = respond::status(&forbidden(asked, &verdict.reason), req.headers());
         debug_assert_eq!(r.status(), StatusCode::FORBIDDEN);
         r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         r

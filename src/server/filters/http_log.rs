@@ -36,7 +36,7 @@ impl Handler for HttpLog {
         Box::pin(async move {
             let response = inner.await;
             tracing::debug!(
-                verb = info.verb,
+                verb = info.verb.as_str(),
                 uri,
                 latency_us = received.map(|r| r.0.elapsed().as_micros() as u64),
                 user_agent = user_agent.as_ref().and_then(|u| u.to_str().ok()),

@@ -3,11 +3,10 @@
 
 use crate::authz::impersonation::{Impersonation, is_impersonation_header, wanted};
 use crate::authz::{Attributes, Authorizer};
-use crate::request::{AuditTrail, Authenticated, Handler, ImpersonatedBy, Request, Response};
+use crate::request::{Answering, AuditTrail, Authenticated, Handler, ImpersonatedBy, Request, Response};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::access::ImpersonationMetrics;
-use async_trait::async_trait;
 use http::header::{HeaderName, X_CONTENT_TYPE_OPTIONS};
 use std::sync::Arc;
 
@@ -37,12 +36,22 @@ fn refused(status: &crate::apimachinery::status::Status, req: &Request) -> Respo
     r
 }
 
-#[async_trait]
 impl Handler for Impersonate {
-    async fn handle(&self, mut req: Request) -> Response {
-        if !req.headers().keys().any(|name| is_impersonation_header(name.as_str())) {
-            return self.inner.handle(req).await;
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
+        if req.headers().keys().any(|name| is_impersonation_header(name.as_str())) {
+            Box::pin(self.impersonated(req))
+        } else {
+            self.inner.handle(req)
         }
+    }
+}
+
+impl Impersonate {
+    async fn impersonated(&self, mut req: Request) -> Response {
         let wanted = match wanted(req.headers()) {
             Ok(wanted) => wanted,
             Err(status) => return refused(&status, &req),

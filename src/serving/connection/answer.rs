@@ -4,7 +4,7 @@ use super::activity::{Activity, InFlight, signals};
 use crate::request::body::BoxError;
 use crate::request::interim::Lane;
 use crate::request::{Answering, Body, Handler};
-use crate::serving::peer::{ConnectionCache, LocalAddr, PeerCertificates, RemoteAddr};
+use crate::serving::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
@@ -20,8 +20,8 @@ pub(super) struct Answerer {
     pub(super) handler: Arc<dyn Handler>,
     pub(super) activity: Arc<Activity>,
     pub(super) remote: RemoteAddr,
-    pub(super) local: LocalAddr,
     pub(super) certificates: Option<PeerCertificates>,
+    /// Where the lane is found; on no request over HTTP/2.
     pub(super) cache: ConnectionCache,
     /// The way of 1xx answers; none over HTTP/2.
     pub(super) lane: Option<Arc<Lane>>,
@@ -64,8 +64,9 @@ impl Answerer {
         });
         let facts = request.extensions_mut();
         facts.insert(self.remote);
-        facts.insert(self.local);
-        facts.insert(self.cache.clone());
+        if self.lane.is_some() {
+            facts.insert(self.cache.clone());
+        }
         if let Some(certificates) = &self.certificates {
             facts.insert(certificates.clone());
         }

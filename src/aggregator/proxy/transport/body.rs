@@ -79,12 +79,22 @@ impl BackendBody {
         self
     }
 
-    /// The erased body; nothing is boxed where nothing is left to come.
-    pub fn into_body(self) -> Body {
+    /// The erased body; nothing is boxed where nothing is left to come. A small answer has mostly come whole when its
+    /// head is looked at: then nothing is left to wait for, and what it held is free.
+    pub fn into_body(mut self) -> Body {
         if http_body::Body::is_end_stream(&self) {
-            Body::empty()
-        } else {
-            Body::stream(self)
+            return Body::empty();
+        }
+        let whole = match &mut self.source {
+            Source::Http2(received) => received.take_whole(),
+            Source::Http1(_) => None,
+        };
+        match whole {
+            Some(bytes) => {
+                self.release();
+                Body::full(bytes)
+            }
+            None => Body::stream(self),
         }
     }
 

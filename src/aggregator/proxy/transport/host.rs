@@ -173,13 +173,7 @@ impl Host {
     /// A connection: one that is there, or a new one. What is not `bounded` (probes, which decide whether anybody is let
     /// through) goes over the limits.
     pub(super) async fn checkout(self: &Arc<Self>, bounded: bool) -> Result<Lease, NoConnection> {
-        let bounds = match bounded {
-            true => self.bounds,
-            false => Bounds {
-                connections: usize::MAX,
-                waiting: usize::MAX,
-            },
-        };
+        let bounds = self.bounds(bounded);
         let mut queued = None;
         let mut armed: Option<Pin<Box<Notified<'_>>>> = None;
         let mut until = None;
@@ -231,17 +225,37 @@ impl Host {
         }
     }
 
+    fn bounds(&self, bounded: bool) -> Bounds {
+        match bounded {
+            true => self.bounds,
+            false => Bounds {
+                connections: usize::MAX,
+                waiting: usize::MAX,
+            },
+        }
+    }
+
+    /// A stream of a connection that is there. Nearly always there is one, and `checkout` is not needed.
+    pub(super) fn stream_at_once(self: &Arc<Self>, bounded: bool) -> Option<Stream> {
+        self.stream(&mut self.lock(), self.bounds(bounded).connections)
+    }
+
+    fn stream(self: &Arc<Self>, s: &mut State, most: usize) -> Option<Stream> {
+        let stream = s.free_stream()?;
+        // A name of several addresses: requests go to all of them, once there is a connection to each.
+        if s.wants_to_spread()
+            && let Some(open) = self.room.open(most)
+        {
+            s.spread_at = Instant::now() + CHECK;
+            self.shared_dial(s, open, true);
+        }
+        Some(stream)
+    }
+
     /// What there is for one more request.
     fn look(self: &Arc<Self>, most: usize) -> Found {
         let mut s = self.lock();
-        if let Some(stream) = s.free_stream() {
-            // A name of several addresses: requests go to all of them, once there is a connection to each.
-            if s.wants_to_spread()
-                && let Some(open) = self.room.open(most)
-            {
-                s.spread_at = Instant::now() + CHECK;
-                self.shared_dial(&mut s, open, true);
-            }
+        if let Some(stream) = self.stream(&mut s, most) {
             return Found::Stream(stream);
         }
         if let Some(sender) = s.free_connection() {

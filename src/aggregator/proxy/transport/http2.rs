@@ -82,6 +82,8 @@ pub(super) struct Received {
     stream: RecvStream,
     /// Bytes to come, where that is known.
     left: Option<u64>,
+    /// The first bytes, where they were looked at.
+    first: Option<Bytes>,
     data_ended: bool,
 }
 
@@ -228,7 +230,7 @@ impl Stream {
             drop(sending);
             None
         } else {
-            upload::start(body, sending, tasks).await
+            Box::pin(upload::start(body, sending, tasks)).await
         };
         let head = poll_fn(|cx| {
             if let Some(interim) = interim {
@@ -322,18 +324,43 @@ impl Received {
         Self {
             stream,
             left,
+            first: None,
             data_ended: false,
+        }
+    }
+
+    /// The bytes, where all that were announced are there, in one piece, and nothing follows them.
+    pub(super) fn take_whole(&mut self) -> Option<Bytes> {
+        let announced = self.left?;
+        let mut idle = Context::from_waker(Waker::noop());
+        // An error is told again to who asks next.
+        let Poll::Ready(Some(Ok(data))) = self.stream.poll_data(&mut idle) else {
+            return None;
+        };
+        if data.len() as u64 == announced && self.stream.is_end_stream() {
+            self.release(data.len());
+            return Some(data);
+        }
+        self.first = Some(data);
+        None
+    }
+
+    /// Room for as many bytes more.
+    fn release(&mut self, bytes: usize) {
+        if let Err(e) = self.stream.flow_control().release_capacity(bytes) {
+            tracing::debug!("a backend's stream ended with data unread: {e}");
         }
     }
 
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         if !self.data_ended {
-            match ready!(self.stream.poll_data(cx)) {
+            let data = match self.first.take() {
+                Some(first) => Some(Ok(first)),
+                None => ready!(self.stream.poll_data(cx)),
+            };
+            match data {
                 Some(Ok(data)) => {
-                    let released = self.stream.flow_control().release_capacity(data.len());
-                    if let Err(e) = released {
-                        tracing::debug!("a backend's stream ended with data unread: {e}");
-                    }
+                    self.release(data.len());
                     self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
@@ -348,7 +375,7 @@ impl Received {
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
-        self.stream.is_end_stream()
+        self.first.is_none() && self.stream.is_end_stream()
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
@@ -359,4 +386,60 @@ impl Received {
 /// A reset without an error says that the answer is whole though the request was not read to its end (RFC 9113, 8.1).
 fn early_end(e: h2::Error) -> Option<Result<Frame<Bytes>, h2::Error>> {
     (e.reason() != Some(Reason::NO_ERROR)).then_some(Err(e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::io::Io;
+    use http_body_util::BodyExt;
+    use http_body_util::StreamBody;
+    use tokio::net::UnixStream;
+
+    /// What arrives of an answer that announces five bytes and sends these pieces, with its head.
+    async fn answer(pieces: &'static [&'static str], trailers: bool) -> Received {
+        let (here, there) = UnixStream::pair().unwrap();
+        tokio::spawn(async move {
+            let mut backend = h2::server::handshake(there).await.unwrap();
+            let (_, mut respond) = backend.accept().await.unwrap().unwrap();
+            let head = Response::builder().header(header::CONTENT_LENGTH, 5);
+            let mut sending = respond.send_response(head.body(()).unwrap(), false).unwrap();
+            for (i, piece) in pieces.iter().enumerate() {
+                let last = i + 1 == pieces.len() && !trailers;
+                sending.send_data(Bytes::from_static(piece.as_bytes()), last).unwrap();
+            }
+            if trailers {
+                sending.send_trailers(HeaderMap::new()).unwrap();
+            }
+            poll_fn(|cx| backend.poll_closed(cx)).await
+        });
+        let wire = Wire::Plain(Io::unix(here));
+        let (http2, _, driving) = connect(wire, 1, None, Arc::default()).await.unwrap();
+        tokio::spawn(driving);
+        let stream = Arc::new(http2).stream();
+        let request = Request::get("https://backend/").body(()).unwrap();
+        let sent = stream
+            .exchange(request, Body::empty(), &TaskGroup::new("test"), None)
+            .await;
+        let (answer, _) = sent.map_err(|e| e.error).unwrap();
+        answer.into_body()
+    }
+
+    #[tokio::test]
+    async fn a_small_answer_is_had_whole_and_any_other_in_pieces() {
+        let mut whole = answer(&["hello"], false).await;
+        assert_eq!(whole.take_whole().as_deref(), Some(&b"hello"[..]));
+        assert!(whole.is_end_stream());
+        for (pieces, trailers) in [(&["he", "llo"][..], false), (&["hello"][..], true)] {
+            let mut some = answer(pieces, trailers).await;
+            assert_eq!(some.take_whole(), None);
+            assert!(!some.is_end_stream() && some.size_hint().exact() == Some(5));
+            let frames = futures_util::stream::poll_fn(move |cx| some.poll_frame(cx));
+            let all = StreamBody::new(frames).collect().await.unwrap();
+            assert_eq!(
+                (all.trailers().is_some(), all.to_bytes()),
+                (trailers, Bytes::from_static(b"hello"))
+            );
+        }
+    }
 }

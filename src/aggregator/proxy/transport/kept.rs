@@ -1,9 +1,12 @@
-//! A request's body as it goes out, kept while it is small: what a backend says it never looked at can then go to another
+//! A request as it goes out, its body while it is small: what a backend says it never looked at can then go to another
 //! connection whole.
 
+use super::Outgoing;
 use crate::request::Body;
 use crate::request::body::BoxError;
 use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::{Frame, SizeHint};
 use http_body_util::StreamBody;
 use std::pin::Pin;
@@ -12,6 +15,66 @@ use std::task::{Context, Poll, ready};
 
 /// Larger bodies are not kept. Their bytes are shared with what is sent, not copied.
 const MOST: usize = 64 << 10;
+
+/// A request's head, kept flat: that is one allocation, where a second map of headers is one for nearly each of them, and
+/// hardly any is needed.
+pub(super) struct Head {
+    method: Method,
+    target: PathAndQuery,
+    headers: Vec<u8>,
+}
+
+/// Of each header: the lengths of its name and value, and whether the value is sensitive.
+const PREFIX: usize = 4 + 4 + 1;
+
+impl Head {
+    pub(super) fn of(out: &Outgoing) -> Self {
+        let size = out.headers.iter().map(|(n, v)| PREFIX + n.as_str().len() + v.len());
+        let mut headers = Vec::with_capacity(size.sum());
+        for (name, value) in &out.headers {
+            let name = name.as_str().as_bytes();
+            headers.extend_from_slice(&(name.len() as u32).to_le_bytes());
+            headers.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            headers.push(value.is_sensitive().into());
+            headers.extend_from_slice(name);
+            headers.extend_from_slice(value.as_bytes());
+        }
+        Self {
+            method: out.method.clone(),
+            target: out.target.clone(),
+            headers,
+        }
+    }
+
+    pub(super) fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The request, with this body.
+    pub(super) fn again(self, body: Body) -> Outgoing {
+        Outgoing {
+            headers: unfolded(&self.headers),
+            method: self.method,
+            target: self.target,
+            body,
+        }
+    }
+}
+
+fn unfolded(mut rest: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    while let Some(([n0, n1, n2, n3, v0, v1, v2, v3, sensitive], after)) = rest.split_first_chunk::<PREFIX>() {
+        let (name, after) = after.split_at(u32::from_le_bytes([*n0, *n1, *n2, *n3]) as usize);
+        let (value, after) = after.split_at(u32::from_le_bytes([*v0, *v1, *v2, *v3]) as usize);
+        rest = after;
+        // They were a name and a value before.
+        if let (Ok(name), Ok(mut value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            value.set_sensitive(*sensitive != 0);
+            headers.append(name, value);
+        }
+    }
+    headers
+}
 
 /// What was sent of a body. Clones are the same body's.
 #[derive(Clone, Default)]
@@ -107,6 +170,7 @@ impl http_body::Body for Keeping {
 mod tests {
     use super::*;
     use http_body_util::BodyExt;
+    use proptest::prelude::*;
 
     fn chunks(sizes: &[usize]) -> Body {
         let frames: Vec<_> = sizes
@@ -114,6 +178,29 @@ mod tests {
             .map(|n| Ok::<_, BoxError>(Frame::data(Bytes::from(vec![b'x'; *n]))))
             .collect();
         Body::stream(StreamBody::new(futures_util::stream::iter(frames)))
+    }
+
+    proptest! {
+        #[test]
+        fn a_head_can_be_had_again(fields in prop::collection::vec(("[a-z-]{1,20}", "[ -~]{0,40}", any::<bool>()), 0..20)) {
+            let mut headers = HeaderMap::new();
+            for (name, value, sensitive) in fields {
+                let mut value = HeaderValue::from_str(&value).unwrap();
+                value.set_sensitive(sensitive);
+                headers.append(HeaderName::try_from(name).unwrap(), value);
+            }
+            let out = Outgoing {
+                method: Method::PUT,
+                target: PathAndQuery::from_static("/a?b=c"),
+                headers: headers.clone(),
+                body: Body::empty(),
+            };
+            let again = Head::of(&out).again(Body::empty());
+            let marks = |h: &HeaderMap| h.values().map(HeaderValue::is_sensitive).collect::<Vec<_>>();
+            prop_assert_eq!((&again.method, &again.target), (&out.method, &out.target));
+            prop_assert_eq!(marks(&again.headers), marks(&headers));
+            prop_assert_eq!(again.headers, headers);
+        }
     }
 
     #[tokio::test]
