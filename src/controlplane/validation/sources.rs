@@ -105,10 +105,8 @@ pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &Fiel
         "gcePersistentDisk" => disks::google(out, v, at),
         "awsElasticBlockStore" => disks::partition(out, v, at),
         "azureDisk" => disks::azure(out, v, at),
-        "azureFile" => {
-            if whose.persists() && v.get("secretNamespace").as_str() == Some("") {
-                out.push(FieldError::required(&at.child("secretNamespace"), ""));
-            }
+        "azureFile" if whose.persists() && v.get("secretNamespace").as_str() == Some("") => {
+            out.push(FieldError::required(&at.child("secretNamespace"), ""));
         }
         "flexVolume" => flex_options(out, v, at),
         "csi" => csi(out, v, at, whose),
