@@ -103,6 +103,10 @@ impl Authorizer for AlwaysDeny {
     async fn authorize(&self, _: &Attributes<'_>) -> Verdict {
         Verdict::no_opinion("Everything is forbidden.")
     }
+
+    fn at_once(&self, _: &Attributes<'_>) -> Option<Verdict> {
+        Some(Verdict::no_opinion("Everything is forbidden."))
+    }
 }
 
 #[cfg(test)]

@@ -41,10 +41,19 @@ impl UnprotectedHandler for Director {
         'a: 't,
         Self: 't,
     {
-        let choice = choose(&self.container.claims(), respond::path(&req));
-        match choice {
-            Choice::WebService(handler) => handler.answer(req, authorized),
-            Choice::Mux => self.mux.serve(req, authorized),
+        self.chosen(&req).answer(req, authorized)
+    }
+
+    fn answer(self: Arc<Self>, req: Request, authorized: Authorized) -> Answering<'static> {
+        self.chosen(&req).answer(req, authorized)
+    }
+}
+
+impl Director {
+    fn chosen(&self, req: &Request) -> DynHandler {
+        match choose(&self.container.claims(), respond::path(req)) {
+            Choice::WebService(handler) => handler,
+            Choice::Mux => self.mux.clone(),
         }
     }
 }

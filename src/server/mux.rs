@@ -210,11 +210,18 @@ impl UnprotectedHandler for PathRecorderMux {
         'a: 't,
         Self: 't,
     {
-        let handler = {
-            let routes = self.routes.load();
-            routes.find(respond::path(&req)).unwrap_or(&routes.not_found).clone()
-        };
-        handler.answer(req, authorized)
+        self.chosen(&req).answer(req, authorized)
+    }
+
+    fn answer(self: Arc<Self>, req: Request, authorized: Authorized) -> Answering<'static> {
+        self.chosen(&req).answer(req, authorized)
+    }
+}
+
+impl PathRecorderMux {
+    fn chosen(&self, req: &Request) -> DynHandler {
+        let routes = self.routes.load();
+        routes.find(respond::path(req)).unwrap_or(&routes.not_found).clone()
     }
 }
 
