@@ -1,4 +1,4 @@
-//! Client TLS towards backends: how a backend proves its name ([`verify`](super::verify)), and which certificate we show.
+//! Client TLS towards backends: how a backend proves its name (`verify`), and which certificate we show.
 
 use super::flaws::Inspecting;
 use super::verify::{AnyServer, GoLike, Verdict, Verifier};
