@@ -69,12 +69,31 @@ pub fn definitions(server: &mut GenericServer, plane: &ControlPlane, telemetry: 
 
 /// `/readyz` waits until all informers have seen what is stored.
 pub fn informers_synced(server: &mut GenericServer, synced: Vec<Signal>) {
-    server.add_health_check(HealthCheck::new(
-        "informer-sync",
-        Endpoints::READYZ,
-        move || match synced.iter().filter(|s| !s.fired()).count() {
+    server.add_health_check(informer_sync(synced));
+}
+
+fn informer_sync(synced: Vec<Signal>) -> HealthCheck {
+    HealthCheck::new("informer-sync", Endpoints::READYZ, move || {
+        match synced.iter().filter(|s| !s.fired()).count() {
             0 => Ok(()),
             n => Err(format!("{n} informers not started or synced yet")),
-        },
-    ));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readiness_waits_for_every_informer() {
+        let (a, b) = (Signal::new("a"), Signal::new("b"));
+        let check = informer_sync(vec![a.clone(), b.clone()]);
+        let waits_for = |n: usize| Err(format!("{n} informers not started or synced yet"));
+        assert_eq!(check.ask(), waits_for(2));
+        a.fire();
+        assert_eq!(check.ask(), waits_for(1));
+        b.fire();
+        assert_eq!(check.ask(), Ok(()));
+    }
 }

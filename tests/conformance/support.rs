@@ -47,7 +47,11 @@ resources:
 impl Backend {
     pub fn embedded() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let engine = Engine::open(dir.path(), options()).unwrap();
+        let options = Options {
+            ring: ring(),
+            ..options()
+        };
+        let engine = Engine::open(dir.path(), options).unwrap();
         Self {
             engine,
             encryption: None,
@@ -68,7 +72,7 @@ impl Backend {
 
     pub async fn etcd(trust_progress: Option<bool>) -> Self {
         let etcd = Etcd::start(1);
-        let engine = cluster_with(&etcd, trust_progress).await;
+        let engine = cluster_with(&etcd, trust_progress, ring()).await;
         Self {
             engine,
             encryption: None,
@@ -93,24 +97,24 @@ impl Backend {
 
 /// A gateway's view of a cluster.
 pub async fn cluster(etcd: &Etcd) -> Arc<Cluster> {
-    cluster_with(etcd, None).await
+    cluster_with(etcd, None, Bounds::default()).await
 }
 
-async fn cluster_with(etcd: &Etcd, trust_progress: Option<bool>) -> Arc<Cluster> {
+async fn cluster_with(etcd: &Etcd, trust_progress: Option<bool>, ring: Bounds) -> Arc<Cluster> {
     let access = Access {
         servers: etcd.servers(),
         ..Access::default()
     };
     let options = etcd::Options {
         freshness_wait: Duration::from_millis(500),
-        ring: ring(),
+        ring,
         trust_progress,
         ..etcd::Options::default()
     };
     Cluster::connect(&access, options).await.unwrap()
 }
 
-/// Events a resource's history holds here.
+/// Events a resource's history holds in a [`Backend`].
 pub const RING: usize = 1000;
 
 fn ring() -> Bounds {
@@ -120,11 +124,10 @@ fn ring() -> Bounds {
     }
 }
 
-/// As in production, but a read of the future doesn't wait long, and history is shorter.
+/// As in production, but a read of the future doesn't wait long.
 pub fn options() -> Options {
     Options {
         freshness_wait: Duration::from_millis(200),
-        ring: ring(),
         ..Options::default()
     }
 }
