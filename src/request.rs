@@ -4,6 +4,7 @@ pub mod audit;
 pub mod body;
 pub mod context;
 pub mod handler;
+pub mod headers;
 pub mod info;
 pub mod interim;
 pub mod peer;

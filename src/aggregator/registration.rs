@@ -150,12 +150,12 @@ impl Registration {
                 let is_described = !matches!(transport, Err(Unusable::Annotations(_)));
                 let account = self.ledger.of(&s.name);
                 account.limit_requests(s.backend.most_requests.unwrap_or(self.ledger.budget().requests));
-                Settings::Remote(Remote {
+                Settings::Remote(Arc::new(Remote {
                     service: service.clone(),
                     available: s.is_available() && is_described,
                     transport: transport.map_err(|why| why.to_string()),
                     account,
-                })
+                }))
             }
         }
     }

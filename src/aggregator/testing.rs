@@ -9,6 +9,7 @@ pub use store::{MemoryStorage, Writer, running};
 pub use world::{World, apiservice};
 
 use super::apiservice::ServiceReference;
+use super::ledger::Account;
 use super::proxy::tls::{ClientTls, TlsBuilder, TlsInputs};
 use super::proxy::transport::Transport;
 use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings, Terminations};
@@ -84,12 +85,21 @@ pub fn transport_tls(ca_pem: &str) -> ClientTls {
 }
 
 pub fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
-    let settings = Settings::Remote(Remote {
+    proxy_with(authority, transport(ca_pem), Arc::new(Account::new(Default::default())))
+}
+
+/// A handler whose backend is always at this address.
+pub fn proxy_with(
+    authority: &str,
+    transport: Result<Arc<Transport>, String>,
+    account: Arc<Account>,
+) -> Arc<ProxyHandler> {
+    let settings = Settings::Remote(Arc::new(Remote {
         service: ServiceReference::new("ns", "ext", 443),
         available: true,
-        transport: transport(ca_pem),
-        account: Arc::new(crate::aggregator::ledger::Account::new(Default::default())),
-    });
+        transport,
+        account,
+    }));
     Arc::new(ProxyHandler::new(
         shared(Arc::new(Always(authority.to_owned()))),
         settings,

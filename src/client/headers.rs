@@ -1,5 +1,6 @@
 //! Request and response headers on their way through: what the backend may see, and what the client may.
 
+use crate::request::headers::remove_all;
 use crate::request::{Interim, UserInfo};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::net::IpAddr;
@@ -42,9 +43,9 @@ pub struct InvalidValue(pub String);
 /// [`InvalidValue`] where a name, group or extra holds bytes that are not allowed in headers.
 pub fn set_identity(headers: &mut HeaderMap, user: &UserInfo) -> Result<(), InvalidValue> {
     remove_all(headers, |name| {
-        name.starts_with(X_REMOTE_EXTRA)
+        name.as_str().starts_with(X_REMOTE_EXTRA)
             || matches!(
-                name,
+                name.as_str(),
                 "authorization" | "x-remote-user" | "x-remote-uid" | "x-remote-group"
             )
     });
@@ -63,16 +64,6 @@ pub fn set_identity(headers: &mut HeaderMap, user: &UserInfo) -> Result<(), Inva
         }
     }
     Ok(())
-}
-
-/// Removes the headers whose names are `out`. One look at each name, where mostly nothing is to be removed.
-fn remove_all(headers: &mut HeaderMap, out: impl Fn(&str) -> bool) {
-    if headers.keys().any(|name| out(name.as_str())) {
-        let names: Vec<HeaderName> = headers.keys().filter(|name| out(name.as_str())).cloned().collect();
-        for name in names {
-            headers.remove(name);
-        }
-    }
 }
 
 fn value(name: &HeaderName, v: &str) -> Result<HeaderValue, InvalidValue> {
@@ -126,7 +117,7 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    remove_all(headers, is_hop_by_hop);
+    remove_all(headers, |name| is_hop_by_hop(name.as_str()));
     if headers.contains_key(header::TRAILER) {
         announce_trailers(headers);
     }
@@ -155,10 +146,7 @@ fn announce_trailers(headers: &mut HeaderMap) {
 
 /// Takes out of trailers what a header of this name would not be let through with.
 pub fn clean_trailers(trailers: &mut HeaderMap) {
-    let refused: Vec<HeaderName> = trailers.keys().filter(|n| !may_trail(n.as_str())).cloned().collect();
-    for name in refused {
-        trailers.remove(name);
-    }
+    remove_all(trailers, |name| !may_trail(name.as_str()));
 }
 
 fn may_trail(name: &str) -> bool {
@@ -286,7 +274,7 @@ pub fn clean_response(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
     remove_all(headers, |name| {
         matches!(
-            name,
+            name.as_str(),
             "access-control-allow-credentials"
                 | "access-control-allow-headers"
                 | "access-control-allow-methods"

@@ -17,6 +17,19 @@ pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl In
     );
 }
 
+/// The text of a field that must be there, in the form that `check` asks for.
+pub(super) fn required_valid(
+    out: &mut ErrorList,
+    path: &FieldPath,
+    text: &str,
+    check: impl FnOnce(&str) -> Vec<String>,
+) {
+    match text {
+        "" => out.push(FieldError::required(path, "")),
+        text => invalid_each(out, path, text, check(text)),
+    }
+}
+
 /// The strings of an array; others are left out.
 pub(super) fn strings(v: &Value) -> Vec<&str> {
     v.items().iter().filter_map(Value::as_str).collect()

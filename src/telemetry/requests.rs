@@ -21,8 +21,9 @@ const SLI: [f64; 21] = [
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
 
-const NO_DRY_RUN: [&str; 7] = [
+const LABELS: [&str; 8] = [
     "verb",
+    "dry_run",
     "group",
     "version",
     "resource",
@@ -30,6 +31,11 @@ const NO_DRY_RUN: [&str; 7] = [
     "scope",
     "component",
 ];
+
+/// Those that most families have.
+fn labels_without_dry_run() -> Vec<&'static str> {
+    LABELS.into_iter().filter(|l| *l != "dry_run").collect()
+}
 
 /// More label combinations than this are not counted one by one: whoever makes names up must not fill the memory.
 const MAX_SERIES: usize = 20_000;
@@ -124,45 +130,36 @@ struct OwnedLabels {
 
 impl RequestMetrics {
     pub(super) fn new(r: &Registry) -> Self {
-        const L: [&str; 8] = [
-            "verb",
-            "dry_run",
-            "group",
-            "version",
-            "resource",
-            "subresource",
-            "scope",
-            "component",
-        ];
+        let fewer = labels_without_dry_run();
         let with_code = |l: &[&'static str]| -> Vec<&'static str> { l.iter().copied().chain(["code"]).collect() };
         let sizes: Vec<f64> = (0..7).map(|i| 1000.0 * 10f64.powi(i)).collect();
         Self {
-            total: counters(r, "apiserver_request_total", "Answered requests.", &with_code(&L)),
+            total: counters(r, "apiserver_request_total", "Answered requests.", &with_code(&LABELS)),
             duration: histograms(
                 r,
                 "apiserver_request_duration_seconds",
                 "Seconds from a request's arrival to the end of its answer.",
-                &L,
+                &LABELS,
                 &DURATION,
             ),
             sizes: histograms(
                 r,
                 "apiserver_response_sizes",
                 "Bytes of the answers to GET and LIST.",
-                &NO_DRY_RUN,
+                &fewer,
                 &sizes,
             ),
             longrunning: int_gauges(
                 r,
                 "apiserver_longrunning_requests",
                 "Long-running requests being served.",
-                &NO_DRY_RUN,
+                &fewer,
             ),
             terminations: counters(
                 r,
                 "apiserver_request_terminations_total",
                 "Requests the server ended in self-defence.",
-                &with_code(&NO_DRY_RUN),
+                &with_code(&fewer),
             ),
             aborts: counters(
                 r,
@@ -188,7 +185,7 @@ impl RequestMetrics {
             r,
             "apiserver_request_sli_duration_seconds",
             "Seconds from a request's arrival to the end of its answer, without those it waited in a queue or for a webhook.",
-            &NO_DRY_RUN,
+            &labels_without_dry_run(),
             &SLI,
             vec![(self.duration.clone(), told)],
         );

@@ -59,7 +59,7 @@ pub enum Settings {
     /// Served by the next server in the chain.
     Local,
     /// Served by a backend.
-    Remote(Remote),
+    Remote(Arc<Remote>),
 }
 
 /// A backend's settings.
@@ -207,10 +207,7 @@ impl ProxyShared {
         answer
     }
 
-    async fn exchange(self: Arc<Self>, settings: Arc<Settings>, ready: Ready) -> Response {
-        let Settings::Remote(remote) = &*settings else {
-            unreachable!("only what goes to a backend is made ready");
-        };
+    async fn exchange(self: Arc<Self>, remote: Arc<Remote>, ready: Ready) -> Response {
         let Ready {
             transport,
             authority,
@@ -343,14 +340,15 @@ impl UnprotectedHandler for ProxyHandler {
 
 impl ProxyHandler {
     fn answered(&self, req: Request, authorized: Authorized) -> Answering<'static> {
-        // A full load: the guard of a cheap one would be held across the request.
-        let settings = self.settings.load_full();
-        let remote = match &*settings {
-            Settings::Local => return self.shared.delegate.clone().answer(req, authorized),
-            Settings::Remote(remote) => remote,
+        let remote = match &**self.settings.load() {
+            Settings::Local => None,
+            Settings::Remote(remote) => Some(remote.clone()),
         };
-        match self.prepared(remote, req, authorized.user()) {
-            Ok(ready) => Box::pin(self.shared.clone().exchange(settings, ready)),
+        let Some(remote) = remote else {
+            return self.shared.delegate.clone().answer(req, authorized);
+        };
+        match self.prepared(&remote, req, authorized.user()) {
+            Ok(ready) => Box::pin(self.shared.clone().exchange(remote, ready)),
             Err(answer) => Box::pin(std::future::ready(uncounted(*answer))),
         }
     }

@@ -5,7 +5,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, wildcard_dns1123_subdomain};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, optional_choice};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, optional_choice, required_valid};
 
 const CLASS: &str = "kubernetes.io/ingress.class";
 
@@ -154,10 +154,7 @@ fn backend(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 
 fn service_backend(out: &mut ErrorList, service: &Value, at: &FieldPath) {
     let name_at = at.child("service").child("name");
-    match service.str_at(&["name"]) {
-        "" => out.push(FieldError::required(&name_at, "")),
-        name => invalid_each(out, &name_at, name, dns1123_label(name)),
-    }
+    required_valid(out, &name_at, service.str_at(&["name"]), dns1123_label);
     let port_at = at.child("service").child("port");
     let (name, number) = (
         service.str_at(&["port", "name"]),

@@ -11,7 +11,9 @@ pub(crate) use update::service_update;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{self, dns1123_label, dns1123_subdomain, net, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{PROTOCOLS, invalid_each, non_special_ip, optional_choice, required_choice};
+use crate::controlplane::fields::{
+    PROTOCOLS, invalid_each, non_special_ip, optional_choice, required_choice, required_valid,
+};
 
 const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const MODE: &str = "service.kubernetes.io/topology-mode";
@@ -110,10 +112,7 @@ fn by_type(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldPath) {
             }
             let at = path.child("externalName");
             let name = spec.str_at(&["externalName"]);
-            match name.strip_suffix('.').unwrap_or(name) {
-                "" => out.push(FieldError::required(&at, "")),
-                bare => invalid_each(out, &at, bare, dns1123_subdomain(bare)),
-            }
+            required_valid(out, &at, name.strip_suffix('.').unwrap_or(name), dns1123_subdomain);
         }
         _ => {}
     }

@@ -9,7 +9,7 @@ use super::{storage, volumes as claims};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, meta};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, optional_choice};
+use crate::controlplane::fields::{invalid_each, optional_choice, required_valid};
 
 /// Whose source it is: some rules differ.
 #[derive(Clone, Copy)]
@@ -92,10 +92,7 @@ pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &Fiel
         }
         "cinder" => secret(out, v, at, whose),
         "storageos" => {
-            match v.str_at(&["volumeName"]) {
-                "" => out.push(FieldError::required(&at.child("volumeName"), "")),
-                name => invalid_each(out, &at.child("volumeName"), name, dns1123_label(name)),
-            }
+            required_valid(out, &at.child("volumeName"), v.str_at(&["volumeName"]), dns1123_label);
             let space = v.str_at(&["volumeNamespace"]);
             if !space.is_empty() {
                 invalid_each(out, &at.child("volumeNamespace"), space, dns1123_label(space));
@@ -176,14 +173,13 @@ fn csi(out: &mut ErrorList, v: &Value, at: &FieldPath, whose: Whose<'_>) {
             if reference.is_null() {
                 continue;
             }
-            match reference.str_at(&["name"]) {
-                "" => out.push(FieldError::required(&at.child("name"), "")),
-                name => invalid_each(out, &at.child("name"), name, dns1123_subdomain(name)),
-            }
-            match reference.str_at(&["namespace"]) {
-                "" => out.push(FieldError::required(&at.child("namespace"), "")),
-                name => invalid_each(out, &at.child("namespace"), name, dns1123_label(name)),
-            }
+            required_valid(out, &at.child("name"), reference.str_at(&["name"]), dns1123_subdomain);
+            required_valid(
+                out,
+                &at.child("namespace"),
+                reference.str_at(&["namespace"]),
+                dns1123_label,
+            );
         }
         return;
     }

@@ -7,6 +7,7 @@ use crate::audit::event::ResponseStatus;
 use crate::authn::bearer::strip_subprotocol;
 use crate::authn::{AtOnce, Authenticator, Credentials, Identified};
 use crate::request::audit::CredentialNotes;
+use crate::request::headers::remove_all;
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
 use crate::request::{Answering, Authenticated, Handler, PeerCertificates, Request, RequestInfo, Response, Warnings};
@@ -212,12 +213,8 @@ impl Authentication {
 
     fn clean(&self, headers: &mut HeaderMap) {
         headers.remove(AUTHORIZATION);
-        let says_who = |name: &&HeaderName| {
+        remove_all(headers, |name| {
             self.remove.prefixes.iter().any(|p| name.as_str().starts_with(p)) || self.remove.names.contains(name)
-        };
-        let spoofed: Vec<HeaderName> = headers.keys().filter(says_who).cloned().collect();
-        for name in spoofed {
-            headers.remove(name);
-        }
+        });
     }
 }

@@ -3,11 +3,12 @@
 
 use crate::authz::impersonation::{Impersonation, is_impersonation_header, wanted};
 use crate::authz::{Attributes, Authorizer};
+use crate::request::headers::remove_all;
 use crate::request::{Answering, AuditTrail, Authenticated, Handler, ImpersonatedBy, Request, Response};
 use crate::server::chain::{Fact, Filter};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::access::ImpersonationMetrics;
-use http::header::{HeaderName, X_CONTENT_TYPE_OPTIONS};
+use http::header::X_CONTENT_TYPE_OPTIONS;
 use std::sync::Arc;
 
 struct Impersonate {
@@ -77,15 +78,7 @@ impl Impersonate {
                 Err(status) => return refused(&status, &req),
             }
         }
-        let said: Vec<HeaderName> = req
-            .headers()
-            .keys()
-            .filter(|name| is_impersonation_header(name.as_str()))
-            .cloned()
-            .collect();
-        for name in said {
-            req.headers_mut().remove(name);
-        }
+        remove_all(req.headers_mut(), |name| is_impersonation_header(name.as_str()));
         self.inner.handle(req).await
     }
 }

@@ -70,12 +70,12 @@ async fn nobody_at_home_is_503_with_the_address() {
 #[tokio::test]
 async fn what_cannot_be_tried_is_said_before_trying() {
     let settings = |available, transport| {
-        Settings::Remote(Remote {
+        Settings::Remote(Arc::new(Remote {
             service: ServiceReference::new("ns", "ext", 443),
             available,
             transport,
             account: Arc::new(Account::new(Default::default())),
-        })
+        }))
     };
     let shared = shared(Arc::new(Always("127.0.0.1:1".into())));
     let handler = ProxyHandler::new(shared, settings(false, transport("junk")));
@@ -289,17 +289,11 @@ async fn a_backend_that_answers_no_ping_is_given_up() {
 }
 
 /// A backend that answers, the account of it, and the way to it.
-async fn on_a_budget(budget: Budget) -> (Backend, Arc<Account>, ProxyHandler) {
+async fn on_a_budget(budget: Budget) -> (Backend, Arc<Account>, Arc<ProxyHandler>) {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
     let account = Arc::new(Account::new(budget));
-    let settings = Settings::Remote(Remote {
-        service: ServiceReference::new("ns", "ext", 443),
-        available: true,
-        transport: transport(&pki.ca_pem),
-        account: account.clone(),
-    });
-    let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
+    let p = proxy_with(&backend.authority, transport(&pki.ca_pem), account.clone());
     (backend, account, p)
 }
 
@@ -421,13 +415,7 @@ async fn a_request_that_is_given_up_before_its_answer_is_counted_as_never_answer
     })
     .await;
     let account = Arc::new(Account::new(Default::default()));
-    let settings = Settings::Remote(Remote {
-        service: ServiceReference::new("ns", "ext", 443),
-        available: true,
-        transport: transport(&pki.ca_pem),
-        account: account.clone(),
-    });
-    let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
+    let p = proxy_with(&backend.authority, transport(&pki.ca_pem), account.clone());
     // As the deadline's filter does.
     tokio::select! {
         answer = p.serve(get("/apis/g/v1/x"), alice()) => panic!("{}", answer.status()),

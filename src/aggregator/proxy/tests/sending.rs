@@ -1,10 +1,9 @@
 //! Which connection a request goes out on, how many there may be, and what is sent a second time.
 
 use super::{H1, H2, head};
-use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::ledger::Account;
 use crate::aggregator::proxy::transport::{Bounds, Transport};
-use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
+use crate::aggregator::proxy::{ProxyHandler, Settings};
 use crate::aggregator::testing::*;
 use crate::client::outbound::Outbound;
 use crate::request::{Body, Request, UnprotectedHandler};
@@ -20,16 +19,8 @@ const LARGE: &str = match std::str::from_utf8(&[b'x'; 65_537]) {
 };
 
 fn over(transport: Transport, authority: &str) -> Arc<ProxyHandler> {
-    let settings = Settings::Remote(Remote {
-        service: ServiceReference::new("ns", "ext", 443),
-        available: true,
-        transport: Ok(Arc::new(transport)),
-        account: Arc::new(Account::new(Default::default())),
-    });
-    Arc::new(ProxyHandler::new(
-        shared(Arc::new(Always(authority.to_owned()))),
-        settings,
-    ))
+    let account = Arc::new(Account::new(Default::default()));
+    proxy_with(authority, Ok(Arc::new(transport)), account)
 }
 
 fn request(method: &str, body: &'static str) -> Request {

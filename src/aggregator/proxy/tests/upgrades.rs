@@ -1,9 +1,8 @@
 //! Tunnels.
 
 use super::{H1, H2, head};
-use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::ledger::Account;
-use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
+use crate::aggregator::proxy::ProxyHandler;
 use crate::aggregator::testing::*;
 use crate::request::{Body, UnprotectedHandler};
 use hyper::client::conn::http1::SendRequest;
@@ -262,14 +261,8 @@ async fn a_tunnel_has_its_place_at_the_backend_until_it_ends() {
     })
     .await;
     let account = Arc::new(Account::new(Default::default()));
-    let settings = Settings::Remote(Remote {
-        service: ServiceReference::new("ns", "ext", 443),
-        available: true,
-        transport: transport(&pki.ca_pem),
-        account: account.clone(),
-    });
-    let p = ProxyHandler::new(shared(Arc::new(Always(backend.authority.clone()))), settings);
-    let mut client = front(Arc::new(p)).await;
+    let p = proxy_with(&backend.authority, transport(&pki.ca_pem), account.clone());
+    let mut client = front(p).await;
     let answer = client.send_request(upgrade_request()).await.unwrap();
     assert_eq!(answer.status(), 101);
     assert_eq!(account.figures().in_flight, 1);

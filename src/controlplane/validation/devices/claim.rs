@@ -7,7 +7,7 @@ use super::{
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::invalid_each;
+use crate::controlplane::fields::required_valid;
 
 const MOST_CONSTRAINTS: usize = 32;
 const MOST_ALTERNATIVES: usize = 8;
@@ -111,10 +111,12 @@ fn request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
 
 /// What a request and an alternative have in common.
 fn wish(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
-    match v.str_at(&["deviceClassName"]) {
-        "" => out.push(FieldError::required(&at.child("deviceClassName"), "")),
-        class => invalid_each(out, &at.child("deviceClassName"), class, dns1123_subdomain(class)),
-    }
+    required_valid(
+        out,
+        &at.child("deviceClassName"),
+        v.str_at(&["deviceClassName"]),
+        dns1123_subdomain,
+    );
     if !stored {
         selectors(out, v.get("selectors"), &at.child("selectors"));
     }

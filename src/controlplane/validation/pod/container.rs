@@ -7,7 +7,7 @@ use super::{mounts, resources, security};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, net};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{PROTOCOLS, invalid_each, required_choice};
+use crate::controlplane::fields::{PROTOCOLS, invalid_each, required_choice, required_valid};
 
 /// All containers of a pod, names unique over regular and init containers.
 pub(super) fn containers(out: &mut ErrorList, spec: &Value, volumes: &Volumes<'_>, claims: &[&str], path: &FieldPath) {
@@ -115,10 +115,7 @@ fn init_only(out: &mut ErrorList, c: &Value, at: &FieldPath) {
 
 /// What all containers share.
 fn common(out: &mut ErrorList, pod: &Pod<'_>, c: &Value, at: &FieldPath) {
-    match c.str_at(&["name"]) {
-        "" => out.push(FieldError::required(&at.child("name"), "")),
-        name => invalid_each(out, &at.child("name"), name, dns1123_label(name)),
-    }
+    required_valid(out, &at.child("name"), c.str_at(&["name"]), dns1123_label);
     if c.str_at(&["image"]).is_empty() {
         out.push(FieldError::required(&at.child("image"), ""));
     }

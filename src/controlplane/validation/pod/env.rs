@@ -7,7 +7,7 @@ use crate::apimachinery::validation::{
     config_map_key, dns1123_label, dns1123_subdomain, env_var_name, name_is_dns_subdomain, qualified_name,
 };
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::invalid_each;
+use crate::controlplane::fields::{invalid_each, required_valid};
 
 /// Fields of a pod that variables may show.
 const ENV_FIELDS: &[&str] = &[
@@ -34,10 +34,7 @@ pub(in crate::controlplane::validation) const VOLUME_FIELDS: &[&str] = &[
 pub(super) fn env(out: &mut ErrorList, c: &Value, path: &FieldPath) {
     for (i, e) in c.get("env").items().iter().enumerate() {
         let at = path.child("env").index(i);
-        match e.str_at(&["name"]) {
-            "" => out.push(FieldError::required(&at.child("name"), "")),
-            name => invalid_each(out, &at.child("name"), name, env_var_name(name)),
-        }
+        required_valid(out, &at.child("name"), e.str_at(&["name"]), env_var_name);
         if !e.get("valueFrom").is_null() {
             source(out, e, &at.child("valueFrom"));
         }
@@ -92,10 +89,7 @@ fn source(out: &mut ErrorList, e: &Value, at: &FieldPath) {
             "configMapKeyRef" | "secretKeyRef" => {
                 let name = r.str_at(&["name"]);
                 invalid_each(out, &at.child("name"), name, dns1123_subdomain(name));
-                match r.str_at(&["key"]) {
-                    "" => out.push(FieldError::required(&at.child("key"), "")),
-                    k => invalid_each(out, &at.child("key"), k, config_map_key(k)),
-                }
+                required_valid(out, &at.child("key"), r.str_at(&["key"]), config_map_key);
             }
             "fileKeyRef" => {
                 for key in ["key", "volumeName", "path"] {

@@ -3,7 +3,7 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_valid};
 use std::net::IpAddr;
 
 pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
@@ -234,10 +234,12 @@ fn extended(out: &mut ErrorList, new: &Value, path: &FieldPath) {
             }
         }
     }
-    match status.str_at(&["resourceClaimName"]) {
-        "" => out.push(FieldError::required(&path.child("resourceClaimName"), "")),
-        name => invalid_each(out, &path.child("resourceClaimName"), name, dns1123_subdomain(name)),
-    }
+    required_valid(
+        out,
+        &path.child("resourceClaimName"),
+        status.str_at(&["resourceClaimName"]),
+        dns1123_subdomain,
+    );
 }
 
 /// Whom a container runs as.
