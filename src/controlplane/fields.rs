@@ -30,6 +30,13 @@ pub(super) fn required_valid(
     }
 }
 
+/// The containers of a pod's spec that stand there from its start: the ones that stay, then those that come first.
+pub(super) fn regular_containers(spec: &Value) -> impl Iterator<Item = &Value> {
+    ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|list| spec.get(list).items())
+}
+
 /// The strings of an array; others are left out.
 pub(super) fn strings(v: &Value) -> Vec<&str> {
     v.items().iter().filter_map(Value::as_str).collect()

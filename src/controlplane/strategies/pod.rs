@@ -8,7 +8,7 @@ use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, restore, strings};
+use crate::controlplane::fields::{elements_mut, regular_containers, restore, strings};
 use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::Strategy;
 
@@ -23,15 +23,14 @@ pub(crate) fn quality_of_service(v: &Value) -> &'static str {
         (!zero).then_some(q)
     }
     let spec = v.get("spec");
-    let containers = || {
-        ["containers", "initContainers"]
-            .into_iter()
-            .flat_map(|k| spec.get(k).items())
-    };
     let (mut any, mut all) = (false, true);
     // Resources of the whole pod decide alone.
     let whole = !spec.get("resources").is_empty_value();
-    let judged: Vec<&Value> = if whole { vec![spec] } else { containers().collect() };
+    let judged: Vec<&Value> = if whole {
+        vec![spec]
+    } else {
+        regular_containers(spec).collect()
+    };
     for c in judged {
         for what in ["cpu", "memory"] {
             let (request, limit) = (get(c, "requests", what), get(c, "limits", what));

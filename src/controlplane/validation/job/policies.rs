@@ -5,7 +5,7 @@ use super::choice;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::invalid_each;
+use crate::controlplane::fields::{invalid_each, regular_containers};
 
 pub(super) fn pod_failure(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let policy = spec.get("podFailurePolicy");
@@ -17,9 +17,7 @@ pub(super) fn pod_failure(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if rules.len() > 20 {
         out.push(FieldError::too_many(&at, rules.len(), 20));
     }
-    let names: Vec<&str> = ["containers", "initContainers"]
-        .iter()
-        .flat_map(|list| spec.at(&["template", "spec", list]).items())
+    let names: Vec<&str> = regular_containers(spec.at(&["template", "spec"]))
         .map(|c| c.str_at(&["name"]))
         .collect();
     for (i, rule) in rules.iter().enumerate() {

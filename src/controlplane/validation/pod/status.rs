@@ -3,7 +3,7 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_valid};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, regular_containers, required_valid};
 use std::net::IpAddr;
 
 pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
@@ -79,7 +79,7 @@ fn nominated(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
 
 /// Does a container that ended with `code` run again?
 fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
-    let matches = |rule: &&Value| {
+    let matches = |rule: &Value| {
         let codes = rule.get("exitCodes");
         let said = codes.get("values").items().iter().any(|c| c.as_i64() == Some(code));
         match codes.str_at(&["operator"]) {
@@ -89,14 +89,7 @@ fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
         }
     };
     let own = container.str_at(&["restartPolicy"]);
-    if !own.is_empty()
-        && container
-            .get("restartPolicyRules")
-            .items()
-            .iter()
-            .find(matches)
-            .is_some()
-    {
+    if !own.is_empty() && container.get("restartPolicyRules").items().iter().any(matches) {
         return true;
     }
     let whole = spec.str_at(&["restartPolicy"]);
@@ -115,10 +108,7 @@ fn transitions(out: &mut ErrorList, new: &Value, old: &Value, list: &str, path: 
         "initContainerStatuses" => "initContainers",
         _ => "",
     };
-    let mut all = ["containers", "initContainers"]
-        .into_iter()
-        .flat_map(|k| spec.get(k).items());
-    let restarts_all = all.any(|c| {
+    let restarts_all = regular_containers(spec).any(|c| {
         let mut rules = c.get("restartPolicyRules").items().iter();
         rules.any(|r| r.str_at(&["action"]) == "RestartAllContainers")
     });
@@ -128,8 +118,8 @@ fn transitions(out: &mut ErrorList, new: &Value, old: &Value, list: &str, path: 
     let now = new.at(&["status", list]).items();
     for (i, was) in old.at(&["status", list]).items().iter().enumerate() {
         let ended = was.at(&["state", "terminated"]);
-        let runs = |c: &&Value| c.get("name") == was.get("name") && c.at(&["state", "terminated"]).is_null();
-        if ended.is_null() || now.iter().find(runs).is_none() {
+        let runs = |c: &Value| c.get("name") == was.get("name") && c.at(&["state", "terminated"]).is_null();
+        if ended.is_null() || !now.iter().any(runs) {
             continue;
         }
         let code = ended.get("exitCode").as_i64().unwrap_or(0);
@@ -207,10 +197,7 @@ fn extended(out: &mut ErrorList, new: &Value, path: &FieldPath) {
     for (i, m) in mappings.iter().enumerate() {
         let at = at.index(i);
         let (container, resource) = (m.str_at(&["containerName"]), m.str_at(&["resourceName"]));
-        let mut all = ["containers", "initContainers"]
-            .into_iter()
-            .flat_map(|k| spec.get(k).items());
-        match all.find(|c| c.str_at(&["name"]) == container) {
+        match regular_containers(spec).find(|c| c.str_at(&["name"]) == container) {
             None => {
                 let why = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
                 out.push(FieldError::invalid(&at.child("containerName"), container, why));
