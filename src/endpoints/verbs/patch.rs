@@ -195,8 +195,7 @@ impl Patcher {
             }
             Some(merged) => merged?,
         };
-        let expected = self.call.kind();
-        if let Some(def) = crate::api::by_gvk(&expected.group, &expected.version, &expected.kind) {
+        if let Some(def) = self.call.definition() {
             fit(def, &mut object).map_err(|e| refused(shown(), e.0))?;
         }
         let mut unknown = normalize(&self.call, &mut object, |why| refused(shown(), why.to_owned()))?;
