@@ -247,9 +247,7 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
             authorizer,
         )
     };
-    let mut prepared = head
-        .prepare(config, options.generic.livez_grace_period)
-        .map_err(|e| e.to_string())?;
+    let mut prepared = head.prepare(config, options.generic.livez_grace_period);
 
     let (report, fatal) = mpsc::channel(1);
     let kubeconfig = port.kubeconfig.clone();

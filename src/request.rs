@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod body;
 pub mod context;
+pub mod facts;
 pub mod handler;
 pub mod headers;
 pub mod info;
@@ -13,10 +14,11 @@ pub mod user;
 
 pub use audit::{AuditLevel, AuditTrail, UntilUpgradeEnds};
 pub use body::Body;
-pub use context::{AuditId, Deadline, Ending, FromBackend, PathsIncomplete, ReceivedAt, Uncounted, Warnings};
+pub use context::{AuditId, FromBackend, Uncounted, Warnings};
+pub use facts::Facts;
 pub use handler::{Answering, Handler, Request, Response, UnprotectedHandler};
 pub use info::RequestInfo;
 pub use interim::Interim;
 pub use peer::{ClientCaSource, PeerCertificates, RemoteAddr, TrustAnchors};
-pub use proof::{Authenticated, Authorized, ImpersonatedBy};
+pub use proof::{Authenticated, Authorized};
 pub use user::UserInfo;

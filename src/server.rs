@@ -18,7 +18,7 @@ pub mod respond;
 pub mod routes;
 pub mod zpages;
 
-pub use chain::{Chain, ChainConfig};
+pub use chain::ChainConfig;
 pub use container::{Container, WebService};
 pub use delegate::{DelegationTarget, EmptyDelegate};
 pub use director::Director;

@@ -22,7 +22,7 @@ use crate::client::outbound::Outbound;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::discovery::aggregated::{Negotiating, Priorities};
-use crate::request::{RemoteAddr, RequestInfo, UnprotectedHandler};
+use crate::request::{RequestInfo, UnprotectedHandler};
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::storage::Storage;
@@ -143,7 +143,6 @@ impl Aggregator {
             delegate: delegate.clone(),
             resolver: resolver.clone(),
             tasks: config.connections,
-            client_ip: |x| x.get::<RemoteAddr>().map(|a| a.0.ip()),
             reject_redirects: config.reject_redirects,
             terminations: Arc::new(telemetry.clone()),
         });

@@ -59,7 +59,6 @@ pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
         delegate: Arc::new(Nothing),
         resolver,
         tasks: tasks(),
-        client_ip: |_| Some([127, 0, 0, 1].into()),
         reject_redirects: true,
         terminations: Arc::new(()),
     })

@@ -13,7 +13,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// Says which request a backend's audit events and log lines belong to.
+pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// What belongs to one connection.
 fn is_hop_by_hop(name: &str) -> bool {
@@ -236,15 +237,6 @@ pub fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path: &str) 
     headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("https"));
     if let Ok(v) = HeaderValue::from_str(&super::url::cleaned_path(path)) {
         headers.insert(X_FORWARDED_URI, v);
-    }
-}
-
-/// Sets `Audit-Id`.
-pub fn audit_id(headers: &mut HeaderMap, id: &str) {
-    if let Ok(mut v) = HeaderValue::from_str(id) {
-        // New each time: HTTP/2's table of headers is for those that come again.
-        v.set_sensitive(true);
-        headers.insert(AUDIT_ID, v);
     }
 }
 

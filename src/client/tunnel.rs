@@ -1,7 +1,7 @@
 //! Upgraded connections: bytes both ways between a client and a backend, until either side ends.
 
 use crate::request::body::BoxError;
-use crate::request::{Body, Request, Response, UntilUpgradeEnds};
+use crate::request::{Body, Facts, Request, Response, UntilUpgradeEnds};
 use crate::tasks::TaskGroup;
 use bytes::Bytes;
 use http::{HeaderValue, Version, header};
@@ -41,7 +41,7 @@ pub fn client_side(request: &mut Request) -> Option<ClientSide> {
     let can = is_http1 && request.extensions().get::<OnUpgrade>().is_some();
     can.then(|| ClientSide {
         upgrade: hyper::upgrade::on(&mut *request),
-        held: request.extensions_mut().remove(),
+        held: Facts::of_mut(request).until_upgrade_ends.take(),
         place: None,
     })
 }

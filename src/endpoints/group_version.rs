@@ -10,7 +10,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::registry::resource::Resource;
 use crate::registry::{MayCreate, Store};
-use crate::request::{Authorized, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
+use crate::request::{Authorized, Facts, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use http::Method;
@@ -81,7 +81,7 @@ impl ApiGroupVersion {
             Ok(r) => r,
             Err(n) => return refuse(no_route(n)),
         };
-        let Some(info) = parts.extensions.get::<Arc<RequestInfo>>().cloned() else {
+        let Some(info) = Facts::of(&parts).info.clone() else {
             return refuse(Status::internal("no RequestInfo found in the context"));
         };
         let action = match route::action(&found, &parts.method, info.verb == "watch") {

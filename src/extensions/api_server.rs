@@ -143,7 +143,7 @@ impl ApiServerBuilder {
         server.mux().handle_prefix("/openapi/v3/", published.openapi);
 
         let config = ChainConfig::new(Telemetry::new(), Lifecycle::new(), authenticator, authorizer);
-        let prepared = server.prepare(config, Duration::ZERO).map_err(|e| e.to_string())?;
+        let prepared = server.prepare(config, Duration::ZERO);
         Ok(ApiServer {
             prepared,
             engine,

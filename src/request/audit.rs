@@ -38,10 +38,6 @@ impl AuditLevel {
     }
 }
 
-/// Left by the authentication filter where credentials had something to say to the audit event.
-#[derive(Clone, Debug)]
-pub struct CredentialNotes(pub Vec<(&'static str, String)>);
-
 /// Left on requests for an upgrade: what must stay alive until the upgraded connection ends.
 #[derive(Clone)]
 pub struct UntilUpgradeEnds(pub Arc<dyn std::any::Any + Send + Sync>);

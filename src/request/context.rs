@@ -1,24 +1,32 @@
-//! Facts of a request that filters leave for those inside, each its own type in the request's extensions.
+//! What filters and handlers tell each other about a request and its answer.
 
-use crate::tasks::Signal;
+use http::HeaderValue;
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
-/// When the request's head had been read.
-#[derive(Clone, Copy, Debug)]
-pub struct ReceivedAt(pub Instant);
+/// The id that ties log lines, audit events and backends' audit events together, as it stands in headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditId(HeaderValue);
 
-/// When a non-long-running request must have been answered. Absent: no limit.
-#[derive(Clone, Copy, Debug)]
-pub struct Deadline(pub Instant);
+impl AuditId {
+    /// The header's value.
+    pub fn header(&self) -> &HeaderValue {
+        &self.0
+    }
 
-/// The id that ties log lines, audit events and backends' audit events together.
-#[derive(Clone, Debug)]
-pub struct AuditId(pub Arc<str>);
+    /// As text; what is no text in it is replaced.
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.0.as_bytes())
+    }
+}
 
-/// True where the request entered before every path was installed: unknown paths are then 503, not 404.
-#[derive(Clone, Copy, Debug)]
-pub struct PathsIncomplete(pub bool);
+impl From<HeaderValue> for AuditId {
+    fn from(mut value: HeaderValue) -> Self {
+        // New each time: HTTP/2's table of headers is for those that come again.
+        value.set_sensitive(true);
+        Self(value)
+    }
+}
 
 /// Texts for `Warning: 299` headers of the answer, each said once.
 #[derive(Clone, Debug, Default)]
@@ -39,10 +47,6 @@ impl Warnings {
         std::mem::take(&mut self.0.lock().expect("no code panics while holding this lock"))
     }
 }
-
-/// Left on long-running requests: when it fires, the server is going down and streams should end at the next event border.
-#[derive(Clone, Debug)]
-pub struct Ending(pub Signal);
 
 /// Left on *responses* that a backend gave. Upstream does not count them in `apiserver_request_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

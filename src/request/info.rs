@@ -1,7 +1,7 @@
 //! RequestInfo: what a path and method ask for, as upstream's
 //! `k8s.io/apiserver/pkg/endpoints/request/requestinfo.go` reads them.
 //!
-//! The request-info filter leaves it in the request's extensions as `Arc<RequestInfo>`; [`RequestInfo::of`] reads it.
+//! The request-info filter leaves it in the request's [`Facts`]; [`RequestInfo::of`] reads it.
 
 mod query;
 mod resolve;
@@ -11,6 +11,7 @@ mod tests;
 pub use query::{decode_path, first_value, pairs};
 pub use resolve::ResolveError;
 
+use super::facts::Facts;
 use super::handler::Request;
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::value::Str;
@@ -51,7 +52,7 @@ pub struct RequestInfo {
 impl RequestInfo {
     /// What the request-info filter left.
     pub fn of(req: &Request) -> Option<&Arc<Self>> {
-        req.extensions().get()
+        Facts::of(req).info.as_ref()
     }
 
     /// The resource and its group.

@@ -4,10 +4,10 @@
 //! Only HTTP/1.1 connections have a lane. The library that serves HTTP/2 keeps its streams to itself, and HTTP/1.0 knows
 //! no such answers. `100 Continue` is each hop's own: the server sends it when somebody reads the body.
 
-use super::peer::ConnectionCache;
+use super::facts::Facts;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
-use http::{Extensions, HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
@@ -94,8 +94,8 @@ impl Lane {
 
 impl Interim {
     /// The way back to the client of a request with these facts, where it has one.
-    pub fn of(facts: &Extensions) -> Option<Self> {
-        let lane = facts.get::<ConnectionCache>()?.get::<Lane>()?;
+    pub fn of(facts: &Facts) -> Option<Self> {
+        let lane = facts.connection.as_ref()?.get::<Lane>()?;
         let turn = {
             let s = lane.lock();
             s.open.then_some(s.turn)?
@@ -146,14 +146,20 @@ fn write(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::peer::ConnectionCache;
     use std::task::Waker;
 
-    fn lane() -> (Arc<Lane>, Extensions) {
+    fn lane() -> (Arc<Lane>, Facts) {
         let (lane, cache) = (Arc::new(Lane::default()), ConnectionCache::default());
         cache.set(lane.clone());
-        let mut facts = Extensions::new();
-        facts.insert(cache);
-        (lane, facts)
+        let connection = Some(cache);
+        (
+            lane,
+            Facts {
+                connection,
+                ..Facts::default()
+            },
+        )
     }
 
     fn hints() -> HeaderMap {

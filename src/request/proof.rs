@@ -15,15 +15,6 @@ pub struct Authorized {
     user: Arc<UserInfo>,
 }
 
-/// Left on requests that are made as somebody else: who really makes them. For audit; nothing decides by it.
-#[derive(Clone, Debug)]
-pub struct ImpersonatedBy {
-    /// The caller as authenticated.
-    pub user: Arc<UserInfo>,
-    /// `impersonate:<mode>`; empty for classic impersonation.
-    pub constraint: &'static str,
-}
-
 impl Authenticated {
     /// For the authentication filter, and for that of impersonation, which has checked that the caller may be this one.
     pub fn mint(user: Arc<UserInfo>) -> Self {

@@ -1,65 +1,113 @@
-//! The handler chain: one list, outermost first, in upstream's order (`DefaultBuildHandlerChain`). Each entry says what
-//! it needs to find on a request and what it leaves there; a list in which a need is not met does not build.
+//! The handler chain: filters around filters, in upstream's order (`DefaultBuildHandlerChain`). Each says what it needs to
+//! find among a request's facts and what it leaves there; an order in which a need is not met does not compile.
 //!
-//! The chain is built once, at the head of the delegation. Its innermost entry, authorization, is the only place that
-//! mints [`Authorized`](crate::request::Authorized) for a request from outside.
+//! The chain is built once, at the head of the delegation, and is one type: a request's way in is one call, and its way
+//! out one future. Its innermost entry, authorization, is the only place that mints
+//! [`Authorized`](crate::request::Authorized) for a request from outside.
 
-use super::filters;
+use super::filters::{
+    audit, audit_init, authentication, authorization, cache_control, deadline, http_log, impersonation, max_in_flight,
+    mux_ready, panic_recovery, received_at, request_info, timeout, wait_group, warnings,
+};
 use super::lifecycle::Lifecycle;
 use crate::audit::Audit;
 use crate::authn::{Authenticator, RequestHeaderNames};
 use crate::authz::Authorizer;
 use crate::flowcontrol::{FlowSchemas, MaxInFlight};
-use crate::request::{Handler, UnprotectedHandler};
+use crate::request::{Answering, Handler, Request, Response, UnprotectedHandler};
 use crate::tasks::Signal;
 use crate::telemetry::Telemetry;
 use http::HeaderName;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What filters leave on a request, and need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fact {
-    /// [`crate::request::AuditId`].
-    AuditId,
-    /// [`crate::request::PathsIncomplete`].
-    PathsIncomplete,
-    /// [`crate::request::ReceivedAt`].
-    ReceivedAt,
-    /// `Arc<RequestInfo>`.
-    RequestInfo,
-    /// [`crate::request::Deadline`].
-    Deadline,
-    /// [`crate::request::Warnings`].
-    Warnings,
-    /// [`crate::request::Authenticated`].
-    Authenticated,
+/// One entry of the chain, with those inside of it.
+///
+/// A filter looks at the request, hands it on, and puts what it does with the answer behind the future it gets, as a
+/// closure: with `async` blocks, each would keep the future inside of it twice.
+pub trait Filter: Send + Sync + 'static {
+    /// Answers the request.
+    ///
+    /// # Cancel safety
+    /// The future is dropped when the client goes away.
+    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send;
 }
 
-/// Puts a filter around what stands inside of it.
-pub type Wrap<Inner> = Box<dyn FnOnce(Arc<Inner>) -> Arc<dyn Handler> + Send>;
+/// What filters leave among a request's [`Facts`](crate::request::Facts), and need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// `audit_id`
+    AuditId,
+    /// `paths_incomplete`
+    PathsIncomplete,
+    /// `received`
+    Received,
+    /// `info`
+    RequestInfo,
+    /// `deadline`
+    Deadline,
+    /// `warnings`
+    Warnings,
+    /// `caller`
+    Caller,
+}
 
-/// One entry of the list.
-pub struct Filter {
+/// What a filter is.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
     /// Its name.
     pub name: &'static str,
     /// What it needs.
     pub needs: &'static [Fact],
     /// What it leaves.
     pub leaves: &'static [Fact],
-    /// Puts it around the rest of the chain.
-    pub wrap: Wrap<dyn Handler>,
 }
 
-/// The innermost entry: from handlers to unprotected handlers.
-pub struct Gate {
-    /// Its name.
-    pub name: &'static str,
-    /// What it needs.
-    pub needs: &'static [Fact],
-    /// Puts it in front of the director.
-    pub wrap: Wrap<dyn UnprotectedHandler>,
+/// The order, outermost first.
+pub const ORDER: [Entry; 16] = [
+    audit_init::ENTRY,
+    panic_recovery::ENTRY,
+    mux_ready::ENTRY,
+    received_at::ENTRY,
+    request_info::ENTRY,
+    http_log::ENTRY,
+    cache_control::ENTRY,
+    wait_group::ENTRY,
+    deadline::ENTRY,
+    timeout::ENTRY,
+    warnings::ENTRY,
+    authentication::ENTRY,
+    audit::ENTRY,
+    impersonation::ENTRY,
+    max_in_flight::ENTRY,
+    authorization::ENTRY,
+];
+
+const _: () = assert!(
+    unmet(&ORDER).is_none(),
+    "a filter needs what no filter outside of it leaves"
+);
+
+/// The first entry that needs what none before it leaves.
+const fn unmet(order: &[Entry]) -> Option<usize> {
+    let (mut left, mut at) = (0_u32, 0);
+    while at < order.len() {
+        if bits(order[at].needs) & !left != 0 {
+            return Some(at);
+        }
+        left |= bits(order[at].leaves);
+        at += 1;
+    }
+    None
+}
+
+const fn bits(facts: &[Fact]) -> u32 {
+    let (mut bits, mut at) = (0, 0);
+    while at < facts.len() {
+        bits |= 1 << facts[at] as u32;
+        at += 1;
+    }
+    bits
 }
 
 /// What the default chain is made of.
@@ -128,94 +176,53 @@ impl ChainConfig {
     }
 }
 
-/// A filter needs what no filter outside of it leaves.
-#[derive(Debug, PartialEq, Eq)]
-pub struct UnmetNeed {
-    /// The filter.
-    pub filter: &'static str,
-    /// What it needs.
-    pub fact: Fact,
+/// Puts the chain in front of a director. Unknown paths are 503 until all of `paths_complete` have fired.
+pub fn build(
+    config: ChainConfig,
+    paths_complete: Vec<Signal>,
+    director: Arc<dyn UnprotectedHandler>,
+) -> Arc<dyn Handler> {
+    Arc::new(Head(nested(config, paths_complete, director)))
 }
 
-/// The list.
-pub struct Chain {
-    filters: Vec<Filter>,
-    gate: Gate,
+/// The filters, in [`ORDER`] from the last line to the first.
+fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn UnprotectedHandler>) -> impl Filter {
+    let limits = MaxInFlight::new(
+        c.max_requests_in_flight,
+        c.max_mutating_requests_in_flight,
+        &c.telemetry.inflight,
+    );
+    let t = c.telemetry;
+    let chain = authorization::Authorization::new(director, c.authorizer.clone(), t.clone());
+    let chain = max_in_flight::Limited::new(chain, limits, c.flow_schemas, t.clone());
+    let chain = impersonation::Impersonate::new(chain, c.authorizer, t.impersonation.clone());
+    let chain = audit::Auditing::new(chain, c.audit.clone());
+    let chain = authentication::Authentication::new(chain, c.authenticator, c.identity_headers, &t, c.audit.clone());
+    let chain = warnings::Recorder::new(chain);
+    let chain = timeout::Timeout::new(chain, t);
+    let chain = deadline::RequestDeadline::new(chain, c.request_timeout, c.audit);
+    let chain = wait_group::InFlight::new(chain, c.lifecycle);
+    let chain = cache_control::CacheControl::new(chain);
+    let chain = http_log::HttpLog::new(chain);
+    let chain = request_info::Info::new(chain);
+    let chain = received_at::Received::new(chain);
+    let chain = mux_ready::MuxReady::new(chain, paths_complete);
+    let chain = panic_recovery::PanicRecovery::new(chain);
+    audit_init::AuditInit::new(chain)
 }
 
-impl Chain {
-    /// Upstream's order. Filters whose feature comes later are absent.
-    pub fn new(config: ChainConfig, paths_complete: Vec<Signal>) -> Self {
-        let c = config;
-        let limits = MaxInFlight::new(
-            c.max_requests_in_flight,
-            c.max_mutating_requests_in_flight,
-            &c.telemetry.inflight,
-        );
-        let mut filters = vec![
-            filters::audit_init::filter(),
-            filters::panic_recovery::filter(),
-            filters::mux_ready::filter(paths_complete),
-            filters::received_at::filter(),
-            filters::request_info::filter(),
-            filters::http_log::filter(),
-            filters::cache_control::filter(),
-            filters::wait_group::filter(c.lifecycle),
-            filters::deadline::filter(c.request_timeout, c.audit.clone()),
-            filters::timeout::filter(c.telemetry.clone()),
-            filters::warnings::filter(),
-            filters::authentication::filter(
-                c.authenticator,
-                c.identity_headers,
-                c.telemetry.clone(),
-                c.audit.clone(),
-            ),
-        ];
-        filters.extend(c.audit.map(filters::audit::filter));
-        filters.extend([
-            filters::impersonation::filter(c.authorizer.clone(), c.telemetry.impersonation.clone()),
-            filters::max_in_flight::filter(limits, c.flow_schemas, c.telemetry.clone()),
-        ]);
-        Self {
-            filters,
-            gate: filters::authorization::gate(c.authorizer, c.telemetry),
-        }
-    }
+/// The chain as a handler.
+struct Head<F>(F);
 
-    /// The names, outermost first.
-    pub fn names(&self) -> Vec<&'static str> {
-        self.filters.iter().map(|f| f.name).chain([self.gate.name]).collect()
-    }
-
-    /// Puts the chain in front of a director.
-    ///
-    /// # Errors
-    /// [`UnmetNeed`].
-    pub fn build(self, inner: Arc<dyn UnprotectedHandler>) -> Result<Arc<dyn Handler>, UnmetNeed> {
-        let mut facts: Vec<Fact> = Vec::new();
-        let entries = self.filters.iter().map(|f| (f.name, f.needs, f.leaves));
-        for (filter, needs, leaves) in entries.chain([(self.gate.name, self.gate.needs, &[][..])]) {
-            if let Some(fact) = needs.iter().find(|n| !facts.contains(n)) {
-                return Err(UnmetNeed { filter, fact: *fact });
-            }
-            facts.extend(leaves);
-        }
-        let gate = (self.gate.wrap)(inner);
-        Ok(self.filters.into_iter().rev().fold(gate, |inside, f| (f.wrap)(inside)))
+impl<F: Filter> Handler for Head<F> {
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
+        Box::pin(self.0.handle(req))
     }
 }
-
-impl fmt::Display for UnmetNeed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "filter {} needs {:?}, which no filter outside of it leaves",
-            self.filter, self.fact
-        )
-    }
-}
-
-impl std::error::Error for UnmetNeed {}
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use super::lifecycle::{PostStartHook, PreShutdownHook};
 use super::mux::DynHandler;
 use super::respond;
 use crate::apimachinery::status::Status;
-use crate::request::{Authorized, PathsIncomplete, Request, Response, Uncounted, UnprotectedHandler};
+use crate::request::{Authorized, Facts, Request, Response, Uncounted, UnprotectedHandler};
 use crate::tasks::Signal;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -70,15 +70,15 @@ pub struct NotFound;
 #[async_trait]
 impl UnprotectedHandler for NotFound {
     async fn serve(&self, req: Request, _: Authorized) -> Response {
-        let mut response = match req.extensions().get::<PathsIncomplete>() {
-            Some(PathsIncomplete(true)) => respond::status(
+        let mut response = match Facts::of(&req).paths_incomplete {
+            true => respond::status(
                 &Status::service_unavailable(
                     "the request has been made before all known HTTP paths have been installed, please try again",
                 )
                 .with_retry_after(5),
                 req.headers(),
             ),
-            _ => respond::not_found_text(),
+            false => respond::not_found_text(),
         };
         response.extensions_mut().insert(Uncounted);
         response

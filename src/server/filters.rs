@@ -21,11 +21,20 @@ pub mod warnings;
 
 pub use instrument::labels;
 
-use crate::request::{FromBackend, Request, RequestInfo, Response};
+use crate::request::{Answering, FromBackend, Request, RequestInfo, Response};
+use futures_util::future::Either;
 use http::header::{Entry, HeaderName, HeaderValue};
 use std::sync::Arc;
 
-/// The request info. The builder of the chain has made sure that the filter that leaves it stands outside.
+/// Where a request goes on to: inside, or, seldom, to an answer of the filter's own making.
+type Onward<'t, Inside> = Either<Inside, Answering<'t>>;
+
+/// An answer that is there already.
+fn answered<'t>(response: Response) -> Answering<'t> {
+    Box::pin(std::future::ready(response))
+}
+
+/// The request info. The order of the chain has it that the filter that leaves it stands outside.
 fn info(req: &Request) -> Arc<RequestInfo> {
     RequestInfo::of(req).cloned().unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 //! [`GenericServer`] is being built; then it either becomes a delegate of another ([`GenericServer::into_delegate`]) or
 //! the head of the chain ([`GenericServer::prepare`] → [`Prepared`]).
 
-use super::chain::{Chain, ChainConfig, UnmetNeed};
+use super::chain::{self, ChainConfig};
 use super::container::Container;
 use super::delegate::{Contributions, DelegationTarget};
 use super::director::Director;
@@ -114,10 +114,7 @@ impl GenericServer {
 
     /// Ends the building; this server is the head: it installs index, version, health and metrics, and the chain goes
     /// in front of it.
-    ///
-    /// # Errors
-    /// [`UnmetNeed`], when somebody changed the chain's list.
-    pub fn prepare(self, config: ChainConfig, livez_grace: Duration) -> Result<Prepared, UnmetNeed> {
+    pub fn prepare(self, config: ChainConfig, livez_grace: Duration) -> Prepared {
         let mut all = Contributions {
             health_checks: vec![HealthCheck::ping(), routes::log_check()],
             ..Contributions::default()
@@ -153,8 +150,8 @@ impl GenericServer {
         installed.push(Registration::exact("/metrics/slis", true, routes::slis(telemetry)));
         self.mux.change_all(installed, &[]);
 
-        let handler = Chain::new(config, all.paths_complete.clone()).build(self.director.clone())?;
-        Ok(Prepared {
+        let handler = chain::build(config, all.paths_complete.clone(), self.director.clone());
+        Prepared {
             name: self.name,
             handler,
             director: self.director,
@@ -162,7 +159,7 @@ impl GenericServer {
             paths_complete: all.paths_complete,
             post_start_hooks: all.post_start_hooks,
             pre_shutdown_hooks: all.pre_shutdown_hooks,
-        })
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::mux::DynHandler;
 use super::respond;
 use crate::apimachinery::status::Status;
-use crate::request::{Authorized, ReceivedAt, Request, RequestInfo, Response, UserInfo, Warnings};
+use crate::request::{Authorized, Facts, Request, RequestInfo, Response, UserInfo, Warnings};
 use std::sync::Arc;
 
 /// Asks a director as `user`. What handlers expect filters to have left is left here: request info, arrival, warnings.
@@ -16,10 +16,10 @@ pub async fn call(handler: &DynHandler, mut req: Request, user: Arc<UserInfo>) -
         Ok(info) => info,
         Err(error) => return respond::status(&Status::bad_request(error.to_string()), req.headers()),
     };
-    let facts = req.extensions_mut();
-    facts.insert(Arc::new(info));
-    facts.insert(ReceivedAt(tokio::time::Instant::now().into_std()));
-    facts.insert(Warnings::default());
+    let facts = Facts::of_mut(&mut req);
+    facts.info = Some(Arc::new(info));
+    facts.received = Some(tokio::time::Instant::now().into_std());
+    facts.warnings = Some(Warnings::default());
     handler.serve(req, Authorized::mint(user)).await
 }
 

@@ -7,9 +7,9 @@ mod interim;
 mod support;
 
 use super::*;
-use crate::request::Body;
+use crate::request::{Body, Facts};
 use http::header::CONNECTION;
-use http::{Response, StatusCode, Version};
+use http::{Response, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Fixture, answer_with, is_closed};
@@ -19,10 +19,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 async fn both_protocols_are_served_and_the_client_certificate_is_stamped() {
     let fixture = Fixture::new();
     let handler = answer_with(|req| {
-        let certificates = req.extensions().get::<PeerCertificates>().map_or(0, |c| c.0.len());
-        let remote = req.extensions().get::<RemoteAddr>().unwrap().0;
-        let cached = req.extensions().get::<ConnectionCache>().is_some();
-        assert_eq!(cached, req.version() == Version::HTTP_11, "for the lane of 1xx answers");
+        let facts = Facts::of(&req);
+        let certificates = facts.certificates.as_ref().map_or(0, |c| c.0.len());
+        let remote = facts.remote.unwrap().0;
+        assert!(facts.connection.is_some());
         Response::new(Body::full(format!(
             "{:?} {certificates} {}",
             req.version(),

@@ -13,15 +13,14 @@ use crate::client::html::{Encoding, Rewritten};
 use crate::client::links::{self, Links};
 use crate::client::target::Timeouts;
 use crate::request::{
-    Answering, AuditId, Authorized, Body, FromBackend, Interim, Request, RequestInfo, Response, Uncounted,
+    Answering, Authorized, Body, Facts, FromBackend, Interim, Request, RequestInfo, Response, Uncounted,
     UnprotectedHandler, UserInfo,
 };
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
 use http::uri::PathAndQuery;
-use http::{Extensions, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,8 +45,6 @@ pub struct ProxyShared {
     pub resolver: Arc<dyn ServiceResolver>,
     /// Owner of connections and tunnels.
     pub tasks: TaskGroup,
-    /// Reads the client's address out of a request's extensions.
-    pub client_ip: fn(&Extensions) -> Option<IpAddr>,
     /// Refuse redirects (502) instead of passing them on.
     pub reject_redirects: bool,
     /// Metrics.
@@ -115,7 +112,7 @@ impl ProxyHandler {
 
     /// All that is done before anything has to be waited for; the error is the answer.
     fn prepared(&self, remote: &Remote, req: Request, user: &UserInfo) -> Result<Ready, Box<Response>> {
-        let info = req.extensions().get::<Arc<RequestInfo>>().cloned();
+        let info = RequestInfo::of(&req).cloned();
         let end = |answer| Box::new(self.shared.end(info.as_deref(), answer));
         if !remote.available {
             return Err(end(answers::unavailable()));
@@ -185,11 +182,12 @@ impl ProxyHandler {
             let why = format!("net/http: invalid header field value for {name:?}");
             return Err(unreachable_backend(&why).into());
         }
-        headers::forwarded_for(&mut head.headers, (self.shared.client_ip)(&head.extensions));
-        if let Some(AuditId(id)) = head.extensions.get() {
-            headers::audit_id(&mut head.headers, id);
+        let facts = Facts::of(&head);
+        let (client, interim) = (facts.remote.map(|a| a.0.ip()), Interim::of(facts));
+        if let Some(id) = &facts.audit_id {
+            head.headers.insert(headers::AUDIT_ID, id.header().clone());
         }
-        let interim = Interim::of(&head.extensions);
+        headers::forwarded_for(&mut head.headers, client);
         let out = Outgoing {
             method: head.method,
             target,

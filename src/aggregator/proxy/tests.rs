@@ -7,7 +7,7 @@ mod sending;
 mod upgrades;
 
 use crate::aggregator::testing::*;
-use crate::request::{AuditId, Body, Request, UnprotectedHandler};
+use crate::request::{Body, Facts, RemoteAddr, Request, UnprotectedHandler};
 use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -63,7 +63,9 @@ async fn a_backend_over_http2_sees_who_calls_and_where_from() {
         .header("x-forwarded-for", "9.9.9.9")
         .body(Body::empty())
         .unwrap();
-    r.extensions_mut().insert(AuditId("audit-1".into()));
+    let facts = Facts::of_mut(&mut r);
+    facts.audit_id = Some(http::HeaderValue::from_static("audit-1").into());
+    facts.remote = Some(RemoteAddr(([127, 0, 0, 1], 4711).into()));
     let answer = proxy(&backend.authority, &pki.ca_pem).serve(r, alice()).await;
     let a = &backend.authority;
     let wanted = format!(

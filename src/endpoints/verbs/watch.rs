@@ -11,8 +11,7 @@ use super::super::respond;
 use super::super::respond::table::Include;
 use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
-use crate::request::Body;
-use crate::request::context::Ending;
+use crate::request::{Body, Facts};
 use crate::storage::{MinRevision, Watch, WatchItem, WatchOptions};
 use crate::tasks::Signal;
 use crate::telemetry::WatchMetrics;
@@ -66,7 +65,7 @@ pub(crate) async fn watch(call: Call) -> Answer {
         frames,
         timeout: Box::pin(tokio::time::sleep(timeout)),
         metrics: call.watch_metrics.clone(),
-        ending: call.parts.extensions.get::<Ending>().map(|e| Ends::new(e.0.clone())),
+        ending: Facts::of(&call.parts).ending.clone().map(Ends::new),
     };
     Ok(respond::bytes(200, content_type, Body::stream(stream)))
 }

@@ -7,15 +7,14 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use super::Onward;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::audit::event::ResponseStatus;
-use crate::audit::{Audit, Stage, answer};
-use crate::request::audit::CredentialNotes;
-use crate::request::{AuditLevel, Authenticated, FromBackend, Handler, Request, Response, UntilUpgradeEnds};
-use crate::server::chain::{Fact, Filter};
+use crate::audit::{Audit, Stage, Verdict, answer};
+use crate::request::{AuditLevel, Facts, FromBackend, Request, Response, UntilUpgradeEnds};
+use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond;
-use async_trait::async_trait;
 use futures_util::FutureExt;
 use http::StatusCode;
 use http::header::UPGRADE;
@@ -24,18 +23,23 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
-struct Auditing {
-    inner: Arc<dyn Handler>,
-    audit: Arc<Audit>,
+/// The filter.
+pub struct Auditing<F> {
+    inner: F,
+    audit: Option<Arc<Audit>>,
 }
 
-/// The filter. It is not in the chain of a server that records nothing.
-pub fn filter(audit: Arc<Audit>) -> Filter {
-    Filter {
-        name: "audit",
-        needs: &[Fact::AuditId, Fact::ReceivedAt, Fact::RequestInfo, Fact::Authenticated],
-        leaves: &[],
-        wrap: Box::new(|inner| Arc::new(Auditing { inner, audit })),
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "audit",
+    needs: &[Fact::AuditId, Fact::Received, Fact::RequestInfo, Fact::Caller],
+    leaves: &[],
+};
+
+impl<F> Auditing<F> {
+    /// The filter around `inner`; without `audit` it lets all pass.
+    pub fn new(inner: F, audit: Option<Arc<Audit>>) -> Self {
+        Self { inner, audit }
     }
 }
 
@@ -60,30 +64,37 @@ pub(super) fn refusal(status: &Status) -> ResponseStatus {
 
 pub(super) use record::Seen;
 
-#[async_trait]
-impl Handler for Auditing {
-    async fn handle(&self, mut req: Request) -> Response {
-        let info = super::info(&req);
-        let user = req.extensions().get::<Authenticated>().map(|who| who.user().clone());
-        let verdict = self.audit.decide(user.as_deref(), &info);
-        if verdict.level == AuditLevel::None {
-            return self.inner.handle(req).await;
+impl<F: Filter> Filter for Auditing<F> {
+    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
+        let Some(audit) = &self.audit else {
+            return Onward::Left(self.inner.handle(req));
+        };
+        let facts = Facts::of(&req);
+        let verdict = audit.decide(facts.caller.as_ref().map(|who| &**who.user()), &super::info(&req));
+        match verdict.level {
+            AuditLevel::None => Onward::Left(self.inner.handle(req)),
+            _ => Onward::Right(Box::pin(self.recorded(audit, verdict, req))),
         }
-        let record = Arc::new(Record::new(self.audit.clone(), verdict, Seen::of(&req, info), user));
-        if let Some(CredentialNotes(notes)) = req.extensions_mut().remove() {
-            for (key, value) in notes {
-                record.trail.annotate(key, value);
-            }
+    }
+}
+
+impl<F: Filter> Auditing<F> {
+    async fn recorded(&self, audit: &Arc<Audit>, verdict: Verdict, mut req: Request) -> Response {
+        let user = Facts::of(&req).caller.as_ref().map(|who| who.user().clone());
+        let seen = Seen::of(&req, super::info(&req));
+        let record = Arc::new(Record::new(audit.clone(), verdict, seen, user));
+        for (key, value) in std::mem::take(&mut Facts::of_mut(&mut req).credential_notes) {
+            record.trail.annotate(key, value);
         }
         if !record.submit(Stage::RequestReceived, None, None).wait().await {
-            self.audit.rejected();
+            audit.rejected();
             return respond::internal_error_text(req.uri(), "failed to store audit event");
         }
-        req.extensions_mut().insert(record.trail.clone());
+        Facts::of_mut(&mut req).audit = Some(record.trail.clone());
         // Dropped with the request, where its client goes away or its time is over.
         let open = Arc::new(Open::new(record.clone()));
         if req.headers().contains_key(UPGRADE) {
-            req.extensions_mut().insert(UntilUpgradeEnds(open.clone()));
+            Facts::of_mut(&mut req).until_upgrade_ends = Some(UntilUpgradeEnds(open.clone()));
         }
         let answered = AssertUnwindSafe(async { self.inner.handle(req).await })
             .catch_unwind()

@@ -1,16 +1,17 @@
 //! Gives every request an audit id, the client's or a fresh one, and says it in the answer.
 
-use crate::request::{Answering, AuditId, Handler, Request};
-use crate::server::chain::{Fact, Filter};
+use crate::request::{AuditId, Facts, Request, Response};
+use crate::server::chain::{Entry, Fact, Filter};
+use futures_util::FutureExt;
 use http::header::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-struct AuditInit {
-    inner: Arc<dyn Handler>,
+/// The filter.
+pub struct AuditInit<F> {
+    inner: F,
     ids: Ids,
 }
 
@@ -29,45 +30,36 @@ impl Ids {
     }
 }
 
-/// The filter.
-pub fn filter() -> Filter {
-    Filter {
-        name: "audit_init",
-        needs: &[],
-        leaves: &[Fact::AuditId],
-        wrap: Box::new(|inner| {
-            let ids = Ids {
-                high: RandomState::new(),
-                low: RandomState::new(),
-                next: AtomicU64::new(0),
-            };
-            Arc::new(AuditInit { inner, ids })
-        }),
+impl<F> AuditInit<F> {
+    /// The filter around `inner`.
+    pub fn new(inner: F) -> Self {
+        let ids = Ids {
+            high: RandomState::new(),
+            low: RandomState::new(),
+            next: AtomicU64::new(0),
+        };
+        Self { inner, ids }
     }
 }
 
-impl Handler for AuditInit {
-    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "audit_init",
+    needs: &[],
+    leaves: &[Fact::AuditId],
+};
+
+impl<F: Filter> Filter for AuditInit<F> {
+    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
         let given = req.headers().get(AUDIT_ID).filter(|v| !v.is_empty()).cloned();
-        let (id, mut header) = match given {
-            Some(v) => (String::from_utf8_lossy(v.as_bytes()).into(), v),
-            None => {
-                let mut buffer = [0; uuid::fmt::Hyphenated::LENGTH];
-                let text: &str = self.ids.fresh().hyphenated().encode_lower(&mut buffer);
-                let header = HeaderValue::from_str(text).expect("a UUID is a valid header value");
-                (Arc::from(text), header)
-            }
-        };
-        // New each time: HTTP/2's table of headers is for those that come again.
-        header.set_sensitive(true);
-        req.extensions_mut().insert(AuditId(id));
-        let inner = self.inner.handle(req);
-        Box::pin(async move {
-            let mut response = inner.await;
+        let id = AuditId::from(given.unwrap_or_else(|| {
+            let mut buffer = [0; uuid::fmt::Hyphenated::LENGTH];
+            let text: &str = self.ids.fresh().hyphenated().encode_lower(&mut buffer);
+            HeaderValue::from_str(text).expect("a UUID is a valid header value")
+        }));
+        let header = id.header().clone();
+        Facts::of_mut(&mut req).audit_id = Some(id);
+        self.inner.handle(req).map(|mut response| {
             super::set_beside_backend(&mut response, AUDIT_ID, header);
             response
         })

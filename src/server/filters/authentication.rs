@@ -1,19 +1,20 @@
 //! Finds out who calls, and removes from the request what said so.
 
+use super::Onward;
 use super::audit::Seen;
 use crate::apimachinery::status::Status;
 use crate::audit::Audit;
 use crate::audit::event::ResponseStatus;
 use crate::authn::bearer::strip_subprotocol;
 use crate::authn::{AtOnce, Authenticator, Credentials, Identified};
-use crate::request::audit::CredentialNotes;
 use crate::request::headers::remove_all;
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
-use crate::request::{Answering, Authenticated, Handler, PeerCertificates, Request, RequestInfo, Response, Warnings};
-use crate::server::chain::{Fact, Filter, IdentityHeaders};
+use crate::request::{Authenticated, Facts, Request, Response};
+use crate::server::chain::{Entry, Fact, Filter, IdentityHeaders};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
+use futures_util::FutureExt;
 use http::Version;
 use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -21,8 +22,9 @@ use prometheus::{Histogram, IntCounter};
 use std::sync::Arc;
 use std::time::Instant;
 
-struct Authentication {
-    inner: Arc<dyn Handler>,
+/// The filter.
+pub struct Authentication<F> {
+    inner: F,
     authenticator: Arc<dyn Authenticator>,
     remove: IdentityHeaders,
     success: IntCounter,
@@ -56,67 +58,65 @@ fn kind(name: &str) -> usize {
     known.unwrap_or(if name.contains('@') { 5 } else { 6 })
 }
 
-/// The filter. `remove` names headers that a front proxy may use besides the standard ones; refusals are told to `audit`.
-pub fn filter(
-    authenticator: Arc<dyn Authenticator>,
-    mut remove: IdentityHeaders,
-    telemetry: Telemetry,
-    audit: Option<Arc<Audit>>,
-) -> Filter {
-    remove
-        .names
-        .extend(["x-remote-user", "x-remote-uid", "x-remote-group"].map(HeaderName::from_static));
-    remove.prefixes.push("x-remote-extra-".to_owned());
-    let attempts = |result| telemetry.authentication_attempts.with_label_values(&[result]);
-    let (success, failure, error) = (attempts("success"), attempts("failure"), attempts("error"));
-    let users = KINDS.map(|kind| telemetry.authenticated_user_requests.with_label_values(&[kind]));
-    let took = |result| telemetry.authentication_duration.with_label_values(&[result]);
-    let took = Took {
-        success: took("success"),
-        failure: took("failure"),
-        error: took("error"),
-    };
-    Filter {
-        name: "authentication",
-        needs: &[Fact::AuditId, Fact::ReceivedAt, Fact::RequestInfo, Fact::Warnings],
-        leaves: &[Fact::Authenticated],
-        wrap: Box::new(move |inner| {
-            Arc::new(Authentication {
-                inner,
-                authenticator,
-                remove,
-                success,
-                failure,
-                error,
-                users,
-                took,
-                audit,
-            })
-        }),
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "authentication",
+    needs: &[Fact::AuditId, Fact::Received, Fact::RequestInfo, Fact::Warnings],
+    leaves: &[Fact::Caller],
+};
+
+impl<F> Authentication<F> {
+    /// The filter around `inner`. `remove` names headers that a front proxy may use besides the standard ones; refusals
+    /// are told to `audit`.
+    pub fn new(
+        inner: F,
+        authenticator: Arc<dyn Authenticator>,
+        mut remove: IdentityHeaders,
+        telemetry: &Telemetry,
+        audit: Option<Arc<Audit>>,
+    ) -> Self {
+        remove
+            .names
+            .extend(["x-remote-user", "x-remote-uid", "x-remote-group"].map(HeaderName::from_static));
+        remove.prefixes.push("x-remote-extra-".to_owned());
+        let attempts = |result| telemetry.authentication_attempts.with_label_values(&[result]);
+        let took = |result| telemetry.authentication_duration.with_label_values(&[result]);
+        Self {
+            inner,
+            authenticator,
+            remove,
+            success: attempts("success"),
+            failure: attempts("failure"),
+            error: attempts("error"),
+            users: KINDS.map(|kind| telemetry.authenticated_user_requests.with_label_values(&[kind])),
+            took: Took {
+                success: took("success"),
+                failure: took("failure"),
+                error: took("error"),
+            },
+            audit,
+        }
     }
 }
 
-impl Handler for Authentication {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
+impl<F: Filter> Filter for Authentication<F> {
+    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
         let start = Instant::now();
         match self.authenticator.at_once(credentials(&req)) {
-            AtOnce::Known(found) => self.let_in(req, found, start),
-            _ => Box::pin(self.ask(req, start)),
+            AtOnce::Known(found) => Onward::Left(self.let_in(req, found, start)),
+            _ => Onward::Right(Box::pin(self.ask(req, start))),
         }
     }
 }
 
 /// What a request shows.
 fn credentials(req: &Request) -> Credentials<'_> {
+    let facts = Facts::of(req);
     Credentials {
         headers: req.headers(),
-        peer: req.extensions().get::<PeerCertificates>().map(|p| &p.0),
+        peer: facts.certificates.as_ref().map(|p| &p.0),
         path: req.uri().path(),
-        warnings: req.extensions().get::<Warnings>(),
+        warnings: facts.warnings.as_ref(),
     }
 }
 
@@ -144,7 +144,7 @@ fn attempted(parts: &Parts) -> String {
         ("basic", scheme("basic")),
         ("bearer", scheme("bearer")),
         ("access_token", token.is_some_and(|t| !t.trim().is_empty())),
-        ("x509", parts.extensions.get::<PeerCertificates>().is_some()),
+        ("x509", Facts::of(parts).certificates.is_some()),
     ];
     let tried: Vec<&str> = tried.into_iter().filter(|(_, t)| *t).map(|(name, _)| name).collect();
     if tried.is_empty() {
@@ -154,7 +154,7 @@ fn attempted(parts: &Parts) -> String {
     }
 }
 
-impl Authentication {
+impl<F: Filter> Authentication<F> {
     async fn ask(&self, req: Request, start: Instant) -> Response {
         match self.authenticator.authenticate(credentials(&req)).await {
             Ok(Some(found)) => return self.let_in(req, found, start).await,
@@ -174,7 +174,7 @@ impl Authentication {
     }
 
     /// Whose request it is stands fast.
-    fn let_in(&self, mut req: Request, found: Identified, start: Instant) -> Answering<'_> {
+    fn let_in(&self, mut req: Request, found: Identified, start: Instant) -> impl Future<Output = Response> + Send {
         self.success.inc();
         self.took.success.observe(start.elapsed().as_secs_f64());
         self.users[kind(&found.user.name)].inc();
@@ -182,26 +182,27 @@ impl Authentication {
         if found.strip_subprotocol {
             strip_subprotocol(req.headers_mut());
         }
-        if self.audit.is_some() && !found.annotations.is_empty() {
-            req.extensions_mut().insert(CredentialNotes(found.annotations));
-        }
         let says_close = req.version() == Version::HTTP_2 && found.user.name == ANONYMOUS;
-        req.extensions_mut().insert(Authenticated::mint(found.user));
-        let inner = self.inner.handle(req);
-        if !says_close {
-            return inner;
-        }
-        Box::pin(async move {
-            let mut response = inner.await;
-            response.headers_mut().insert(CONNECTION, CLOSE);
+        let facts = Facts::of_mut(&mut req);
+        facts.credential_notes = found.annotations;
+        facts.caller = Some(Authenticated::mint(found.user));
+        self.inner.handle(req).map(move |mut response| {
+            if says_close {
+                response.headers_mut().insert(CONNECTION, CLOSE);
+            }
             response
         })
     }
 
     async fn refuse(&self, parts: &Parts, http2: bool) -> Response {
         if let Some(audit) = &self.audit {
-            let info = parts.extensions.get::<Arc<RequestInfo>>().cloned().unwrap_or_default();
-            let seen = Seen::of_parts(&parts.uri, &parts.headers, &parts.extensions, info);
+            let facts = Facts::of(parts);
+            let seen = Seen::of_parts(
+                &parts.uri,
+                &parts.headers,
+                facts,
+                facts.info.clone().unwrap_or_default(),
+            );
             let status = ResponseStatus {
                 message: attempted(parts),
                 ..ResponseStatus::of(401)

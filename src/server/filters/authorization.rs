@@ -1,9 +1,12 @@
 //! Asks whether the caller may. The one place where a request from outside becomes an authorized one.
 
+use super::Onward;
 use super::instrument::Instrument;
 use crate::authz::{Attributes, Authorizer, Decision, Verdict, forbidden};
-use crate::request::{Answering, AuditTrail, Authenticated, Authorized, Handler, Request, RequestInfo, Response};
-use crate::server::chain::{Fact, Gate};
+use crate::request::{
+    AuditTrail, Authenticated, Authorized, Facts, Request, RequestInfo, Response, UnprotectedHandler,
+};
+use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::Telemetry;
 use http::StatusCode;
@@ -12,7 +15,8 @@ use prometheus::{Histogram, IntCounter};
 use std::sync::Arc;
 use std::time::Instant;
 
-struct Authorization {
+/// The innermost entry of the chain.
+pub struct Authorization {
     inner: Instrument,
     authorizer: Arc<dyn Authorizer>,
     allowed: IntCounter,
@@ -30,32 +34,32 @@ struct Took {
     error: Histogram,
 }
 
-/// The innermost entry of the chain.
-pub fn gate(authorizer: Arc<dyn Authorizer>, telemetry: Telemetry) -> Gate {
-    let attempts = |result| telemetry.authorization_attempts.with_label_values(&[result]);
-    let (allowed, denied) = (attempts("allowed"), attempts("denied"));
-    let (no_opinion, error) = (attempts("no-opinion"), attempts("error"));
-    let took = |result| telemetry.authorization_duration.with_label_values(&[result]);
-    let took = Took {
-        allowed: took("allowed"),
-        denied: took("denied"),
-        no_opinion: took("no-opinion"),
-        error: took("error"),
-    };
-    Gate {
-        name: "authorization",
-        needs: &[Fact::RequestInfo, Fact::ReceivedAt, Fact::Authenticated],
-        wrap: Box::new(move |inner| {
-            Arc::new(Authorization {
-                inner: Instrument::new(inner, telemetry),
-                authorizer,
-                allowed,
-                denied,
-                no_opinion,
-                error,
-                took,
-            })
-        }),
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "authorization",
+    needs: &[Fact::RequestInfo, Fact::Received, Fact::Caller],
+    leaves: &[],
+};
+
+impl Authorization {
+    /// The way from the chain to `inner`.
+    pub fn new(inner: Arc<dyn UnprotectedHandler>, authorizer: Arc<dyn Authorizer>, telemetry: Telemetry) -> Self {
+        let attempts = |result| telemetry.authorization_attempts.with_label_values(&[result]);
+        let took = |result| telemetry.authorization_duration.with_label_values(&[result]);
+        Self {
+            authorizer,
+            allowed: attempts("allowed"),
+            denied: attempts("denied"),
+            no_opinion: attempts("no-opinion"),
+            error: attempts("error"),
+            took: Took {
+                allowed: took("allowed"),
+                denied: took("denied"),
+                no_opinion: took("no-opinion"),
+                error: took("error"),
+            },
+            inner: Instrument::new(inner, telemetry),
+        }
     }
 }
 
@@ -74,49 +78,46 @@ fn note(trail: &AuditTrail, verdict: &Verdict) {
 const DECISION: &str = "authorization.k8s.io/decision";
 const REASON: &str = "authorization.k8s.io/reason";
 
-impl Handler for Authorization {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
-        let Some(who) = req.extensions().get::<Authenticated>().cloned() else {
+impl Filter for Authorization {
+    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
+        let facts = Facts::of(&req);
+        let Some(who) = facts.caller.clone() else {
             let refusal = respond::internal_error_text(req.uri(), "no user on request.");
-            return Box::pin(std::future::ready(refusal));
+            return Onward::Right(super::answered(refusal));
         };
         let info = super::info(&req);
         let start = Instant::now();
         match self.authorizer.at_once(&Attributes::of(who.user(), &info)) {
             Some(verdict) => self.decided(req, &who, info, verdict, start),
-            None => Box::pin(async move {
+            None => Onward::Right(Box::pin(async move {
                 let verdict = self.authorizer.authorize(&Attributes::of(who.user(), &info)).await;
                 self.decided(req, &who, info, verdict, start).await
-            }),
+            })),
         }
     }
 }
 
 impl Authorization {
-    fn decided(
-        &self,
+    fn decided<'s>(
+        &'s self,
         req: Request,
         who: &Authenticated,
         info: Arc<RequestInfo>,
         verdict: Verdict,
         start: Instant,
-    ) -> Answering<'_> {
+    ) -> Onward<'s, impl Future<Output = Response> + Send + use<'s>> {
         let took = start.elapsed().as_secs_f64();
-        if let Some(trail) = req.extensions().get::<AuditTrail>() {
+        if let Some(trail) = &Facts::of(&req).audit {
             note(trail, &verdict);
         }
         if verdict.decision == Decision::Allow {
             self.allowed.inc();
             self.took.allowed.observe(took);
             let proof = Authorized::mint(who.user().clone());
-            return self.inner.serve(req, proof, info);
+            return Onward::Left(self.inner.serve(req, proof, info));
         }
         let asked = Attributes::of(who.user(), &info);
-        Box::pin(std::future::ready(self.refusal(&req, &asked, verdict, took)))
+        Onward::Right(super::answered(self.refusal(&req, &asked, verdict, took)))
     }
 
     fn refusal(&self, req: &Request, asked: &Attributes<'_>, verdict: Verdict, took: f64) -> Response {

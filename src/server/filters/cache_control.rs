@@ -1,35 +1,34 @@
 //! `Cache-Control: no-cache, private` on every answer whose handler does not say otherwise; beside what a backend
 //! says, as upstream has it (facts 3.4.2).
 
-use crate::request::{Answering, FromBackend, Handler, Request};
-use crate::server::chain::Filter;
+use crate::request::{FromBackend, Request, Response};
+use crate::server::chain::{Entry, Filter};
+use futures_util::FutureExt;
 use http::header::{CACHE_CONTROL, HeaderValue};
-use std::sync::Arc;
 
 /// What is said by default.
 pub const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-struct CacheControl(Arc<dyn Handler>);
-
 /// The filter.
-pub fn filter() -> Filter {
-    Filter {
-        name: "cache_control",
-        needs: &[],
-        leaves: &[],
-        wrap: Box::new(|inner| Arc::new(CacheControl(inner))),
+pub struct CacheControl<F>(F);
+
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "cache_control",
+    needs: &[],
+    leaves: &[],
+};
+
+impl<F> CacheControl<F> {
+    /// The filter around `inner`.
+    pub fn new(inner: F) -> Self {
+        Self(inner)
     }
 }
 
-impl Handler for CacheControl {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
-        let inner = self.0.handle(req);
-        Box::pin(async move {
-            let mut response = inner.await;
+impl<F: Filter> Filter for CacheControl<F> {
+    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
+        self.0.handle(req).map(|mut response| {
             if FromBackend::of(&response).is_some() || !response.headers().contains_key(CACHE_CONTROL) {
                 super::set_beside_backend(&mut response, CACHE_CONTROL, NO_CACHE);
             }

@@ -1,33 +1,35 @@
 //! Lets callers act as somebody else where they may. From here on the request is that somebody's: the headers that asked
 //! for it are gone, and what handlers and backends see is the impersonated identity.
 
+use super::Onward;
 use crate::authz::impersonation::{Impersonation, is_impersonation_header, wanted};
 use crate::authz::{Attributes, Authorizer};
 use crate::request::headers::remove_all;
-use crate::request::{Answering, AuditTrail, Authenticated, Handler, ImpersonatedBy, Request, Response};
-use crate::server::chain::{Fact, Filter};
+use crate::request::{Authenticated, Facts, Request, Response};
+use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::access::ImpersonationMetrics;
 use http::header::X_CONTENT_TYPE_OPTIONS;
 use std::sync::Arc;
 
-struct Impersonate {
-    inner: Arc<dyn Handler>,
+/// The filter.
+pub struct Impersonate<F> {
+    inner: F,
     check: Impersonation,
 }
 
-/// The filter.
-pub fn filter(authorizer: Arc<dyn Authorizer>, metrics: ImpersonationMetrics) -> Filter {
-    Filter {
-        name: "impersonation",
-        needs: &[Fact::RequestInfo, Fact::Authenticated],
-        leaves: &[],
-        wrap: Box::new(|inner| {
-            Arc::new(Impersonate {
-                inner,
-                check: Impersonation::new(authorizer).counting(metrics),
-            })
-        }),
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "impersonation",
+    needs: &[Fact::RequestInfo, Fact::Caller],
+    leaves: &[],
+};
+
+impl<F> Impersonate<F> {
+    /// The filter around `inner`.
+    pub fn new(inner: F, authorizer: Arc<dyn Authorizer>, metrics: ImpersonationMetrics) -> Self {
+        let check = Impersonation::new(authorizer).counting(metrics);
+        Self { inner, check }
     }
 }
 
@@ -37,43 +39,35 @@ fn refused(status: &crate::apimachinery::status::Status, req: &Request) -> Respo
     r
 }
 
-impl Handler for Impersonate {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
+impl<F: Filter> Filter for Impersonate<F> {
+    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
         if req.headers().keys().any(|name| is_impersonation_header(name.as_str())) {
-            Box::pin(self.impersonated(req))
+            Onward::Right(Box::pin(self.impersonated(req)))
         } else {
-            self.inner.handle(req)
+            Onward::Left(self.inner.handle(req))
         }
     }
 }
 
-impl Impersonate {
+impl<F: Filter> Impersonate<F> {
     async fn impersonated(&self, mut req: Request) -> Response {
         let wanted = match wanted(req.headers()) {
             Ok(wanted) => wanted,
             Err(status) => return refused(&status, &req),
         };
         if let Some(wanted) = wanted {
-            let Some(who) = req.extensions().get::<Authenticated>().cloned() else {
+            let Some(who) = Facts::of(&req).caller.clone() else {
                 return respond::internal_error_text(req.uri(), "no User found in the context");
             };
             let info = super::info(&req);
             match self.check.check(&wanted, &Attributes::of(who.user(), &info)).await {
                 Ok(found) => {
                     tracing::debug!(user = %who.user().name, r#as = %found.user.name, "impersonation");
-                    let extensions = req.extensions_mut();
-                    if let Some(trail) = extensions.get::<AuditTrail>() {
+                    let facts = Facts::of_mut(&mut req);
+                    if let Some(trail) = &facts.audit {
                         trail.impersonated(&found.user, found.constraint);
                     }
-                    extensions.insert(ImpersonatedBy {
-                        user: who.user().clone(),
-                        constraint: found.constraint,
-                    });
-                    extensions.insert(Authenticated::mint(found.user));
+                    facts.caller = Some(Authenticated::mint(found.user));
                 }
                 Err(status) => return refused(&status, &req),
             }

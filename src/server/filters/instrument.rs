@@ -3,11 +3,10 @@
 
 use super::hold;
 use crate::request::info::first_value;
-use crate::request::{
-    Answering, Authorized, FromBackend, ReceivedAt, Request, RequestInfo, Response, Uncounted, UnprotectedHandler,
-};
+use crate::request::{Authorized, Facts, FromBackend, Request, RequestInfo, Response, Uncounted, UnprotectedHandler};
 use crate::telemetry::Telemetry;
 use crate::telemetry::requests::{Labels, RequestMetrics, Series};
+use futures_util::FutureExt;
 use http::Method;
 use http::header::CONTENT_TYPE;
 use prometheus::IntGauge;
@@ -24,8 +23,13 @@ impl Instrument {
         Self { inner, telemetry }
     }
 
-    pub(super) fn serve(&self, req: Request, proof: Authorized, info: Arc<RequestInfo>) -> Answering<'_> {
-        let received = req.extensions().get::<ReceivedAt>().copied();
+    pub(super) fn serve(
+        &self,
+        req: Request,
+        proof: Authorized,
+        info: Arc<RequestInfo>,
+    ) -> impl Future<Output = Response> + Send + use<'_> {
+        let received = Facts::of(&req).received;
         let apply = req.method() == Method::PATCH
             && (req.headers().get(CONTENT_TYPE)).is_some_and(|c| c.as_bytes().starts_with(b"application/apply-patch"));
         let dry_run = match req.uri().query() {
@@ -36,9 +40,7 @@ impl Instrument {
         let running = info
             .is_long_running()
             .then(|| Running::start(requests.longrunning(&labels(&info, apply))));
-        let inner = self.inner.serve(req, proof);
-        Box::pin(async move {
-            let answer = inner.await;
+        self.inner.serve(req, proof).map(move |answer| {
             let labels = Labels {
                 dry_run,
                 ..labels(&info, apply)
@@ -53,7 +55,7 @@ fn count(
     response: Response,
     labels: &Labels<'_>,
     running: Option<Running>,
-    received: Option<ReceivedAt>,
+    received: Option<Instant>,
 ) -> Response {
     if response.extensions().get::<Uncounted>().is_some() || FromBackend::of(&response).is_some() {
         return match running {
@@ -66,7 +68,7 @@ fn count(
     };
     let ended = Ended {
         series,
-        since: received.map_or_else(|| tokio::time::Instant::now().into_std(), |r| r.0),
+        since: received.unwrap_or_else(|| tokio::time::Instant::now().into_std()),
         bytes: 0,
         _running: running,
     };

@@ -1,13 +1,14 @@
 //! Turns requests away when too many run, and names the flow a request belongs to.
 
-use super::{hold, instrument};
+use super::{Onward, hold, instrument};
 use crate::flowcontrol::max_in_flight::Permit;
 use crate::flowcontrol::{Flow, FlowSchemas, Kind, MaxInFlight};
 use crate::request::user::MASTERS;
-use crate::request::{Answering, Authenticated, Handler, Request, RequestInfo, Response};
-use crate::server::chain::{Fact, Filter};
+use crate::request::{Authenticated, Facts, Request, RequestInfo, Response};
+use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
+use futures_util::FutureExt;
 use http::StatusCode;
 use http::header::{HeaderName, RETRY_AFTER};
 use std::sync::Arc;
@@ -17,80 +18,67 @@ const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prio
 
 impl hold::Guard for Permit {}
 
-struct Limited {
-    inner: Arc<dyn Handler>,
+/// The filter.
+pub struct Limited<F> {
+    inner: F,
     limits: MaxInFlight,
     schemas: Option<Arc<FlowSchemas>>,
     telemetry: Telemetry,
 }
 
-/// The filter.
-pub fn filter(limits: MaxInFlight, schemas: Option<Arc<FlowSchemas>>, telemetry: Telemetry) -> Filter {
-    Filter {
-        name: "max_in_flight",
-        needs: &[Fact::RequestInfo, Fact::Authenticated],
-        leaves: &[],
-        wrap: Box::new(|inner| {
-            Arc::new(Limited {
-                inner,
-                limits,
-                schemas,
-                telemetry,
-            })
-        }),
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "max_in_flight",
+    needs: &[Fact::RequestInfo, Fact::Caller],
+    leaves: &[],
+};
+
+impl<F> Limited<F> {
+    /// The filter around `inner`.
+    pub fn new(inner: F, limits: MaxInFlight, schemas: Option<Arc<FlowSchemas>>, telemetry: Telemetry) -> Self {
+        Self {
+            inner,
+            limits,
+            schemas,
+            telemetry,
+        }
     }
 }
 
-impl Handler for Limited {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
+impl<F: Filter> Filter for Limited<F> {
+    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
         let info = super::info(&req);
+        let caller = Facts::of(&req).caller.as_ref().map(Authenticated::user);
         let long_running = info.is_long_running();
         // Long-running requests other than watches belong to no flow.
         let flow = self
             .schemas
             .as_ref()
             .filter(|_| !long_running || info.verb == "watch")
-            .zip(req.extensions().get::<Authenticated>())
-            .map(|(schemas, who)| schemas.classify(who.user(), &info));
-        let permit = if long_running {
-            None
-        } else {
-            match self.permit(&req, &info) {
-                Some(permit) => Some(permit),
-                None => {
-                    let refusal = with_flow(self.refusal(&info), flow);
-                    return Box::pin(std::future::ready(refusal));
-                }
+            .zip(caller)
+            .map(|(schemas, user)| schemas.classify(user, &info));
+        let mut permit = None;
+        if !long_running {
+            let privileged = caller.is_some_and(|user| user.in_group(MASTERS));
+            permit = self.limits.enter(Kind::of(&info.verb), privileged);
+            if permit.is_none() {
+                return Onward::Right(super::answered(with_flow(self.refusal(&info), flow)));
             }
-        };
+        }
         if let Some(flow) = &flow {
             flow.dispatch();
         }
-        let inner = self.inner.handle(req);
-        Box::pin(async move {
-            let response = inner.await;
+        Onward::Left(self.inner.handle(req).map(move |response| {
             let response = match permit {
                 Some(permit) => hold::until_sent(response, permit),
                 None => response,
             };
             with_flow(response, flow)
-        })
+        }))
     }
 }
 
-impl Limited {
-    fn permit(&self, req: &Request, info: &RequestInfo) -> Option<Permit> {
-        let privileged = req
-            .extensions()
-            .get::<Authenticated>()
-            .is_some_and(|a| a.user().in_group(MASTERS));
-        self.limits.enter(Kind::of(&info.verb), privileged)
-    }
-
+impl<F> Limited<F> {
     fn refusal(&self, info: &RequestInfo) -> Response {
         let labels = instrument::labels(info, false);
         self.telemetry.requests.terminated(&labels, 429);

@@ -1,44 +1,42 @@
 //! Notes whether every path was installed when the request arrived: the terminal handler answers 503 or 404 by it.
 
-use crate::request::{Answering, Handler, PathsIncomplete, Request};
-use crate::server::chain::{Fact, Filter};
+use crate::request::{Facts, Request, Response};
+use crate::server::chain::{Entry, Fact, Filter};
 use crate::tasks::Signal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-struct MuxReady {
-    inner: Arc<dyn Handler>,
+/// The filter.
+pub struct MuxReady<F> {
+    inner: F,
     signals: Vec<Signal>,
     complete: AtomicBool,
 }
 
-/// The filter; complete when all signals have fired.
-pub fn filter(signals: Vec<Signal>) -> Filter {
-    Filter {
-        name: "mux_ready",
-        needs: &[],
-        leaves: &[Fact::PathsIncomplete],
-        wrap: Box::new(|inner| {
-            Arc::new(MuxReady {
-                inner,
-                signals,
-                complete: AtomicBool::new(false),
-            })
-        }),
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "mux_ready",
+    needs: &[],
+    leaves: &[Fact::PathsIncomplete],
+};
+
+impl<F> MuxReady<F> {
+    /// The filter around `inner`; complete when all signals have fired.
+    pub fn new(inner: F, signals: Vec<Signal>) -> Self {
+        Self {
+            inner,
+            signals,
+            complete: AtomicBool::new(false),
+        }
     }
 }
 
-impl Handler for MuxReady {
-    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
+impl<F: Filter> Filter for MuxReady<F> {
+    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
         if !self.complete.load(Ordering::Relaxed) {
             if self.signals.iter().all(Signal::fired) {
                 self.complete.store(true, Ordering::Relaxed);
             } else {
-                req.extensions_mut().insert(PathsIncomplete(true));
+                Facts::of_mut(&mut req).paths_incomplete = true;
             }
         }
         self.inner.handle(req)

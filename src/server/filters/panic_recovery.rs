@@ -1,55 +1,54 @@
 //! Turns a panic into a 500 and a log line; the connection lives on.
 
-use crate::request::{Answering, AuditId, Handler, Request, Response};
-use crate::server::chain::{Fact, Filter};
+use super::Onward;
+use crate::request::{AuditId, Facts, Request, Response};
+use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond;
 use futures_util::FutureExt;
 use http::StatusCode;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-
-struct PanicRecovery(Arc<dyn Handler>);
 
 /// The filter.
-pub fn filter() -> Filter {
-    Filter {
-        name: "panic_recovery",
-        needs: &[Fact::AuditId],
-        leaves: &[],
-        wrap: Box::new(|inner| Arc::new(PanicRecovery(inner))),
+pub struct PanicRecovery<F>(F);
+
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "panic_recovery",
+    needs: &[Fact::AuditId],
+    leaves: &[],
+};
+
+impl<F> PanicRecovery<F> {
+    /// The filter around `inner`.
+    pub fn new(inner: F) -> Self {
+        Self(inner)
     }
 }
 
-impl Handler for PanicRecovery {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
-        let audit_id = req.extensions().get::<AuditId>().cloned();
+impl<F: Filter> Filter for PanicRecovery<F> {
+    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
+        let audit_id = Facts::of(&req).audit_id.clone();
         // What a handler shares with others is behind locks and atomic swaps, whose users cope with poison.
         // Handlers work before they return their futures, too.
-        match catch_unwind(AssertUnwindSafe(|| self.0.handle(req))) {
-            Ok(inner) => Box::pin(async move {
-                match AssertUnwindSafe(inner).catch_unwind().await {
-                    Ok(response) => response,
-                    Err(panic) => panicked(&*panic, audit_id),
-                }
-            }),
-            Err(panic) => Box::pin(std::future::ready(panicked(&*panic, audit_id))),
-        }
+        let inner = match catch_unwind(AssertUnwindSafe(|| self.0.handle(req))) {
+            Ok(inner) => Onward::Left(inner),
+            Err(panic) => Onward::Right(super::answered(panicked(&*panic, audit_id.as_ref()))),
+        };
+        AssertUnwindSafe(inner)
+            .catch_unwind()
+            .map(move |answered| answered.unwrap_or_else(|panic| panicked(&*panic, audit_id.as_ref())))
     }
 }
 
-fn panicked(panic: &(dyn Any + Send), audit_id: Option<AuditId>) -> Response {
+fn panicked(panic: &(dyn Any + Send), audit_id: Option<&AuditId>) -> Response {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no text");
-    let audit_id = audit_id.as_ref().map_or("", |a| &a.0);
-    tracing::error!(audit_id, "panic while serving a request: {text}");
+    let audit_id = audit_id.map(AuditId::text).unwrap_or_default();
+    tracing::error!(%audit_id, "panic while serving a request: {text}");
     respond::error_text(
         StatusCode::INTERNAL_SERVER_ERROR,
         "This request caused apiserver to panic. Look in the logs for details.",

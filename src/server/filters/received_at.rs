@@ -1,30 +1,30 @@
 //! Notes when the request arrived.
 
-use crate::request::{Answering, Handler, ReceivedAt, Request};
-use crate::server::chain::{Fact, Filter};
-use std::sync::Arc;
-
-struct Received(Arc<dyn Handler>);
+use crate::request::{Facts, Request, Response};
+use crate::server::chain::{Entry, Fact, Filter};
 
 /// The filter.
-pub fn filter() -> Filter {
-    Filter {
-        name: "received_at",
-        needs: &[],
-        leaves: &[Fact::ReceivedAt],
-        wrap: Box::new(|inner| Arc::new(Received(inner))),
+pub struct Received<F>(F);
+
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "received_at",
+    needs: &[],
+    leaves: &[Fact::Received],
+};
+
+impl<F> Received<F> {
+    /// The filter around `inner`.
+    pub fn new(inner: F) -> Self {
+        Self(inner)
     }
 }
 
-impl Handler for Received {
-    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
+impl<F: Filter> Filter for Received<F> {
+    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
         // Tokio's clock, which tests can hold.
         let now = tokio::time::Instant::now().into_std();
-        req.extensions_mut().insert(ReceivedAt(now));
+        Facts::of_mut(&mut req).received = Some(now);
         self.0.handle(req)
     }
 }

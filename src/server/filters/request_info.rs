@@ -1,34 +1,36 @@
 //! Reads the request line.
 
+use super::Onward;
 use crate::request::info::ResolveError;
-use crate::request::{Answering, Handler, Request, RequestInfo};
-use crate::server::chain::{Fact, Filter};
+use crate::request::{Facts, Request, RequestInfo, Response};
+use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond::{self, TEXT};
 use http::StatusCode;
 use std::sync::Arc;
 
-struct Info(Arc<dyn Handler>);
-
 /// The filter.
-pub fn filter() -> Filter {
-    Filter {
-        name: "request_info",
-        needs: &[],
-        leaves: &[Fact::RequestInfo],
-        wrap: Box::new(|inner| Arc::new(Info(inner))),
+pub struct Info<F>(F);
+
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "request_info",
+    needs: &[],
+    leaves: &[Fact::RequestInfo],
+};
+
+impl<F> Info<F> {
+    /// The filter around `inner`.
+    pub fn new(inner: F) -> Self {
+        Self(inner)
     }
 }
 
-impl Handler for Info {
-    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
+impl<F: Filter> Filter for Info<F> {
+    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
         let refusal = match RequestInfo::resolve(req.method(), req.uri()) {
             Ok(info) => {
-                req.extensions_mut().insert(Arc::new(info));
-                return self.0.handle(req);
+                Facts::of_mut(&mut req).info = Some(Arc::new(info));
+                return Onward::Left(self.0.handle(req));
             }
             // Go's HTTP server never lets such a request line through to a handler.
             Err(ResolveError::BadEscape) => respond::bytes(StatusCode::BAD_REQUEST, TEXT, "400 Bad Request"),
@@ -40,6 +42,6 @@ impl Handler for Info {
                 respond::internal_error_text(req.uri(), &error)
             }
         };
-        Box::pin(std::future::ready(refusal))
+        Onward::Right(super::answered(refusal))
     }
 }

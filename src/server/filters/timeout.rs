@@ -4,11 +4,13 @@
 
 use super::instrument;
 use crate::request::body::BoxError;
-use crate::request::{Answering, Body, Deadline, Handler, Request, RequestInfo, Response};
-use crate::server::chain::{Fact, Filter};
+use crate::request::{Body, Facts, Request, RequestInfo, Response};
+use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond::{self, TEXT};
 use crate::telemetry::Telemetry;
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::Either;
 use http::StatusCode;
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -19,40 +21,45 @@ use tokio::time::{Instant, Sleep};
 const BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the \
                     allotted timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";
 
-struct Timeout {
-    inner: Arc<dyn Handler>,
+/// The filter.
+pub struct Timeout<F> {
+    inner: F,
     telemetry: Telemetry,
 }
 
-/// The filter.
-pub fn filter(telemetry: Telemetry) -> Filter {
-    Filter {
-        name: "timeout",
-        needs: &[Fact::RequestInfo, Fact::Deadline],
-        leaves: &[],
-        wrap: Box::new(|inner| Arc::new(Timeout { inner, telemetry })),
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "timeout",
+    needs: &[Fact::RequestInfo, Fact::Deadline],
+    leaves: &[],
+};
+
+impl<F> Timeout<F> {
+    /// The filter around `inner`.
+    pub fn new(inner: F, telemetry: Telemetry) -> Self {
+        Self { inner, telemetry }
     }
 }
 
-impl Handler for Timeout {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
-        let Some(Deadline(deadline)) = req.extensions().get().copied() else {
-            return self.inner.handle(req);
-        };
-        let deadline = Instant::from_std(deadline);
+impl<F: Filter> Filter for Timeout<F> {
+    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
+        let deadline = Facts::of(&req).deadline.map(Instant::from_std);
         let info = super::info(&req);
         let inner = self.inner.handle(req);
-        Box::pin(self.timed(inner, deadline, info))
+        match deadline {
+            None => Either::Left(inner),
+            Some(deadline) => {
+                let timed = tokio::time::timeout_at(deadline, inner);
+                Either::Right(timed.map(move |answered| self.timed(answered.ok(), deadline, info)))
+            }
+        }
     }
 }
 
-impl Timeout {
-    async fn timed(&self, inner: Answering<'_>, deadline: Instant, info: Arc<RequestInfo>) -> Response {
-        let Ok(response) = tokio::time::timeout_at(deadline, inner).await else {
+impl<F> Timeout<F> {
+    /// The answer that came in time, to end in time; ours, where none came.
+    fn timed(&self, response: Option<Response>, deadline: Instant, info: Arc<RequestInfo>) -> Response {
+        let Some(response) = response else {
             let labels = instrument::labels(&info, false);
             self.telemetry.requests.terminated(&labels, 504);
             return respond::bytes(StatusCode::GATEWAY_TIMEOUT, TEXT, BODY);

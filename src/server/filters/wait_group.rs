@@ -1,54 +1,57 @@
 //! Counts the requests that shutdown waits for, and refuses new ones once it waits. Long-running requests are not
 //! waited for: they are told when to end.
 
-use super::hold;
+use super::{Onward, hold};
 use crate::apimachinery::status::Status;
-use crate::request::{Answering, Ending, Handler, Request, Response};
-use crate::server::chain::{Fact, Filter};
+use crate::request::{Facts, Request, Response};
+use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::lifecycle::{self, Lifecycle};
 use crate::server::respond::{self, NOSNIFF};
+use futures_util::FutureExt;
 use http::header::{RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
-use std::sync::Arc;
 
-struct InFlight {
-    inner: Arc<dyn Handler>,
+/// The filter.
+pub struct InFlight<F> {
+    inner: F,
     lifecycle: Lifecycle,
 }
 
-/// The filter.
-pub fn filter(lifecycle: Lifecycle) -> Filter {
-    Filter {
-        name: "wait_group",
-        needs: &[Fact::RequestInfo],
-        leaves: &[],
-        wrap: Box::new(|inner| Arc::new(InFlight { inner, lifecycle })),
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "wait_group",
+    needs: &[Fact::RequestInfo],
+    leaves: &[],
+};
+
+impl<F> InFlight<F> {
+    /// The filter around `inner`.
+    pub fn new(inner: F, lifecycle: Lifecycle) -> Self {
+        Self { inner, lifecycle }
     }
 }
 
 impl hold::Guard for lifecycle::InFlight {}
 
-impl Handler for InFlight {
-    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
+impl<F: Filter> Filter for InFlight<F> {
+    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
         let info = super::info(&req);
-        if info.is_long_running() {
-            let ending = self.lifecycle.not_accepting_new_request.clone();
-            req.extensions_mut().insert(Ending(ending));
-            return self.inner.handle(req);
-        }
         let requests = &self.lifecycle.requests;
-        let guard = if super::exempt_from_shutdown(&req, &info) {
-            requests.enter_always()
-        } else if let Some(guard) = requests.enter() {
-            guard
+        let guard = if info.is_long_running() {
+            Facts::of_mut(&mut req).ending = Some(self.lifecycle.not_accepting_new_request.clone());
+            None
+        } else if super::exempt_from_shutdown(&req, &info) {
+            Some(requests.enter_always())
         } else {
-            return Box::pin(std::future::ready(refusal(&req)));
+            match requests.enter() {
+                Some(guard) => Some(guard),
+                None => return Onward::Right(super::answered(refusal(&req))),
+            }
         };
         let inner = self.inner.handle(req);
-        Box::pin(async move { hold::until_sent(inner.await, guard) })
+        Onward::Left(inner.map(|response| match guard {
+            Some(guard) => hold::until_sent(response, guard),
+            None => response,
+        }))
     }
 }
 

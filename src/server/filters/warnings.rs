@@ -1,38 +1,37 @@
 //! Turns the texts handlers left into `Warning: 299` headers.
 
-use crate::request::{Answering, Handler, Request, Warnings};
-use crate::server::chain::{Fact, Filter};
+use crate::request::{Facts, Request, Response, Warnings};
+use crate::server::chain::{Entry, Fact, Filter};
+use futures_util::FutureExt;
 use http::header::{HeaderValue, WARNING};
-use std::sync::Arc;
 
 /// All texts together may be that long (characters) before each is cut.
 const TOTAL: usize = 4096;
 /// A cut text.
 const CUT: usize = 256;
 
-struct Recorder(Arc<dyn Handler>);
-
 /// The filter.
-pub fn filter() -> Filter {
-    Filter {
-        name: "warnings",
-        needs: &[],
-        leaves: &[Fact::Warnings],
-        wrap: Box::new(|inner| Arc::new(Recorder(inner))),
+pub struct Recorder<F>(F);
+
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "warnings",
+    needs: &[],
+    leaves: &[Fact::Warnings],
+};
+
+impl<F> Recorder<F> {
+    /// The filter around `inner`.
+    pub fn new(inner: F) -> Self {
+        Self(inner)
     }
 }
 
-impl Handler for Recorder {
-    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
-    where
-        'a: 't,
-        Self: 't,
-    {
+impl<F: Filter> Filter for Recorder<F> {
+    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
         let warnings = Warnings::default();
-        req.extensions_mut().insert(warnings.clone());
-        let inner = self.0.handle(req);
-        Box::pin(async move {
-            let mut response = inner.await;
+        Facts::of_mut(&mut req).warnings = Some(warnings.clone());
+        self.0.handle(req).map(move |mut response| {
             for header in headers(warnings.take()) {
                 response.headers_mut().append(WARNING, header);
             }

@@ -3,7 +3,7 @@
 use super::activity::{Activity, InFlight, signals};
 use crate::request::body::BoxError;
 use crate::request::interim::Lane;
-use crate::request::{Answering, Body, Handler};
+use crate::request::{Answering, Body, Facts, Handler};
 use crate::serving::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
@@ -21,7 +21,7 @@ pub(super) struct Answerer {
     pub(super) activity: Arc<Activity>,
     pub(super) remote: RemoteAddr,
     pub(super) certificates: Option<PeerCertificates>,
-    /// Where the lane is found; on no request over HTTP/2.
+    /// What is remembered; the lane, where there is one, is found in it.
     pub(super) cache: ConnectionCache,
     /// The way of 1xx answers; none over HTTP/2.
     pub(super) lane: Option<Arc<Lane>>,
@@ -62,14 +62,10 @@ impl Answerer {
             true => Body::empty(),
             false => Body::stream(incoming),
         });
-        let facts = request.extensions_mut();
-        facts.insert(self.remote);
-        if self.lane.is_some() {
-            facts.insert(self.cache.clone());
-        }
-        if let Some(certificates) = &self.certificates {
-            facts.insert(certificates.clone());
-        }
+        let facts = Facts::of_mut(&mut request);
+        facts.remote = Some(self.remote);
+        facts.connection = Some(self.cache.clone());
+        facts.certificates = self.certificates.clone();
         request
     }
 

@@ -1,7 +1,7 @@
 //! Answers ahead of the answer, on real connections.
 
 use super::support::{self, Fixture};
-use crate::request::{Answering, Body, Handler, Interim, Request};
+use crate::request::{Answering, Body, Facts, Handler, Interim, Request};
 use crate::serving::Limits;
 use http::{HeaderMap, Response, StatusCode, header};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl Handler for Hinting {
         Self: 't,
     {
         Box::pin(async move {
-            let interim = Interim::of(req.extensions());
+            let interim = Interim::of(Facts::of(&req));
             let hint = |link: &'static str| {
                 let headers = HeaderMap::from_iter([(header::LINK, link.parse().unwrap())]);
                 if let Some(interim) = &interim {

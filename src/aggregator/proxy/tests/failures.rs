@@ -5,7 +5,7 @@ use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::ledger::{Account, Budget};
 use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
 use crate::aggregator::testing::*;
-use crate::request::{Body, UnprotectedHandler};
+use crate::request::{Body, Facts, UnprotectedHandler};
 use http_body_util::BodyExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -392,7 +392,7 @@ async fn watches_have_a_budget_of_their_own() {
     let watch = || {
         let mut r = get("/apis/g/v1/things?watch=1");
         let info = crate::request::RequestInfo::resolve(r.method(), r.uri()).unwrap();
-        r.extensions_mut().insert(Arc::new(info));
+        Facts::of_mut(&mut r).info = Some(Arc::new(info));
         r
     };
     let _open = account.enter(true, || false);

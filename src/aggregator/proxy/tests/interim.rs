@@ -2,9 +2,9 @@
 
 use super::{H1, H2, head};
 use crate::aggregator::testing::*;
-use crate::request::UnprotectedHandler;
 use crate::request::interim::Lane;
 use crate::request::peer::ConnectionCache;
+use crate::request::{Facts, UnprotectedHandler};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 
@@ -44,7 +44,7 @@ async fn early_hints_of_a_backend_go_to_a_client_that_can_be_told() {
         cache.set(lane.clone());
         lane.open();
         let mut request = get("/x");
-        request.extensions_mut().insert(cache);
+        Facts::of_mut(&mut request).connection = Some(cache);
         assert_eq!(text(p.serve(request, alice()).await).await, "ok");
         assert_eq!(String::from_utf8_lossy(&lane.take()), hints.concat());
         assert_eq!(

@@ -4,7 +4,7 @@ use super::{H1, H2, head};
 use crate::aggregator::ledger::Account;
 use crate::aggregator::proxy::ProxyHandler;
 use crate::aggregator::testing::*;
-use crate::request::{Body, UnprotectedHandler};
+use crate::request::{Body, Facts, RemoteAddr, UnprotectedHandler};
 use hyper::client::conn::http1::SendRequest;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -17,7 +17,9 @@ async fn front(proxy: Arc<ProxyHandler>) -> SendRequest<Body> {
     tokio::spawn(async move {
         let service = service_fn(move |r: http::Request<hyper::body::Incoming>| {
             let proxy = proxy.clone();
-            async move { Ok::<_, std::convert::Infallible>(proxy.serve(r.map(Body::stream), alice()).await) }
+            let mut r = r.map(Body::stream);
+            Facts::of_mut(&mut r).remote = Some(RemoteAddr(([127, 0, 0, 1], 4711).into()));
+            async move { Ok::<_, std::convert::Infallible>(proxy.serve(r, alice()).await) }
         });
         let b = hyper::server::conn::http1::Builder::new();
         let _ = b.serve_connection(TokioIo::new(server), service).with_upgrades().await;

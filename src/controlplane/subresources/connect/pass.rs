@@ -5,7 +5,7 @@ use crate::client::backend::{self, Backend, BackendError, Upgrade};
 use crate::client::html::{Encoding, Rewritten};
 use crate::client::links::Links;
 use crate::client::{headers, tunnel, url};
-use crate::request::{Body, FromBackend, Interim, RemoteAddr, Request, Response};
+use crate::request::{Body, Facts, FromBackend, Interim, Request, Response};
 use crate::tasks::TaskGroup;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -32,10 +32,10 @@ fn outgoing(req: Request, to: Uri) -> http::Request<Body> {
         head.headers.insert(header::HOST, host);
     }
     head.headers.remove(header::AUTHORIZATION);
-    let client = head.extensions.get::<RemoteAddr>().map(|a| a.0.ip());
+    let client = Facts::of(&head).remote.map(|a| a.0.ip());
     headers::forwarded_for(&mut head.headers, client);
     let mut out = http::Request::new(body);
-    if let Some(interim) = Interim::of(&head.extensions) {
+    if let Some(interim) = Interim::of(Facts::of(&head)) {
         headers::pass_interim(&mut out, interim);
     }
     *out.method_mut() = head.method;

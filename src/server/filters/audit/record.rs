@@ -3,11 +3,11 @@
 use crate::audit::event::{ObjectRef, ResponseStatus, Subject};
 use crate::audit::{Audit, Event, Pending, Stage, Verdict};
 use crate::request::audit::AuditFacts;
-use crate::request::{AuditId, AuditLevel, AuditTrail, Deadline, ReceivedAt, RemoteAddr, RequestInfo, UserInfo};
+use crate::request::{AuditLevel, AuditTrail, Facts, RequestInfo, UserInfo};
 use crate::server::respond;
 use bytes::Bytes;
 use http::header::USER_AGENT;
-use http::{Extensions, HeaderMap, Uri};
+use http::{HeaderMap, Uri};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -31,19 +31,18 @@ pub(in crate::server::filters) struct Seen {
 
 impl Seen {
     pub fn of(req: &crate::request::Request, info: Arc<RequestInfo>) -> Self {
-        Self::of_parts(req.uri(), req.headers(), req.extensions(), info)
+        Self::of_parts(req.uri(), req.headers(), Facts::of(req), info)
     }
 
-    pub fn of_parts(uri: &Uri, headers: &HeaderMap, known: &Extensions, info: Arc<RequestInfo>) -> Self {
-        let received = known.get::<ReceivedAt>().map(|r| r.0);
+    pub fn of_parts(uri: &Uri, headers: &HeaderMap, known: &Facts, info: Arc<RequestInfo>) -> Self {
         Self {
             info,
-            audit_id: known.get::<AuditId>().map_or_else(|| "".into(), |id| id.0.clone()),
+            audit_id: known.audit_id.as_ref().map_or_else(|| "".into(), |id| id.text().into()),
             uri: respond::request_uri(uri).to_owned(),
-            source_ips: source_ips(headers, known.get::<RemoteAddr>().map(|a| a.0.ip())),
+            source_ips: source_ips(headers, known.remote.map(|a| a.0.ip())),
             user_agent: user_agent(headers),
-            received: received.unwrap_or_else(now),
-            deadline: known.get::<Deadline>().map(|d| d.0),
+            received: known.received.unwrap_or_else(now),
+            deadline: known.deadline,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::audit::backend::{Sink, Write};
 use crate::audit::{Audit, Backend, Event, Mode, Policy};
 use crate::authn::{BearerToken, TokenFile, Union};
 use crate::authz::{self, PrivilegedGroups};
-use crate::request::{AuditTrail, Body, FromBackend, Request, Response, UntilUpgradeEnds};
+use crate::request::{Body, Facts, FromBackend, Request, Response};
 use crate::server::chain::ChainConfig;
 use crate::server::lifecycle::Lifecycle;
 use crate::server::respond::Answer;
@@ -75,7 +75,7 @@ fn config(level: &str, kept: &Arc<Kept>, mode: Mode) -> ChainConfig {
 fn server(config: ChainConfig, answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Prepared {
     let s = GenericServer::new("head", Arc::new(EmptyDelegate));
     s.mux().handle_prefix("/api/v1/", Arc::new(Answer(answer)));
-    s.prepare(config, Duration::ZERO).unwrap()
+    s.prepare(config, Duration::ZERO)
 }
 
 fn served(level: &str, answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> (Prepared, Arc<Kept>) {
@@ -97,17 +97,6 @@ fn of(code: u16, body: &'static str) -> Response {
     r.headers_mut()
         .insert("content-type", "application/json".parse().unwrap());
     r
-}
-
-#[test]
-fn it_stands_between_authentication_and_impersonation() {
-    use crate::server::chain::Chain;
-    let kept = Arc::new(Kept::default());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let _inside = runtime.enter();
-    let names = Chain::new(config("Metadata", &kept, Mode::Blocking), vec![]).names();
-    let at = names.iter().position(|n| *n == "audit").unwrap();
-    assert_eq!(names[at - 1..=at + 1], ["authentication", "audit", "impersonation"]);
 }
 
 const SECRET: &str = r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"},"data":{"k":"SHH"}}"#;
@@ -208,7 +197,7 @@ async fn an_upgraded_connection_is_complete_when_it_ends() {
     let carried = Arc::new(Mutex::new(None));
     let carrier = carried.clone();
     let (s, kept) = served("Metadata", move |req| {
-        *carrier.lock().unwrap() = req.extensions().get::<UntilUpgradeEnds>().cloned();
+        *carrier.lock().unwrap() = Facts::of(req).until_upgrade_ends.clone();
         of(101, "")
     });
     let asked = get("/api/v1/namespaces/n/pods/p/exec").header("upgrade", "websocket");
@@ -242,9 +231,7 @@ async fn a_request_whose_time_is_over_or_whose_client_goes_is_complete_all_the_s
     let kept = Arc::new(Kept::default());
     let head = GenericServer::new("head", Arc::new(EmptyDelegate));
     head.mux().handle_prefix("/api/v1/", Arc::new(Stuck));
-    let s = head
-        .prepare(config("Metadata", &kept, Mode::Blocking), Duration::ZERO)
-        .unwrap();
+    let s = head.prepare(config("Metadata", &kept, Mode::Blocking), Duration::ZERO);
     assert_eq!(send(&s, get("/api/v1/pods")).await.status(), 504);
     assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseComplete 504"]);
     let last = kept.last();
@@ -311,7 +298,7 @@ async fn only_strict_blocking_refuses_what_cannot_be_recorded() {
 async fn those_who_serve_find_a_trail_only_where_it_is_recorded() {
     for (level, found) in [("None", false), ("Metadata", true)] {
         let (s, _) = served(level, move |req| {
-            assert_eq!(req.extensions().get::<AuditTrail>().is_some(), found);
+            assert_eq!(Facts::of(req).audit.is_some(), found);
             of(200, "{}")
         });
         assert_eq!(send(&s, get("/api/v1/pods")).await.status(), 200);
