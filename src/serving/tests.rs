@@ -2,7 +2,9 @@
 
 mod certificates;
 mod ending;
+mod heads;
 mod holding;
+mod http2;
 mod interim;
 mod support;
 
@@ -21,8 +23,8 @@ async fn both_protocols_are_served_and_the_client_certificate_is_stamped() {
     let handler = answer_with(|req| {
         let certificates = req.extensions().get::<PeerCertificates>().map_or(0, |c| c.0.len());
         let remote = req.extensions().get::<RemoteAddr>().unwrap().0;
-        let cached = req.extensions().get::<ConnectionCache>().is_some();
-        assert_eq!(cached, req.version() == Version::HTTP_11, "for the lane of 1xx answers");
+        let stream = req.extensions().get::<ConnectionCache>().unwrap().stream();
+        assert_eq!(stream.is_some(), req.version() == Version::HTTP_2);
         Response::new(Body::full(format!(
             "{:?} {certificates} {}",
             req.version(),
