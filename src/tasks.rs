@@ -1,5 +1,7 @@
-//! Everything asynchronous that outlives a call: owned task groups, one-shot signals, coalescing work queues.
+//! Everything asynchronous that outlives a call, or must not hold one up: owned task groups, work aside, one-shot
+//! signals, coalescing work queues.
 
+pub mod aside;
 pub mod gather;
 mod group;
 mod queue;

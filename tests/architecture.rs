@@ -101,7 +101,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Crate → the paths under `src/` where it may appear.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("hyper", &["serving", "aggregator/proxy", "client"]),
-    ("h2", &["aggregator/proxy", "storage/encryption"]),
+    ("h2", &["serving", "aggregator/proxy", "storage/encryption"]),
     ("hyper_util", &["serving", "aggregator/proxy", "client"]),
     ("tokio_rustls", &["serving", "aggregator/proxy", "client"]),
     ("rusqlite", &["storage/embedded"]),

@@ -23,7 +23,7 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::endpoints::openapi::OpenApiV3;
 use crate::endpoints::options::Query;
-use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler, headers};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -182,7 +182,7 @@ impl OpenApiHandler {
             header::CONTENT_TYPE,
             HeaderValue::from_static("text/plain; charset=utf-8"),
         );
-        if let Some(now) = http_date() {
+        if let Some(now) = headers::date(time::OffsetDateTime::now_utc()) {
             answer.headers_mut().insert(header::LAST_MODIFIED, now);
         }
         answer
@@ -222,11 +222,4 @@ impl UnprotectedHandler for OpenApiHandler {
             }
         }
     }
-}
-
-fn http_date() -> Option<HeaderValue> {
-    let format = time::macros::format_description!(
-        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
-    );
-    HeaderValue::try_from(time::OffsetDateTime::now_utc().format(format).ok()?).ok()
 }

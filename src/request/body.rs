@@ -1,5 +1,7 @@
 //! The one erased body between rooms: nothing, bytes that are there already, or a stream.
 
+mod aside;
+
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -61,6 +63,18 @@ impl Body {
             Inner::Empty => Some(&[]),
             Inner::Full(b) => Some(b),
             Inner::Stream(_) => None,
+        }
+    }
+
+    /// Takes the bytes, where they are there already; what stays is empty.
+    pub fn take_full(&mut self) -> Option<Bytes> {
+        match std::mem::take(&mut self.0) {
+            Inner::Empty => Some(Bytes::new()),
+            Inner::Full(b) => Some(b),
+            Inner::Stream(s) => {
+                self.0 = Inner::Stream(s);
+                None
+            }
         }
     }
 

@@ -1,8 +1,13 @@
 //! Answers before the answer (1xx, such as `103 Early Hints`): from who knows them, a backend's connection, to who can
 //! write them, the client's.
 //!
-//! Only HTTP/1.1 connections have a lane. The library that serves HTTP/2 keeps its streams to itself, and HTTP/1.0 knows
-//! no such answers. `100 Continue` is each hop's own: the server sends it when somebody reads the body.
+//! An HTTP/1.1 connection has one [`Lane`], since it has one request at a time; an HTTP/2 connection has [`Lanes`], by
+//! stream. HTTP/1.0 knows no such answers. `100 Continue` is each hop's own: the server sends it when somebody reads the
+//! body.
+
+mod lanes;
+
+pub use lanes::{Lanes, size};
 
 use super::facts::Facts;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -15,7 +20,7 @@ use std::task::{Context, Poll};
 /// Most bytes that wait for a client to take them; what comes on top is left out.
 const MOST_WAITING: usize = 64 << 10;
 
-/// The way of one connection's 1xx answers.
+/// The way of an HTTP/1.1 connection's 1xx answers.
 #[derive(Debug, Default)]
 pub struct Lane {
     state: Mutex<State>,
@@ -34,9 +39,12 @@ struct State {
 
 /// Sends 1xx answers to one request.
 #[derive(Clone, Debug)]
-pub struct Interim {
-    lane: Arc<Lane>,
-    turn: u64,
+pub struct Interim(Way);
+
+#[derive(Clone, Debug)]
+enum Way {
+    Turn(Arc<Lane>, u64),
+    Stream(Arc<Lanes>, u32),
 }
 
 // === impl Lane ===
@@ -85,6 +93,22 @@ impl Lane {
         self.task.wake();
     }
 
+    fn say(&self, turn: u64, status: StatusCode, headers: &HeaderMap) {
+        let mut s = self.lock();
+        if !s.open || s.turn != turn {
+            return;
+        }
+        let before = s.waiting.len();
+        write(&mut s.waiting, status, headers);
+        if s.waiting.len() > MOST_WAITING {
+            s.waiting.truncate(before);
+            return;
+        }
+        self.loaded.store(true, Ordering::Release);
+        drop(s);
+        self.task.wake();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no code panics while holding this lock")
     }
@@ -95,12 +119,16 @@ impl Lane {
 impl Interim {
     /// The way back to the client of a request with these facts, where it has one.
     pub fn of(facts: &Facts) -> Option<Self> {
-        let lane = facts.connection.as_ref()?.get::<Lane>()?;
+        let cache = facts.connection.as_ref()?;
+        if let Some(stream) = cache.stream() {
+            return Some(Self(Way::Stream(cache.get::<Lanes>()?, stream)));
+        }
+        let lane = cache.get::<Lane>()?;
         let turn = {
             let s = lane.lock();
             s.open.then_some(s.turn)?
         };
-        Some(Self { lane, turn })
+        Some(Self(Way::Turn(lane, turn)))
     }
 
     /// Sends a 1xx answer. `100` and `101` are not for passing on, and nothing is sent once the answer is there.
@@ -108,19 +136,10 @@ impl Interim {
         if !status.is_informational() || status.as_u16() <= 101 {
             return;
         }
-        let mut s = self.lane.lock();
-        if !s.open || s.turn != self.turn {
-            return;
+        match &self.0 {
+            Way::Turn(lane, turn) => lane.say(*turn, status, headers),
+            Way::Stream(lanes, stream) => lanes.say(*stream, status, headers),
         }
-        let before = s.waiting.len();
-        write(&mut s.waiting, status, headers);
-        if s.waiting.len() > MOST_WAITING {
-            s.waiting.truncate(before);
-            return;
-        }
-        self.lane.loaded.store(true, Ordering::Release);
-        drop(s);
-        self.lane.task.wake();
     }
 }
 

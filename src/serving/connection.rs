@@ -1,10 +1,13 @@
 //! One task per connection: TLS, then HTTP/1.1 or HTTP/2 by ALPN, until the peer, a limit or the server ends it.
 //!
-//! The task polls hyper first and then looks at its own alarm clock and signals ([`drive`]). Nothing is timed per
-//! request: requests leave marks in [`Activity`], and one timer per connection reads them.
+//! HTTP/1.1 is hyper's; HTTP/2 is served on h2 directly ([`http2`]). The task polls the protocol first and then looks at
+//! its own alarm clock and signals ([`drive`]). Nothing is timed per request: requests leave marks in [`Activity`], and
+//! one timer per connection reads them.
 
 mod activity;
 mod answer;
+mod http1;
+mod http2;
 mod io;
 
 pub(super) use activity::{Activity, signals};
@@ -15,13 +18,14 @@ use super::registry::Entry;
 use super::server::Stats;
 use super::tls::TlsConfig;
 use crate::request::Handler;
+use crate::request::body::BoxError;
 use crate::request::interim::Lane;
-use crate::tasks::gather::gather;
 use activity::Due;
 use answer::Answerer;
-use hyper::server::conn::{http1, http2};
+use http1::Http1;
+use http2::Http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use io::Watched;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -60,16 +64,16 @@ pub(super) struct Connection {
     pub(super) tickets: Tickets,
 }
 
-/// hyper, set up once.
+/// The protocols, set up once.
 pub(super) struct Protocols {
-    http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
+    http1: hyper::server::conn::http1::Builder,
+    http2: h2::server::Builder,
 }
 
 impl Protocols {
     pub(super) fn new(limits: &Limits) -> Self {
         let header_bytes = limits.header_bytes as usize;
-        let mut http1 = http1::Builder::new();
+        let mut http1 = hyper::server::conn::http1::Builder::new();
         http1
             .timer(TokioTimer::new())
             // Ours: hyper's clock for heads runs in idle time, too, and would end a connection after 32 s, not 90.
@@ -80,17 +84,10 @@ impl Protocols {
             .max_headers(limits.header_fields)
             .max_header_size(header_bytes)
             .max_buf_size((header_bytes + (16 << 10)).max(64 << 10));
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
-        http2
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(limits.streams)
-            .initial_stream_window_size(limits.stream_window)
-            .initial_connection_window_size(limits.stream_window.saturating_mul(limits.streams).min(i32::MAX as u32))
-            .max_frame_size(limits.stream_window.clamp(1 << 14, (1 << 24) - 1))
-            .max_header_list_size(limits.header_bytes)
-            .keep_alive_interval(limits.ping_interval)
-            .keep_alive_timeout(limits.ping_timeout);
-        Self { http1, http2 }
+        Self {
+            http1,
+            http2: http2::settings(limits),
+        }
     }
 }
 
@@ -119,58 +116,53 @@ pub(super) async fn run(connection: Connection) {
         .peer_certificates()
         .filter(|chain| !chain.is_empty())
         .map(|chain| PeerCertificates(Arc::new(chain.iter().map(|c| c.clone().into_owned()).collect())));
-    let cache = ConnectionCache::default();
-    let lane = (!is_http2).then(Arc::<Lane>::default);
-    if let Some(lane) = &lane {
-        cache.set(lane.clone());
-    }
-    let answerer = Arc::new(Answerer {
+    let answerer = Answerer {
         handler: Arc::clone(&shared.handler),
         activity: Arc::clone(&activity),
         remote: RemoteAddr(remote),
         certificates,
-        cache,
-        lane: lane.clone(),
-    });
-    let service = service_fn(move |request| {
-        let answerer = Arc::clone(&answerer);
-        // Boxed: a stream's task is as large as what it ever holds, and is moved and cleared whole.
-        let request = Box::new(request);
-        async move { Ok::<_, Infallible>(answerer.answer(*request).await) }
-    });
-    let mut io = Watched::new(tls, Arc::clone(&activity), slot);
-    if let Some(lane) = lane {
-        io = io.with_lane(lane);
-    }
+        cache: ConnectionCache::default(),
+    };
+    let io = Watched::new(tls, Arc::clone(&activity), slot);
     activity.begin(!is_http2);
     let end = if is_http2 {
-        let (io, turns) = gather(io);
-        let hyper = pin!(shared.protocols.http2.serve_connection(TokioIo::new(io), service));
-        let poll = |c: Pin<&mut _>, cx: &mut Context<'_>| turns.after(Future::poll(c, cx), cx);
-        drive(hyper, poll, |c| c.graceful_shutdown(), &activity, &shared.limits).await
+        let http2 = pin!(Http2::new(io, &shared.protocols.http2, &answerer));
+        let acts = Acts {
+            poll: |mut c: Pin<&mut Http2<'_, _>>, cx: &mut Context<'_>| c.poll(cx).map(|end| end.map_err(Into::into)),
+            close: |mut c: Pin<&mut Http2<'_, _>>| c.close(),
+            ping: |mut c: Pin<&mut Http2<'_, _>>| c.ping(&activity),
+        };
+        drive(http2, acts, &activity, &shared.limits).await
     } else {
-        let hyper = pin!(
-            shared
-                .protocols
-                .http1
-                .serve_connection(TokioIo::new(io), service)
-                .with_upgrades()
-        );
-        drive(
-            hyper,
-            Future::poll,
-            |c| c.graceful_shutdown(),
-            &activity,
-            &shared.limits,
-        )
-        .await
+        serve_http1(io, answerer, &shared).await
     };
     drop(entry);
     match end {
         End::Closed(Ok(())) => {}
-        End::Closed(Err(error)) => tracing::debug!(%remote, error = %Chain(&error), "connection failed"),
+        End::Closed(Err(error)) => tracing::debug!(%remote, error = %Chain(&*error), "connection failed"),
         End::Cut(why) => tracing::debug!(%remote, why, "connection cut"),
     }
+}
+
+async fn serve_http1(io: Watched<TlsStream<TcpStream>>, answerer: Answerer, shared: &Shared) -> End {
+    let lane = Arc::<Lane>::default();
+    answerer.cache.set(lane.clone());
+    let io = TokioIo::new(io.with_lane(lane.clone()));
+    let activity = Arc::clone(&answerer.activity);
+    let http1 = Arc::new(Http1 { answerer, lane });
+    let service = service_fn(move |request| {
+        let http1 = Arc::clone(&http1);
+        async move { Ok::<_, Infallible>(http1.answer(request).await) }
+    });
+    let hyper = pin!(shared.protocols.http1.serve_connection(io, service).with_upgrades());
+    let acts = Acts {
+        poll: |c: Pin<&mut _>, cx: &mut Context<'_>| {
+            Future::poll(c, cx).map(|end: hyper::Result<()>| end.map_err(Into::into))
+        },
+        close: |c: Pin<&mut hyper::server::conn::http1::UpgradeableConnection<_, _>>| c.graceful_shutdown(),
+        ping: |_: Pin<&mut _>| {},
+    };
+    drive(hyper, acts, &activity, &shared.limits).await
 }
 
 /// The TLS handshake within its deadline; nothing where the connection is over.
@@ -229,17 +221,30 @@ async fn refuse_plain_http(stream: &TcpStream) {
 }
 
 enum End {
-    Closed(hyper::Result<()>),
+    Closed(Result<(), BoxError>),
     Cut(&'static str),
+}
+
+/// What is done to a connection, by protocol.
+struct Acts<P, C, A> {
+    /// Serves on.
+    poll: P,
+    /// Takes no more requests, and ends after those in flight.
+    close: C,
+    /// Asks the peer whether it is there.
+    ping: A,
 }
 
 /// Polls the connection, its signals and its clock.
 ///
-/// hyper comes first in every round: what has arrived is worked on before any limit is looked at.
-async fn drive<C>(
-    mut connection: Pin<&mut C>,
-    poll: impl Fn(Pin<&mut C>, &mut Context<'_>) -> Poll<hyper::Result<()>>,
-    graceful: impl Fn(Pin<&mut C>),
+/// The protocol comes first in every round: what has arrived is worked on before any limit is looked at.
+async fn drive<T>(
+    mut connection: Pin<&mut T>,
+    acts: Acts<
+        impl Fn(Pin<&mut T>, &mut Context<'_>) -> Poll<Result<(), BoxError>>,
+        impl Fn(Pin<&mut T>),
+        impl Fn(Pin<&mut T>),
+    >,
     activity: &Activity,
     limits: &Limits,
 ) -> End {
@@ -247,7 +252,7 @@ async fn drive<C>(
     let mut closing = false;
     poll_fn(|cx| {
         loop {
-            if let Poll::Ready(result) = poll(connection.as_mut(), cx) {
+            if let Poll::Ready(result) = (acts.poll)(connection.as_mut(), cx) {
                 return Poll::Ready(End::Closed(result));
             }
             let raised = activity.signals(cx);
@@ -257,13 +262,17 @@ async fn drive<C>(
             if raised != 0 && !closing {
                 closing = true;
                 activity.begin_closing();
-                graceful(connection.as_mut());
+                (acts.close)(connection.as_mut());
                 continue;
             }
             match activity.due(limits) {
                 Due::Cut(why) => return Poll::Ready(End::Cut(why)),
                 Due::Close => {
                     activity.signal(signals::CLOSE);
+                    continue;
+                }
+                Due::Ping => {
+                    (acts.ping)(connection.as_mut());
                     continue;
                 }
                 Due::At(at) => {
@@ -281,12 +290,12 @@ async fn drive<C>(
 }
 
 /// An error with its causes on one line.
-struct Chain<'a>(&'a hyper::Error);
+struct Chain<'a>(&'a (dyn std::error::Error + 'static));
 
 impl std::fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.0)?;
-        let mut cause = std::error::Error::source(self.0);
+        let mut cause = self.0.source();
         while let Some(error) = cause {
             write!(f, ": {error}")?;
             cause = error.source();

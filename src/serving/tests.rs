@@ -2,14 +2,16 @@
 
 mod certificates;
 mod ending;
+mod heads;
 mod holding;
+mod http2;
 mod interim;
 mod support;
 
 use super::*;
 use crate::request::{Body, Facts};
 use http::header::CONNECTION;
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Version};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Fixture, answer_with, is_closed};
@@ -22,7 +24,8 @@ async fn both_protocols_are_served_and_the_client_certificate_is_stamped() {
         let facts = Facts::of(&req);
         let certificates = facts.certificates.as_ref().map_or(0, |c| c.0.len());
         let remote = facts.remote.unwrap().0;
-        assert!(facts.connection.is_some());
+        let stream = facts.connection.as_ref().unwrap().stream();
+        assert_eq!(stream.is_some(), req.version() == Version::HTTP_2);
         Response::new(Body::full(format!(
             "{:?} {certificates} {}",
             req.version(),

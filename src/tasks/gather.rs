@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A TLS record's worth of bytes: more is written at once.
@@ -64,8 +64,9 @@ fn lock<S>(shared: &Mutex<Shared<S>>) -> MutexGuard<'_, Shared<S>> {
 // === impl Turns ===
 
 impl<S: AsyncWrite + Unpin> Turns<S> {
-    /// A poll of what writes is over, and it has more to do. The task is woken for what is left.
-    fn end(&self, cx: &mut Context<'_>) {
+    /// A poll of what writes is over, and it has more to do. The task is woken for what is left to write, the writer
+    /// when there is room again.
+    fn end(&self, cx: &mut Context<'_>, writer: &Waker) {
         let mut s = lock(&self.0);
         if !s.has_bytes() && !s.unflushed {
             return;
@@ -77,14 +78,15 @@ impl<S: AsyncWrite + Unpin> Turns<S> {
             return;
         }
         s.waited = false;
-        s.deliver(cx);
+        s.deliver(&mut Context::from_waker(writer));
     }
 
-    /// The same for a poll's outcome: what is over writes what can still be written.
-    pub fn after<T>(&self, polled: Poll<T>, cx: &mut Context<'_>) -> Poll<T> {
+    /// The same for a poll's outcome: what is over writes what can still be written. `writer` is the waker of what
+    /// writes, which is the task's unless the task tells its parts apart.
+    pub fn after<T>(&self, polled: Poll<T>, cx: &mut Context<'_>, writer: &Waker) -> Poll<T> {
         match polled {
-            Poll::Ready(_) => lock(&self.0).deliver(cx),
-            Poll::Pending => self.end(cx),
+            Poll::Ready(_) => lock(&self.0).deliver(&mut Context::from_waker(writer)),
+            Poll::Pending => self.end(cx, writer),
         }
         polled
     }
@@ -92,7 +94,12 @@ impl<S: AsyncWrite + Unpin> Turns<S> {
     /// `work`, which writes to the stream, with its turns.
     pub async fn around<F: Future>(self, work: F) -> F::Output {
         let mut work = std::pin::pin!(work);
-        std::future::poll_fn(|cx| self.after(work.as_mut().poll(cx), cx)).await
+        std::future::poll_fn(|cx| {
+            let polled = work.as_mut().poll(cx);
+            let writer = cx.waker().clone();
+            self.after(polled, cx, &writer)
+        })
+        .await
     }
 }
 
@@ -103,7 +110,7 @@ impl<S: AsyncWrite + Unpin> Shared<S> {
         self.written < self.buffer.len()
     }
 
-    /// Writes and flushes; an error is kept for the next who asks, and the task is woken to hear of it.
+    /// Writes and flushes; an error is kept for the next who asks, and the writer is woken to hear of it.
     fn deliver(&mut self, cx: &mut Context<'_>) {
         if let Poll::Ready(Err(error)) = self.poll_delivered(cx) {
             self.error = Some(error);
@@ -271,7 +278,7 @@ mod tests {
         }
 
         fn end(&self) {
-            self.turns.end(&mut Context::from_waker(&self.waker));
+            self.turns.end(&mut Context::from_waker(&self.waker), &self.waker);
         }
 
         fn wakes(&self) -> usize {

@@ -207,11 +207,11 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
         body.fill(usize::MAX);
         return super::bytes(200, media, Body::full(std::mem::take(&mut body.chunk)));
     }
-    let response = super::bytes(200, media, Body::stream(body));
-    if size as u64 > gzip::THRESHOLD && gzip::accepted(headers) {
-        return gzip::always(response);
-    }
-    response
+    sent(
+        super::bytes(200, media, Body::stream(body)),
+        size as u64 > gzip::THRESHOLD,
+        headers,
+    )
 }
 
 /// Sends what is not known to be big before it is written: what is compressed is sent while it is written.
@@ -223,11 +223,17 @@ fn written<W: Write>(mut body: ListBody<W>, headers: &HeaderMap) -> Response {
     if body.ended {
         return gzip::maybe(super::bytes(200, media, Body::full(body.chunk)), headers);
     }
-    let response = super::bytes(200, media, Body::stream(body));
-    if gzip::accepted(headers) {
-        return gzip::always(response);
+    sent(super::bytes(200, media, Body::stream(body)), true, headers)
+}
+
+/// A list that is written while it is sent, out of the way of the caller's other requests; a big one is compressed for
+/// clients that take that.
+fn sent(response: Response, is_big: bool, headers: &HeaderMap) -> Response {
+    if is_big && gzip::accepted(headers) {
+        gzip::always(response)
+    } else {
+        response.map(Body::aside)
     }
-    response
 }
 
 /// Appends an item to a chunk; what it returns is a slice of a big object that goes out behind it.

@@ -7,8 +7,21 @@ use super::super::options::ListQuery;
 use super::super::respond::list::{ListMeta, list as respond_list};
 use crate::apimachinery::status::{Result, Status};
 use crate::storage::{ContinueToken, ListOptions, Listing, continue_token};
+use crate::tasks::aside::aside;
+
+/// Among more objects than this, finding those that are asked for, and writing the first chunk of them, is work that the
+/// caller's other requests must not wait for.
+const MANY: usize = 256;
 
 pub(crate) async fn list(call: Call) -> Answer {
+    if call.store().storage().count() > MANY {
+        aside(answer(call)).await
+    } else {
+        answer(call).await
+    }
+}
+
+async fn answer(call: Call) -> Answer {
     let negotiated = call.negotiate(Offer::Objects)?;
     let query = ListQuery::parse(&call.query, call.resource(), false)?;
     let options = options(&call, &query)?;

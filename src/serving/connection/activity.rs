@@ -40,6 +40,10 @@ pub(in crate::serving) struct Activity {
     held: AtomicUsize,
     /// When such a body last moved.
     moved_at: AtomicU64,
+    /// When the peer was last heard (HTTP/2, where it can be asked to say something).
+    heard_at: AtomicU64,
+    /// When it was asked, and has not been heard since.
+    pinged_at: AtomicU64,
 }
 
 /// What the clock says.
@@ -48,6 +52,8 @@ pub(super) enum Due {
     Cut(&'static str),
     /// Close gracefully.
     Close,
+    /// Ask the peer whether it is there.
+    Ping,
     /// Look again then, at the latest.
     At(Instant),
 }
@@ -66,6 +72,8 @@ impl Activity {
             closing_since: AtomicU64::new(0),
             held: AtomicUsize::new(0),
             moved_at: AtomicU64::new(0),
+            heard_at: AtomicU64::new(0),
+            pinged_at: AtomicU64::new(0),
         })
     }
 
@@ -106,7 +114,10 @@ impl Activity {
     pub(super) fn request(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, AcqRel);
         self.head_since.store(0, Relaxed);
-        InFlight(Arc::clone(self))
+        InFlight {
+            activity: Arc::clone(self),
+            held: false,
+        }
     }
 
     /// Bytes arrived.
@@ -114,6 +125,20 @@ impl Activity {
         if self.reads_heads.load(Relaxed) && self.head_since.load(Relaxed) == 0 && self.in_flight.load(Acquire) == 0 {
             self.head_since.store(self.now(), Relaxed);
         }
+        if self.heard_at.load(Relaxed) != 0 {
+            self.heard();
+        }
+    }
+
+    /// The peer is there, and pings have begun: they follow whenever it has been silent for long.
+    pub(super) fn heard(&self) {
+        self.pinged_at.store(0, Relaxed);
+        self.heard_at.store(self.now(), Relaxed);
+    }
+
+    /// The peer was asked whether it is there.
+    pub(super) fn pinged(&self) {
+        self.pinged_at.store(self.now(), Relaxed);
     }
 
     /// Bytes were taken. What remains of an answer after its request's end still counts as activity; pings and other
@@ -124,15 +149,9 @@ impl Activity {
         }
     }
 
-    /// A body gave bytes to the transport, which will ask for more when it can take them.
-    pub(super) fn held(&self) {
-        self.moved_at.store(self.now(), Relaxed);
-        self.held.fetch_add(1, AcqRel);
-    }
-
-    /// The transport asks that body again, or is done with it.
-    pub(super) fn released(&self) {
-        self.held.fetch_sub(1, AcqRel);
+    /// Some body has bytes that the peer does not take.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.load(Acquire) > 0
     }
 
     /// The peer takes nothing more.
@@ -157,6 +176,10 @@ impl Activity {
     /// closing                     close_grace: cut
     /// a head is being read        header_read: cut
     /// otherwise                   idle: close
+    ///
+    /// besides, over HTTP/2
+    /// asked, and not heard        ping_timeout: cut
+    /// not heard                   ping_interval: ping
     /// ```
     pub(super) fn due(&self, limits: &Limits) -> Due {
         let blocked = self.blocked_since.load(Relaxed);
@@ -184,10 +207,25 @@ impl Activity {
                 (self.at(idle, limits.idle), Due::Close)
             }
         };
-        match stalled {
-            Some(stalled) if stalled < at => past(stalled, Due::Cut("the peer reads nothing")),
-            _ => past(at, due),
+        let stalled = stalled.map(|at| (at, Due::Cut("the peer reads nothing")));
+        let mut next = (at, due);
+        for other in [stalled, self.ping_due(limits)].into_iter().flatten() {
+            if other.0 < next.0 {
+                next = other;
+            }
         }
+        past(next.0, next.1)
+    }
+
+    fn ping_due(&self, limits: &Limits) -> Option<(Instant, Due)> {
+        let (heard, pinged) = (self.heard_at.load(Relaxed), self.pinged_at.load(Relaxed));
+        if pinged != 0 {
+            return Some((
+                self.at(pinged, limits.ping_timeout),
+                Due::Cut("the peer answers no ping"),
+            ));
+        }
+        (heard != 0).then(|| (self.at(heard, limits.ping_interval), Due::Ping))
     }
 }
 
@@ -198,17 +236,37 @@ fn past(at: Instant, due: Due) -> Due {
 
 /// A request in flight: from its head to the last byte of its answer's body.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Activity>);
+pub(super) struct InFlight {
+    activity: Arc<Activity>,
+    /// Its answer's body gave bytes and has not been asked since.
+    held: bool,
+}
 
 impl InFlight {
     pub(super) fn activity(&self) -> &Activity {
-        &self.0
+        &self.activity
+    }
+
+    /// The answer's body gave bytes to the transport, which will ask for more when it can take them.
+    pub(super) fn hold(&mut self) {
+        self.activity.moved_at.store(self.activity.now(), Relaxed);
+        if !std::mem::replace(&mut self.held, true) {
+            self.activity.held.fetch_add(1, AcqRel);
+        }
+    }
+
+    /// The transport asks that body again, or is done with it.
+    pub(super) fn release(&mut self) {
+        if std::mem::take(&mut self.held) {
+            self.activity.held.fetch_sub(1, AcqRel);
+        }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let activity = &self.0;
+        self.release();
+        let activity = &self.activity;
         activity.idle_since.store(activity.now(), Relaxed);
         let before = activity.in_flight.fetch_sub(1, AcqRel);
         if before == 1 && activity.signals.load(Acquire) != 0 {

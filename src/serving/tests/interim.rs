@@ -1,9 +1,10 @@
 //! Answers ahead of the answer, on real connections.
 
-use super::support::{self, Fixture};
+use super::support::Fixture;
 use crate::request::{Answering, Body, Facts, Handler, Interim, Request};
 use crate::serving::Limits;
 use http::{HeaderMap, Response, StatusCode, header};
+use std::future::poll_fn;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
@@ -76,11 +77,9 @@ async fn hints_reach_an_http1_client_before_the_answer_and_while_it_waits() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_hinted_gets_the_answer_alone() {
+async fn a_client_of_http_1_0_gets_the_answer_alone() {
     let fixture = Fixture::new();
     let server = fixture.serve(Limits::default(), Arc::new(Hinting(Arc::default())));
-    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
-    assert_eq!(support::get(tls, "/").await, (StatusCode::OK, String::new()));
     let mut tls = fixture
         .connect(&server, "localhost", &["http/1.1"], None)
         .await
@@ -89,4 +88,53 @@ async fn who_cannot_be_hinted_gets_the_answer_alone() {
     let mut seen = String::new();
     tls.read_to_string(&mut seen).await.unwrap();
     assert!(seen.starts_with("HTTP/1.0 200 OK\r\n"), "{seen}");
+}
+
+/// The next 1xx answer, or none where the answer is there.
+async fn early(answer: &mut h2::client::ResponseFuture) -> Option<Response<()>> {
+    poll_fn(|cx| answer.poll_informational(cx))
+        .await
+        .map(|early| early.unwrap())
+}
+
+#[tokio::test]
+async fn hints_reach_the_streams_of_an_http2_client_before_their_answers() {
+    let (fixture, go) = (Fixture::new(), Arc::new(Notify::new()));
+    let server = fixture.serve(Limits::default(), Arc::new(Hinting(go.clone())));
+    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(tls).await.unwrap();
+    tokio::spawn(connection);
+    let ask = |client: &mut h2::client::SendRequest<bytes::Bytes>, expects: bool| {
+        let mut request = http::Request::post("https://localhost/");
+        if expects {
+            request = request.header(header::EXPECT, "100-continue");
+        }
+        client.send_request(request.body(()).unwrap(), false).unwrap()
+    };
+    let hint = |answer: Option<Response<()>>| answer.unwrap().headers()[header::LINK].clone();
+    let (mut first, mut first_body) = ask(&mut client, false);
+    let (mut second, mut second_body) = ask(&mut client, true);
+    for answer in [&mut first, &mut second] {
+        assert_eq!(hint(early(answer).await), "</1>", "nobody has answered yet");
+    }
+    go.notify_one();
+    go.notify_one();
+    // Somebody reads the second's body now, for which its client waits.
+    let (mut said, mut continues) = (Vec::new(), 0);
+    while continues == 0 || said.is_empty() {
+        let answer = early(&mut second).await.unwrap();
+        match answer.status() {
+            StatusCode::CONTINUE => continues += 1,
+            _ => said.push(answer.headers()[header::LINK].clone()),
+        }
+    }
+    assert_eq!(said, ["</2>"]);
+    first_body.send_data("body".into(), true).unwrap();
+    second_body.send_data("body".into(), true).unwrap();
+    assert_eq!(hint(early(&mut first).await), "</2>");
+    for answer in [first, second] {
+        let mut answer = answer.await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.body_mut().data().await.unwrap().unwrap(), "body");
+    }
 }

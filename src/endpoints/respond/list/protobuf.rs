@@ -2,7 +2,7 @@
 //! length and once for the bytes, so that it takes the memory of a chunk. Messages that are kept beside the objects, and
 //! for most lists there is room for all, are made once all the same.
 
-use super::{CHUNK, ListMeta};
+use super::{CHUNK, ListMeta, sent};
 use crate::apimachinery::codec::protobuf::{
     CONTENT_TYPE, envelope_head, envelope_tail, put_bytes, put_length, put_message, put_number, varint_len,
 };
@@ -52,12 +52,7 @@ pub(super) fn list(
         next: 0,
         stage: Stage::Measuring,
     };
-    let response = bytes(200, CONTENT_TYPE, Body::stream(list));
-    if gzip::accepted(headers) {
-        gzip::always(response)
-    } else {
-        response
-    }
+    sent(bytes(200, CONTENT_TYPE, Body::stream(list)), true, headers)
 }
 
 fn list_meta(meta: &ListMeta, out: &mut Vec<u8>) {

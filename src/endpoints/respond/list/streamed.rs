@@ -4,7 +4,7 @@
 //! The document around the items is encoded with one mark for them and cut there. That works in every media type that
 //! says no length in advance; protobuf has a way of its own.
 
-use super::CHUNK;
+use super::{CHUNK, sent};
 use crate::apimachinery::codec::{cbor, json, yaml};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -95,11 +95,7 @@ pub(super) fn respond(
         ));
     }
     let response = respond::bytes(200, content_type, Body::stream(list));
-    Ok(if size as u64 > gzip::THRESHOLD && gzip::accepted(headers) {
-        gzip::always(response)
-    } else {
-        response
-    })
+    Ok(sent(response, size as u64 > gzip::THRESHOLD, headers))
 }
 
 /// What stands before the items, between two of them, and behind them.

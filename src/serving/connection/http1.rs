@@ -1,0 +1,83 @@
+//! HTTP/1.1, by hyper: one request at a time, its 1xx answers ahead of its answer.
+
+use super::activity::InFlight;
+use super::answer::Answerer;
+use crate::request::body::BoxError;
+use crate::request::interim::Lane;
+use crate::request::{Answering, Body};
+use bytes::Bytes;
+use http::{Request, Response, Version};
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// What hyper asks.
+pub(super) struct Http1 {
+    pub(super) answerer: Answerer,
+    /// The way of 1xx answers.
+    pub(super) lane: Arc<Lane>,
+}
+
+impl Http1 {
+    pub(super) fn answer<'a>(
+        &'a self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Counted>> + Send + use<'a> {
+        let in_flight = self.answerer.activity.request();
+        let lane = (request.version() == Version::HTTP_11).then_some(&*self.lane);
+        if let Some(lane) = lane {
+            lane.open();
+        }
+        let request = request.map(|incoming| match incoming.is_end_stream() {
+            true => Body::empty(),
+            false => Body::stream(incoming),
+        });
+        let handling = self.answerer.ask(request, None);
+        async move { ahead(handling, lane).await.map(|body| Counted { body, in_flight }) }
+    }
+}
+
+/// The answer, behind the 1xx answers that came before it.
+async fn ahead(mut handling: Answering<'_>, lane: Option<&Lane>) -> Response<Body> {
+    let Some(lane) = lane else {
+        return handling.await;
+    };
+    let response = poll_fn(|cx| {
+        lane.register(cx);
+        handling.as_mut().poll(cx)
+    })
+    .await;
+    poll_fn(|cx| lane.poll_close(cx)).await;
+    response
+}
+
+/// An answer's body; the request is in flight until it is dropped.
+pub(super) struct Counted {
+    body: Body,
+    in_flight: InFlight,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.in_flight.release();
+        let poll = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(poll, Poll::Ready(Some(Ok(_)))) {
+            self.in_flight.hold();
+        }
+        poll
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,248 @@
+//! HTTP/2: one task per connection, which drives the connection and answers on its streams.
+//!
+//! A stream is no task: its future is polled by the connection's, on its own waker ([`wakes`]). One turn of the task:
+//!
+//! ```text
+//! streams that were woken ──▶ 1xx answers ──▶ the connection, if it was woken, by bytes or by what the streams said:
+//!                                             writes frames, reads frames, and every new stream is asked at once
+//! ```
+//!
+//! An answer that is ready costs no queue, and all answers of a turn are written together ([`Turns`]). Whoever is woken
+//! in the course of a turn has the next one, behind the other tasks. Work that takes long must not be done in a stream's
+//! future, because the connection's other streams wait for it; it belongs in a task of its own.
+
+mod head;
+mod received;
+mod stream;
+mod wakes;
+
+use super::activity::Activity;
+use super::answer::Answerer;
+use crate::request::Body;
+use crate::request::interim::Lanes;
+use crate::serving::limits::Limits;
+use crate::tasks::gather::{Gather, Turns, gather};
+use bytes::Bytes;
+use h2::server::{Builder, Connection, Handshake, SendResponse};
+use h2::{Ping, PingPong, Reason, RecvStream};
+use head::Date;
+use http::{Method, Request};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use stream::Stream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use wakes::{StreamWake, Wakes};
+
+/// Streams that are accepted in one turn.
+const ACCEPTED: usize = 256;
+/// Places that a connection without streams keeps.
+const KEPT: usize = 8;
+
+/// What connections offer their clients.
+pub(super) fn settings(limits: &Limits) -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(limits.streams)
+        .initial_window_size(limits.stream_window)
+        .initial_connection_window_size(limits.stream_window.saturating_mul(limits.streams).min(i32::MAX as u32))
+        .max_frame_size(limits.stream_window.clamp(1 << 14, (1 << 24) - 1))
+        .max_header_list_size(limits.header_bytes);
+    builder
+}
+
+/// A connection and its streams.
+pub(super) struct Http2<'a, S> {
+    answerer: &'a Answerer,
+    phase: Phase<S>,
+    /// It is to be closed once the handshake is over.
+    closing: bool,
+    turns: Turns<S>,
+    wakes: Arc<Wakes>,
+    /// Wakes the connection.
+    waker: Waker,
+    places: Vec<Place<'a>>,
+    /// Places without a stream.
+    free: Vec<usize>,
+    /// Who is polled in this turn.
+    woken: Vec<usize>,
+    lanes: Arc<Lanes>,
+    date: Date,
+}
+
+enum Phase<S> {
+    Handshake(Handshake<Gather<S>, Bytes>),
+    Open(Box<Connection<Gather<S>, Bytes>>, Option<PingPong>),
+}
+
+/// Where a stream is kept; its waker serves the streams that come after it, too.
+struct Place<'a> {
+    wake: Arc<StreamWake>,
+    waker: Waker,
+    stream: Option<Stream<'a>>,
+}
+
+impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
+    pub(super) fn new(io: S, settings: &Builder, answerer: &'a Answerer) -> Self {
+        let (io, turns) = gather(io);
+        let wakes = Arc::<Wakes>::default();
+        let waker = wakes.connection();
+        waker.wake_by_ref();
+        let lanes = Arc::new(Lanes::new(waker.clone()));
+        answerer.cache.set(lanes.clone());
+        Self {
+            answerer,
+            phase: Phase::Handshake(settings.handshake(io)),
+            closing: false,
+            turns,
+            wakes,
+            waker,
+            places: Vec::new(),
+            free: Vec::new(),
+            woken: Vec::new(),
+            lanes,
+            date: Date::default(),
+        }
+    }
+
+    /// Ready when the connection is over.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+        let polled = self.poll_turn(cx);
+        self.turns.after(polled, cx, &self.waker)
+    }
+
+    /// Takes no more streams, and ends after those that are open.
+    pub(super) fn close(&mut self) {
+        self.closing = true;
+        if let Phase::Open(connection, _) = &mut self.phase {
+            connection.graceful_shutdown();
+            self.waker.wake_by_ref();
+        }
+    }
+
+    /// Asks the client whether it is there; its answer is heard as any of its bytes is.
+    pub(super) fn ping(&mut self, activity: &Activity) {
+        if let Phase::Open(_, Some(pings)) = &mut self.phase {
+            // A pong that nobody has taken is in the way of the next ping.
+            let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
+            if pings.send_ping(Ping::opaque()).is_ok() {
+                self.waker.wake_by_ref();
+                activity.pinged();
+                return;
+            }
+        }
+        activity.heard();
+    }
+
+    fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<Result<(), h2::Error>> {
+        let mut woken = std::mem::take(&mut self.woken);
+        self.wakes.begin(&mut woken);
+        if self.lanes.is_loaded() {
+            self.say_early();
+        }
+        for place in woken.drain(..) {
+            self.poll_stream(place);
+        }
+        self.woken = woken;
+        if self.wakes.take_connection()
+            && let Poll::Ready(end) = self.poll_connection()
+        {
+            return Poll::Ready(end);
+        }
+        if self.places.len() > KEPT && self.free.len() == self.places.len() {
+            self.places.truncate(KEPT);
+            self.free.retain(|place| *place < KEPT);
+        }
+        self.wakes.end(cx);
+        Poll::Pending
+    }
+
+    /// Writes and reads frames; new streams are asked.
+    fn poll_connection(&mut self) -> Poll<Result<(), h2::Error>> {
+        for _ in 0..ACCEPTED {
+            let cx = &mut Context::from_waker(&self.waker);
+            match &mut self.phase {
+                Phase::Handshake(handshake) => {
+                    let mut connection = Box::new(ready!(Pin::new(handshake).poll(cx))?);
+                    if self.closing {
+                        connection.graceful_shutdown();
+                    }
+                    let pings = connection.ping_pong();
+                    self.phase = Phase::Open(connection, pings);
+                    self.answerer.activity.heard();
+                }
+                Phase::Open(connection, _) => match ready!(connection.poll_accept(cx)) {
+                    Some(accepted) => {
+                        let (request, respond) = accepted?;
+                        self.accept(request, respond);
+                    }
+                    None => return Poll::Ready(Ok(())),
+                },
+            }
+            // What a stream said when it was asked is written by the next poll.
+            self.wakes.take_connection();
+        }
+        self.waker.wake_by_ref();
+        Poll::Pending
+    }
+
+    fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+        let (answerer, lanes) = (self.answerer, &self.lanes);
+        let in_flight = answerer.activity.request();
+        let number = respond.stream_id().as_u32();
+        let head_alone = request.method() == Method::HEAD;
+        let (head, stream) = request.into_parts();
+        let body = match head.method {
+            // We open no tunnels: what would go through one is not read.
+            Method::CONNECT => Body::empty(),
+            _ => received::body(stream, &head.headers, lanes, number),
+        };
+        let request = Request::from_parts(head, body);
+        // Handlers may work before they return a future.
+        match catch_unwind(AssertUnwindSafe(|| answerer.ask(request, Some(number)))) {
+            Ok(handling) => {
+                let place = self.free.pop().unwrap_or_else(|| {
+                    let wake = self.wakes.stream(self.places.len());
+                    self.places.push(Place {
+                        waker: wake.clone().into(),
+                        wake,
+                        stream: None,
+                    });
+                    self.places.len() - 1
+                });
+                self.places[place].stream = Some(Stream::new(number, head_alone, handling, respond, in_flight));
+                self.poll_stream(place);
+            }
+            Err(_) => respond.send_reset(Reason::INTERNAL_ERROR),
+        }
+    }
+
+    /// Polls the stream at a place, where there is one. A panic costs this stream.
+    fn poll_stream(&mut self, number: usize) {
+        let Some(place) = self.places.get_mut(number) else {
+            return;
+        };
+        place.wake.unlist();
+        let Some(stream) = &mut place.stream else {
+            return;
+        };
+        let cx = &mut Context::from_waker(&place.waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| stream.poll(cx, &self.lanes, &mut self.date)));
+        if polled.is_err() {
+            stream.reset();
+        }
+        if !matches!(polled, Ok(Poll::Pending)) {
+            place.stream = None;
+            self.free.push(number);
+        }
+    }
+
+    fn say_early(&mut self) {
+        for stream in self.places.iter_mut().filter_map(|place| place.stream.as_mut()) {
+            stream.say_early(&self.lanes);
+        }
+        self.lanes.clear();
+    }
+}

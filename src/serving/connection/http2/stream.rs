@@ -1,0 +1,185 @@
+//! One stream: a handler's future, then its answer.
+
+use super::head::{self, Date};
+use crate::request::interim::{self, Lanes};
+use crate::request::{Answering, Body, Response};
+use crate::serving::connection::activity::InFlight;
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, SendStream};
+use http_body::Body as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// Frames of a body that are sent before the other streams have their turn.
+const FRAMES: usize = 32;
+/// Bytes of 1xx answers on one stream: no window holds them back.
+const MOST_EARLY: usize = 64 << 10;
+
+/// A stream that was accepted. Dropped, it is reset where it is not over.
+pub(super) struct Stream<'a> {
+    number: u32,
+    /// The request was HEAD.
+    head_alone: bool,
+    respond: SendResponse<Bytes>,
+    in_flight: InFlight,
+    phase: Phase<'a>,
+}
+
+enum Phase<'a> {
+    /// The handler works, and has sent so many bytes of 1xx answers.
+    Asked(Answering<'a>, usize),
+    Answers(Sending),
+}
+
+/// An answer's body on its way down.
+struct Sending {
+    body: Body,
+    to: SendStream<Bytes>,
+    /// Waits for the client's window; true: it is the last.
+    chunk: Option<(Bytes, bool)>,
+}
+
+impl<'a> Stream<'a> {
+    pub(super) fn new(
+        number: u32,
+        head_alone: bool,
+        handling: Answering<'a>,
+        respond: SendResponse<Bytes>,
+        in_flight: InFlight,
+    ) -> Self {
+        Self {
+            number,
+            head_alone,
+            respond,
+            in_flight,
+            phase: Phase::Asked(handling, 0),
+        }
+    }
+
+    /// Ready when the stream is over, for whatever reason.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, lanes: &Lanes, date: &mut Date) -> Poll<()> {
+        if let Phase::Asked(handling, _) = &mut self.phase {
+            let polled = handling.as_mut().poll(cx);
+            if lanes.is_loaded() {
+                self.say_early(lanes);
+            }
+            let Poll::Ready(response) = polled else {
+                // The client may lose interest.
+                return self.respond.poll_reset(cx).map(drop);
+            };
+            match self.answer(response, date) {
+                Ok(Some(sending)) => self.phase = Phase::Answers(sending),
+                Ok(None) => return Poll::Ready(()),
+                Err(error) => {
+                    tracing::debug!(%error, "an answer could not be sent");
+                    self.reset();
+                    return Poll::Ready(());
+                }
+            }
+        }
+        match &mut self.phase {
+            Phase::Answers(sending) => sending.poll(cx, &mut self.in_flight),
+            Phase::Asked(..) => Poll::Pending,
+        }
+    }
+
+    /// Says what is to be said ahead of the answer.
+    pub(super) fn say_early(&mut self, lanes: &Lanes) {
+        let Phase::Asked(_, said) = &mut self.phase else {
+            return;
+        };
+        for early in lanes.take(self.number) {
+            *said += interim::size(early.headers());
+            if *said > MOST_EARLY {
+                return;
+            }
+            if let Err(error) = self.respond.send_informational(early) {
+                tracing::debug!(%error, "a 1xx answer could not be sent");
+            }
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.respond.send_reset(Reason::INTERNAL_ERROR);
+    }
+
+    /// Sends the head, and the body where it is there: that which remains to be sent.
+    fn answer(&mut self, mut response: Response, date: &mut Date) -> Result<Option<Sending>, h2::Error> {
+        let activity = self.in_flight.activity();
+        head::finish(response.headers_mut(), activity, date);
+        let mut body = std::mem::take(response.body_mut());
+        let ends = body.is_end_stream();
+        if !ends {
+            head::announce_length(response.headers_mut(), &body);
+        }
+        let response = response.map(drop);
+        if ends || self.head_alone {
+            self.respond.send_response(response, true)?;
+            return Ok(None);
+        }
+        let mut to = self.respond.send_response(response, false)?;
+        // Where one body waits for the client's window, all do: whether the client takes anything must be seen.
+        if !activity.is_held()
+            && let Some(whole) = body.take_full()
+        {
+            to.send_data(whole, true)?;
+            return Ok(None);
+        }
+        Ok(Some(Sending { body, to, chunk: None }))
+    }
+}
+
+impl Sending {
+    /// Ready when there is nothing more to send: all is sent, or the client or the body failed.
+    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight) -> Poll<()> {
+        for _ in 0..FRAMES {
+            if self.chunk.is_some() {
+                while self.to.capacity() == 0 {
+                    match ready!(self.to.poll_capacity(cx)) {
+                        Some(Ok(_)) => {}
+                        Some(Err(_)) | None => return Poll::Ready(()),
+                    }
+                }
+            }
+            // h2 keeps what is more than the window, and has no capacity for the next one until that is gone.
+            if let Some((chunk, last)) = self.chunk.take()
+                && (self.to.send_data(chunk, last).is_err() || last)
+            {
+                return Poll::Ready(());
+            }
+            in_flight.release();
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+                return self.to.poll_reset(cx).map(drop);
+            };
+            let sent = match frame {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => {
+                        in_flight.hold();
+                        // Of the window that all streams share, only what there are bytes for.
+                        self.to.reserve_capacity(usize::from(!data.is_empty()));
+                        self.chunk = Some((data, self.body.is_end_stream()));
+                        continue;
+                    }
+                    Err(frame) => match frame.into_trailers() {
+                        Ok(trailers) => self.to.send_trailers(trailers),
+                        Err(_) => continue,
+                    },
+                },
+                None => self.to.send_data(Bytes::new(), true),
+                Some(Err(error)) => {
+                    tracing::debug!(error, "an answer's body broke off");
+                    self.to.send_reset(Reason::INTERNAL_ERROR);
+                    Ok(())
+                }
+            };
+            if let Err(error) = sent {
+                tracing::debug!(%error, "an answer's end could not be sent");
+                self.to.send_reset(Reason::INTERNAL_ERROR);
+            }
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

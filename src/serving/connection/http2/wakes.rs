@@ -1,0 +1,165 @@
+//! Who was woken: a task that polls many futures itself learns which of them have something to do.
+//!
+//! The connection and each of its streams have a waker of their own. Waking one puts it on a list, and wakes the task
+//! where that sleeps; in the middle of a turn nobody needs to be woken, since the turn ends with a look at the list.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Wake, Waker};
+
+/// The list.
+#[derive(Debug, Default)]
+pub(super) struct Wakes(Mutex<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    connection: bool,
+    streams: Vec<usize>,
+    /// Of the task, where it sleeps.
+    task: Option<Waker>,
+}
+
+/// Wakes the connection itself: bytes came, frames are to be written.
+struct ConnectionWake(Arc<Wakes>);
+
+/// Wakes the stream that has this place.
+pub(super) struct StreamWake {
+    wakes: Arc<Wakes>,
+    place: usize,
+    /// It is on the list.
+    listed: AtomicBool,
+}
+
+// === impl Wakes ===
+
+impl Wakes {
+    /// The waker of the connection.
+    pub(super) fn connection(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::new(ConnectionWake(self.clone())))
+    }
+
+    /// What wakes the stream at a place.
+    pub(super) fn stream(self: &Arc<Self>, place: usize) -> Arc<StreamWake> {
+        Arc::new(StreamWake {
+            wakes: self.clone(),
+            place,
+            listed: AtomicBool::new(false),
+        })
+    }
+
+    /// A turn begins: moves the woken streams to `woken`, which is empty.
+    pub(super) fn begin(&self, woken: &mut Vec<usize>) {
+        let mut list = self.lock();
+        list.task = None;
+        std::mem::swap(&mut list.streams, woken);
+    }
+
+    /// Whether the connection was woken, once.
+    pub(super) fn take_connection(&self) -> bool {
+        std::mem::take(&mut self.lock().connection)
+    }
+
+    /// The turn ends: the task sleeps, or takes another turn behind the others where somebody was woken meanwhile.
+    pub(super) fn end(&self, cx: &Context<'_>) {
+        let mut list = self.lock();
+        if list.connection || !list.streams.is_empty() {
+            drop(list);
+            cx.waker().wake_by_ref();
+        } else {
+            list.task = Some(cx.waker().clone());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, List> {
+        self.0.lock().expect("no code panics while holding this lock")
+    }
+}
+
+// === impl ConnectionWake ===
+
+impl Wake for ConnectionWake {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut list = self.0.lock();
+        list.connection = true;
+        let task = list.task.take();
+        drop(list);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
+// === impl StreamWake ===
+
+impl StreamWake {
+    /// The stream is about to be polled: what wakes it from now on counts, and what woke it before is seen.
+    pub(super) fn unlist(&self) {
+        self.listed.swap(false, Ordering::AcqRel);
+    }
+}
+
+impl Wake for StreamWake {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.listed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut list = self.wakes.lock();
+        list.streams.push(self.place);
+        let task = list.task.take();
+        drop(list);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Default)]
+    struct Task(AtomicUsize);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_sleeping_task_is_woken_once_and_one_in_its_turn_looks_again() {
+        let (wakes, task) = (Arc::<Wakes>::default(), Arc::<Task>::default());
+        let (waker, woken) = (Waker::from(task.clone()), &mut Vec::new());
+        let cx = &Context::from_waker(&waker);
+        let woken_so_far = || task.0.load(Ordering::Relaxed);
+        let (first, second) = (wakes.stream(0), wakes.stream(1));
+        wakes.begin(woken);
+        first.wake_by_ref();
+        assert_eq!(woken_so_far(), 0, "it has its turn");
+        wakes.end(cx);
+        assert_eq!(woken_so_far(), 1, "it takes another");
+
+        wakes.begin(woken);
+        assert_eq!(std::mem::take(woken), [0]);
+        first.unlist();
+        wakes.end(cx);
+        assert_eq!(woken_so_far(), 1, "it sleeps");
+        second.wake_by_ref();
+        second.wake_by_ref();
+        first.wake_by_ref();
+        wakes.connection().wake();
+        assert_eq!(woken_so_far(), 2);
+        wakes.begin(woken);
+        assert_eq!(std::mem::take(woken), [1, 0]);
+        assert!(wakes.take_connection() && !wakes.take_connection());
+    }
+}

@@ -1,0 +1,161 @@
+//! What an answer over HTTP/2 is on the wire: its head, where its stream ends, its bytes.
+
+use super::support::{Fixture, answer_with};
+use crate::request::{Body, Response};
+use crate::serving::Limits;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use std::convert::Infallible;
+
+/// A body in pieces, whose length nobody knows.
+fn pieces(pieces: Vec<Frame<Bytes>>) -> Body {
+    Body::stream(StreamBody::new(futures_util::stream::iter(
+        pieces.into_iter().map(Ok::<_, Infallible>),
+    )))
+}
+
+fn data(text: &'static str) -> Frame<Bytes> {
+    Frame::data(Bytes::from_static(text.as_bytes()))
+}
+
+/// The answers, by path.
+fn answer(path: &str) -> Response {
+    let answer = Response::new;
+    let with_status = |status: StatusCode, mut answer: Response| {
+        *answer.status_mut() = status;
+        answer
+    };
+    match path {
+        "/full" => answer(Body::full("hello")),
+        "/empty" => answer(Body::empty()),
+        "/pieces" => answer(pieces(vec![data("he"), data("llo")])),
+        "/nothing" => answer(pieces(vec![])),
+        "/trailers" => {
+            let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "5".parse().unwrap())]);
+            answer(pieces(vec![data("hello"), Frame::trailers(trailers)]))
+        }
+        "/length" => {
+            let mut answer = answer(Body::empty());
+            answer.headers_mut().insert("content-length", 5.into());
+            answer
+        }
+        "/204" => with_status(StatusCode::NO_CONTENT, answer(Body::empty())),
+        "/304" => with_status(StatusCode::NOT_MODIFIED, answer(Body::empty())),
+        "/304-full" => with_status(StatusCode::NOT_MODIFIED, answer(Body::full("hello"))),
+        "/hops" => {
+            let mut answer = answer(Body::full("hello"));
+            for name in [
+                "connection",
+                "keep-alive",
+                "proxy-connection",
+                "transfer-encoding",
+                "upgrade",
+                "te",
+            ] {
+                answer.headers_mut().insert(name, "trailers".parse().unwrap());
+            }
+            answer.headers_mut().insert("x-end", "to end".parse().unwrap());
+            answer
+        }
+        "/dated" => {
+            let mut answer = answer(Body::full("hello"));
+            answer.headers_mut().insert("date", "long ago".parse().unwrap());
+            answer
+        }
+        _ => with_status(StatusCode::NOT_FOUND, answer(Body::full("none"))),
+    }
+}
+
+/// An answer in a line: status, headers in their order, what follows and where the end is.
+async fn line(client: &mut h2::client::SendRequest<Bytes>, method: Method, path: &str) -> String {
+    let target = match method {
+        Method::CONNECT => "localhost:443".to_owned(),
+        _ => format!("https://localhost{path}"),
+    };
+    let request = Request::builder().method(method).uri(target).body(()).unwrap();
+    let (answer, _) = client.send_request(request, true).unwrap();
+    let (head, mut body) = answer.await.unwrap().into_parts();
+    let mut line = head.status.as_str().to_owned();
+    for (name, value) in &head.headers {
+        let value = value.to_str().unwrap();
+        match name.as_str() {
+            "date" if value.ends_with(" GMT") && value.len() == "Sun, 06 Nov 1994 08:49:37 GMT".len() => {
+                line += " date"
+            }
+            name => line += &format!(" {name}={value}"),
+        }
+    }
+    if body.is_end_stream() {
+        line += " | end";
+    }
+    while let Some(data) = body.data().await {
+        let data = data.unwrap();
+        body.flow_control().release_capacity(data.len()).unwrap();
+        line += &format!(" | {:?}", String::from_utf8_lossy(&data));
+        if body.is_end_stream() {
+            line += " end";
+        }
+    }
+    if let Some(trailers) = body.trailers().await.unwrap() {
+        line += &format!(" | {trailers:?}");
+    }
+    line
+}
+
+#[tokio::test]
+async fn an_answers_head_says_what_follows_and_ends_the_stream_where_nothing_does() {
+    let fixture = Fixture::new();
+    let server = fixture.serve(Limits::default(), answer_with(|req| answer(req.uri().path())));
+    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(tls).await.unwrap();
+    tokio::spawn(connection);
+    let mut seen = Vec::new();
+    for path in [
+        "/full",
+        "/empty",
+        "/length",
+        "/204",
+        "/304",
+        "/304-full",
+        "/pieces",
+        "/nothing",
+    ] {
+        for method in [Method::GET, Method::HEAD] {
+            if path == "/length" && method == Method::GET {
+                continue;
+            }
+            let line = line(&mut client, method.clone(), path).await;
+            seen.push(format!("{method} {path}: {line}"));
+        }
+    }
+    for path in ["/trailers", "/hops", "/dated"] {
+        let line = line(&mut client, Method::GET, path).await;
+        seen.push(format!("GET {path}: {line}"));
+    }
+    seen.push(format!("CONNECT: {}", line(&mut client, Method::CONNECT, "").await));
+    // Recorded when hyper served HTTP/2, but for HEAD, which had the body of GET.
+    let expected = [
+        r#"GET /full: 200 date content-length=5 | "hello" end"#,
+        r#"HEAD /full: 200 date content-length=5 | end"#,
+        r#"GET /empty: 200 date | end"#,
+        r#"HEAD /empty: 200 date | end"#,
+        r#"HEAD /length: 200 content-length=5 date | end"#,
+        r#"GET /204: 204 date | end"#,
+        r#"HEAD /204: 204 date | end"#,
+        r#"GET /304: 304 date | end"#,
+        r#"HEAD /304: 304 date | end"#,
+        r#"GET /304-full: 304 date content-length=5 | "hello" end"#,
+        r#"HEAD /304-full: 304 date content-length=5 | end"#,
+        r#"GET /pieces: 200 date | "he" | "llo" | "" end"#,
+        r#"HEAD /pieces: 200 date | end"#,
+        r#"GET /nothing: 200 date | "" end"#,
+        r#"HEAD /nothing: 200 date | end"#,
+        r#"GET /trailers: 200 date | "hello" | {"x-sum": "5"}"#,
+        r#"GET /hops: 200 x-end=to end date content-length=5 | "hello" end"#,
+        r#"GET /dated: 200 date=long ago content-length=5 | "hello" end"#,
+        r#"CONNECT: 404 date content-length=4 | "none" end"#,
+    ];
+    assert_eq!(seen, expected);
+}

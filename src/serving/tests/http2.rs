@@ -1,0 +1,236 @@
+//! Streams of one HTTP/2 connection, which one task answers.
+
+use super::support::{self, Fixture, Running, Sender, answer_with};
+use crate::request::{Answering, Body, Handler, Request};
+use crate::serving::Limits;
+use bytes::{BufMut, Bytes};
+use futures_util::StreamExt;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{oneshot, watch};
+
+/// A client of its own for `server`.
+async fn client(fixture: &Fixture, server: &Running) -> Sender {
+    let tls = fixture.connect(server, "localhost", &["h2"], None).await.unwrap();
+    support::http2(tls).await.0
+}
+
+/// Answers request `/n` when `n` is called, and others never.
+struct Called(watch::Sender<u32>);
+
+impl Handler for Called {
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
+        let n: u32 = req.uri().path()[1..].parse().unwrap();
+        let mut called = self.0.subscribe();
+        Box::pin(async move {
+            called.wait_for(|called| *called == n).await.unwrap();
+            Response::new(Body::full(n.to_string()))
+        })
+    }
+}
+
+#[tokio::test]
+async fn streams_are_answered_in_any_order_and_one_that_never_is_holds_up_nobody() {
+    let (fixture, called) = (Fixture::new(), watch::Sender::new(0));
+    let server = fixture.serve(Limits::default(), Arc::new(Called(called.clone())));
+    let mut sender = client(&fixture, &server).await;
+    let mut asked: Vec<_> = (1..=80)
+        .map(|n| tokio::spawn(sender.send_request(support::request(&format!("/{n}")))))
+        .collect();
+    let never = asked.remove(0);
+    while called.receiver_count() < 80 {
+        tokio::task::yield_now().await;
+    }
+    for n in (2..=80).rev() {
+        called.send_replace(n);
+        let answer = asked.pop().unwrap().await.unwrap().unwrap();
+        assert_eq!(support::text(answer).await, n.to_string());
+    }
+    assert!(!never.is_finished());
+}
+
+#[tokio::test]
+async fn a_reset_drops_the_handlers_future() {
+    let fixture = Fixture::new();
+    let (handler, gate) = support::answer_at_gate();
+    let server = fixture.serve(Limits::default(), handler);
+    let mut sender = client(&fixture, &server).await;
+    let request = tokio::spawn(sender.send_request(support::request("/")));
+    gate.entered(1).await;
+    request.abort();
+    gate.none_waiting().await;
+    assert!(!sender.is_closed(), "its connection goes on");
+}
+
+#[tokio::test]
+async fn a_reset_drops_an_answers_body() {
+    let fixture = Fixture::new();
+    let (body, mut dropped) = oneshot::channel::<()>();
+    let body = std::sync::Mutex::new(Some(body));
+    let server = fixture.serve(
+        Limits::default(),
+        answer_with(move |_| {
+            let tied = body.lock().unwrap().take();
+            let first = futures_util::stream::iter([Ok::<_, Infallible>(Frame::data("first".into()))]);
+            let frames = first.chain(futures_util::stream::pending()).map(move |frame| {
+                let _ = &tied;
+                frame
+            });
+            Response::new(Body::stream(StreamBody::new(frames)))
+        }),
+    );
+    let mut sender = client(&fixture, &server).await;
+    let mut answer = sender.send_request(support::request("/")).await.unwrap();
+    let first = answer.body_mut().frame().await.unwrap().unwrap();
+    assert_eq!(first.into_data().unwrap(), "first");
+    assert!(dropped.try_recv().is_err());
+    drop(answer);
+    assert!(dropped.await.is_err());
+    assert!(!sender.is_closed());
+}
+
+/// Panics before it has a future.
+struct Panics;
+
+impl Handler for Panics {
+    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    where
+        'a: 't,
+        Self: 't,
+    {
+        assert_ne!(req.uri().path(), "/at-once", "a test's own panic");
+        let in_the_body = req.uri().path() == "/body";
+        Box::pin(async move {
+            let frames = futures_util::stream::iter([0, 1]).map(move |n| {
+                assert!(n == 0 || !in_the_body, "a test's own panic");
+                Ok::<_, Infallible>(Frame::data("x".into()))
+            });
+            Response::new(Body::stream(StreamBody::new(frames)))
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_stream_alone() {
+    let fixture = Fixture::new();
+    let server = fixture.serve(Limits::default(), Arc::new(Panics));
+    let mut sender = client(&fixture, &server).await;
+    assert!(sender.send_request(support::request("/at-once")).await.is_err());
+    if let Ok(answer) = sender.send_request(support::request("/body")).await {
+        assert!(answer.into_body().collect().await.is_err());
+    }
+    let answer = sender.send_request(support::request("/")).await.unwrap();
+    assert_eq!(support::text(answer).await, "xx");
+}
+
+#[tokio::test]
+async fn what_is_larger_than_the_windows_goes_up_and_comes_down_with_its_trailers() {
+    let fixture = Fixture::new();
+    let limits = Limits {
+        stream_window: 64 << 10,
+        ..Limits::default()
+    };
+    let server = fixture.serve(limits, answer_with(|req| Response::new(req.into_body())));
+    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(20 << 10)
+        .initial_connection_window_size(70 << 10)
+        .handshake(TokioIo::new(tls))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let echoes = (0..4u8).map(|n| {
+        let chunk = Bytes::from(vec![n; 50_000]);
+        let trailers = HeaderMap::from_iter([(http::header::ETAG, u64::from(n).into())]);
+        let frames = std::iter::repeat_n(chunk, 20).map(Frame::data);
+        let frames = frames
+            .chain([Frame::trailers(trailers.clone())])
+            .map(Ok::<_, Infallible>);
+        let body = StreamBody::new(futures_util::stream::iter(frames));
+        let request = http::Request::post("https://localhost/").body(body).unwrap();
+        let answer = sender.send_request(request);
+        async move {
+            let echo = answer.await.unwrap().into_body().collect().await.unwrap();
+            assert_eq!(echo.trailers(), Some(&trailers));
+            assert_eq!(echo.to_bytes(), vec![n; 1_000_000]);
+        }
+    });
+    futures_util::future::join_all(echoes).await;
+}
+
+#[tokio::test]
+async fn a_client_that_answers_pings_may_be_silent_and_one_that_does_not_is_cut() {
+    let fixture = Fixture::new();
+    let limits = Limits {
+        ping_interval: Duration::from_millis(30),
+        ping_timeout: Duration::from_millis(60),
+        ..Limits::default()
+    };
+    let server = fixture.serve(limits.clone(), support::answer_later(limits.ping_timeout * 4));
+    let mut alive = client(&fixture, &server).await;
+    let answer = alive.send_request(support::request("/")).await.unwrap();
+    assert_eq!(support::text(answer).await, "late");
+    drop(alive);
+
+    let (handler, gate) = support::answer_at_gate();
+    let server = fixture.serve(limits, handler);
+    let mut dead = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    dead.write_all(&opening(1)).await.unwrap();
+    gate.entered(1).await;
+    gate.none_waiting().await;
+    assert!(support::is_closed(&mut dead).await);
+}
+
+/// What a client says first, with requests that it gives up at once if they are more than one.
+fn opening(requests: u32) -> Vec<u8> {
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let mut frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        bytes.put_uint(payload.len() as u64, 3);
+        bytes.put_slice(&[kind, flags]);
+        bytes.put_u32(stream);
+        bytes.put_slice(payload);
+    };
+    // SETTINGS, then HEADERS and RST_STREAM.
+    frame(4, 0, 0, &[]);
+    for n in 0..requests {
+        // GET https /, and an authority without indexing; it ends its headers and its stream.
+        frame(1, 5, 2 * n + 1, b"\x82\x87\x84\x01\x09localhost");
+        if requests > 1 {
+            frame(3, 0, 2 * n + 1, &8u32.to_be_bytes());
+        }
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn a_flood_of_requests_that_are_given_up_ends_the_connection() {
+    let fixture = Fixture::new();
+    let server = fixture.serve(Limits::default(), answer_with(|_| Response::new(Body::empty())));
+    let mut flood = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    flood.write_all(&opening(200)).await.unwrap();
+    let mut said = Vec::new();
+    flood.read_to_end(&mut said).await.ok();
+    let mut goaway = None;
+    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = &said[..] {
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        if *kind == 7 {
+            goaway = Some(rest[4..8].to_vec());
+        }
+        said = rest[length..].to_vec();
+    }
+    const ENHANCE_YOUR_CALM: u32 = 11;
+    assert_eq!(goaway.unwrap(), ENHANCE_YOUR_CALM.to_be_bytes());
+    let mut sender = client(&fixture, &server).await;
+    let answer = sender.send_request(support::request("/")).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+}
