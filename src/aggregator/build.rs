@@ -144,6 +144,7 @@ impl Aggregator {
             resolver: resolver.clone(),
             tasks: config.connections,
             client_ip: |x| x.get::<RemoteAddr>().map(|a| a.0.ip()),
+            identities: Default::default(),
             reject_redirects: config.reject_redirects,
             terminations: Arc::new(telemetry.clone()),
         });

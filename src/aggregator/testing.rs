@@ -60,6 +60,7 @@ pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
         resolver,
         tasks: tasks(),
         client_ip: |_| Some([127, 0, 0, 1].into()),
+        identities: Default::default(),
         reject_redirects: true,
         terminations: Arc::new(()),
     })
