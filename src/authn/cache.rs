@@ -27,7 +27,7 @@ type Answer = Result<Option<TokenUser>, Refused>;
 type Flight = Shared<BoxFuture<'static, Answer>>;
 
 enum Slot {
-    Known(TokenUser, Instant),
+    Known(Arc<TokenUser>, Instant),
     /// Asked for by somebody who may have gone away since.
     Asking(WeakShared<BoxFuture<'static, Answer>>),
 }
@@ -120,7 +120,7 @@ impl TokenCache {
                         known.retain(|_, slot| matches!(slot, Slot::Known(_, until) if *until > now));
                     }
                     if known.len() < MOST {
-                        known.insert(key, Slot::Known(found.clone(), now + SUCCESS));
+                        known.insert(key, Slot::Known(Arc::new(found.clone()), now + SUCCESS));
                     }
                     Ok(Some(found))
                 }
@@ -145,7 +145,7 @@ impl TokenAuthenticator for TokenCache {
         answer
     }
 
-    fn at_once(&self, asked: Asked<'_>) -> Option<TokenUser> {
+    fn at_once(&self, asked: Asked<'_>) -> Option<Arc<TokenUser>> {
         let start = std::time::Instant::now();
         let key = self.tagger.tag(asked);
         let found = match lock(&self.stripes[usize::from(key[0]) % STRIPES]).get(&key) {
@@ -169,7 +169,7 @@ impl TokenCache {
             let now = Instant::now();
             let present = match known.get(&key) {
                 Some(Slot::Known(found, until)) if *until > now => {
-                    return (true, Ok(Some(found.clone())));
+                    return (true, Ok(Some(TokenUser::clone(found))));
                 }
                 Some(Slot::Asking(flight)) => flight.upgrade(),
                 _ => None,
