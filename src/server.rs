@@ -7,6 +7,7 @@
 pub mod chain;
 pub mod container;
 pub mod delegate;
+mod depth;
 pub mod director;
 pub mod filters;
 pub mod generic;

@@ -143,6 +143,7 @@ impl Aggregator {
             delegate: delegate.clone(),
             resolver: resolver.clone(),
             tasks: config.connections,
+            identities: Default::default(),
             reject_redirects: config.reject_redirects,
             terminations: Arc::new(telemetry.clone()),
         });

@@ -6,6 +6,7 @@
 pub mod answers;
 mod gunzip;
 pub mod handler;
+mod identities;
 pub mod transport;
 pub mod upgrade;
 
@@ -14,3 +15,4 @@ pub use crate::client::{dial, headers, tls, url};
 mod tests;
 
 pub use handler::{ProxyHandler, ProxyShared, Remote, Settings, Terminations};
+pub use identities::Identities;

@@ -179,7 +179,7 @@ impl ClusterResolver {
     fn cluster_ip(&self, wanted: &ServiceReference) -> Result<Arc<str>, ResolveError> {
         let service = self.lookup(wanted)?;
         match &service.kind {
-            ServiceType::ExternalName(host) => Ok(join(host, wanted.port).into()),
+            ServiceType::ExternalName(host) => Ok(service.outside(host, wanted.port)),
             ServiceType::ClusterIp | ServiceType::NodePort | ServiceType::LoadBalancer => {
                 if service.cluster_ip == "None" && service.kind == ServiceType::ClusterIp {
                     return Err(ResolveError("cannot route to service with ClusterIP \"None\"".into()));

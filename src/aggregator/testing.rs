@@ -59,6 +59,7 @@ pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
         delegate: Arc::new(Nothing),
         resolver,
         tasks: tasks(),
+        identities: Default::default(),
         reject_redirects: true,
         terminations: Arc::new(()),
     })

@@ -49,7 +49,7 @@ pub trait TokenAuthenticator: Send + Sync + 'static {
     async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused>;
 
     /// Whom the token stands for, where that is remembered.
-    fn at_once(&self, _asked: Asked<'_>) -> Option<TokenUser> {
+    fn at_once(&self, _asked: Asked<'_>) -> Option<Arc<TokenUser>> {
         None
     }
 }
@@ -60,7 +60,7 @@ impl<A: TokenAuthenticator + ?Sized> TokenAuthenticator for Arc<A> {
         (**self).authenticate_token(asked).await
     }
 
-    fn at_once(&self, asked: Asked<'_>) -> Option<TokenUser> {
+    fn at_once(&self, asked: Asked<'_>) -> Option<Arc<TokenUser>> {
         (**self).at_once(asked)
     }
 }
@@ -156,7 +156,7 @@ impl Authenticator for BearerToken {
             return AtOnce::Nobody;
         };
         match self.0.tokens.at_once(self.0.about(token)) {
-            Some(found) => AtOnce::Known(identified(found, from, false)),
+            Some(found) => AtOnce::Known(identified(&found, from, false)),
             None => AtOnce::Unknown,
         }
     }
@@ -181,18 +181,18 @@ impl Reviewer {
     async fn ask(&self, token: &str, from: Credentials<'_>, strip_subprotocol: bool) -> Result<Identified, Refused> {
         let found = self.tokens.authenticate_token(self.about(token)).await?;
         let found = found.ok_or_else(|| Refused::new(INVALID))?;
-        Ok(identified(found, from, strip_subprotocol))
+        Ok(identified(&found, from, strip_subprotocol))
     }
 }
 
-fn identified(found: TokenUser, from: Credentials<'_>, strip_subprotocol: bool) -> Identified {
+fn identified(found: &TokenUser, from: Credentials<'_>, strip_subprotocol: bool) -> Identified {
     if let Some(warnings) = from.warnings {
-        found.warnings.into_iter().for_each(|text| warnings.add(text));
+        found.warnings.iter().for_each(|text| warnings.add(text));
     }
     Identified {
-        user: found.user,
+        user: found.user.clone(),
         strip_subprotocol,
-        annotations: found.annotations,
+        annotations: found.annotations.clone(),
     }
 }
 

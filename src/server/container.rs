@@ -2,6 +2,7 @@
 //! through (upstream's go-restful behaviour, pinned by facts 1.2 and 1.12). The one exception is the root `/apis`,
 //! which claims `/apis` and `/apis/` only.
 
+use super::depth::{slashes, slashes_back};
 use crate::request::UnprotectedHandler;
 use arc_swap::ArcSwap;
 use imbl::HashMap;
@@ -85,7 +86,7 @@ impl Container {
         let _turn = self.writing.lock().expect("changes do not panic");
         let mut claims = Claims::clone(&self.claims.load());
         let out = f(&mut claims);
-        claims.deepest = claims.roots.keys().map(|r| segments(r)).max().unwrap_or(0);
+        claims.deepest = claims.roots.keys().map(|r| slashes(r)).max().unwrap_or(0);
         self.claims.store(Arc::new(claims));
         out
     }
@@ -94,21 +95,14 @@ impl Container {
 impl Claims {
     /// The web service that claims a decoded path: of several, the one with the longest root.
     pub fn claimant(&self, path: &str) -> Option<&WebService> {
-        let mut best = None;
-        let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
-        for end in ends.take(self.deepest) {
-            if let Some(ws) = self.roots.get(&path[..end])
-                && (ws.root != "/apis" || path.len() == end || &path[end..] == "/")
-            {
-                best = Some(ws);
-            }
-        }
-        best
+        let whole = (slashes(path) <= self.deepest).then_some(path.len());
+        // A root ends where the path does or before a slash, but for the first.
+        let ends = slashes_back(path, self.deepest + 1).filter(|(which, _)| *which > 1);
+        whole.into_iter().chain(ends.map(|(_, at)| at)).find_map(|end| {
+            let ws = self.roots.get(&path[..end])?;
+            (ws.root != "/apis" || matches!(&path[end..], "" | "/")).then_some(ws)
+        })
     }
-}
-
-fn segments(root: &str) -> usize {
-    root.bytes().filter(|b| *b == b'/').count()
 }
 
 impl fmt::Display for DuplicateRoot {

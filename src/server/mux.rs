@@ -1,10 +1,11 @@
 //! The path-recorder mux: exact paths first, then the best prefix, then whoever is next in the delegation
 //! (upstream's `k8s.io/apiserver/pkg/server/mux/pathrecorder.go`). No cleaning of paths, no look at the method.
 //!
-//! A lookup reads one snapshot and costs a hash per path segment; a change shares all but a few nodes with the snapshot
+//! A lookup reads one snapshot and costs a hash for each depth that paths are registered at, longest first; a change shares all but a few nodes with the snapshot
 //! before it. Neither grows with the number of paths.
 
 use super::delegate::NotFound;
+use super::depth::{Depths, slashes, slashes_back};
 use crate::request::{Answering, Authorized, Request, UnprotectedHandler};
 use crate::server::respond;
 use arc_swap::ArcSwap;
@@ -24,10 +25,10 @@ pub struct PathRecorderMux {
 #[derive(Clone)]
 struct Routes {
     exact: HashMap<Arc<str>, DynHandler>,
+    exact_depths: Depths,
     prefixes: HashMap<Arc<str>, DynHandler>,
-    /// How many prefixes have one slash, two, and so on: a path with thousands of them costs no more lookups than the
-    /// deepest prefix has.
-    depths: Vec<usize>,
+    /// A path with thousands of slashes costs no more lookups than the deepest prefix has.
+    prefix_depths: Depths,
     listed: OrdSet<Arc<str>>,
     not_found: DynHandler,
 }
@@ -38,8 +39,9 @@ impl PathRecorderMux {
         Self {
             routes: ArcSwap::from_pointee(Routes {
                 exact: HashMap::new(),
+                exact_depths: Depths::default(),
                 prefixes: HashMap::new(),
-                depths: Vec::new(),
+                prefix_depths: Depths::default(),
                 listed: OrdSet::new(),
                 not_found: Arc::new(NotFound),
             }),
@@ -157,51 +159,37 @@ impl Routes {
         if registration.listed {
             self.listed.insert(path.clone());
         }
-        if !registration.prefix {
-            self.exact.insert(path, registration.handler);
-            return;
-        }
-        let depth = slashes(&path);
-        if self.prefixes.insert(path, registration.handler).is_none() {
-            if self.depths.len() < depth {
-                self.depths.resize(depth, 0);
-            }
-            self.depths[depth - 1] += 1;
+        let (paths, depths) = match registration.prefix {
+            false => (&mut self.exact, &mut self.exact_depths),
+            true => (&mut self.prefixes, &mut self.prefix_depths),
+        };
+        if paths.insert(path.clone(), registration.handler).is_none() {
+            depths.add(&path);
         }
     }
 
     fn remove(&mut self, path: &str) {
-        self.exact.remove(path);
         self.listed.remove(path);
+        if self.exact.remove(path).is_some() {
+            self.exact_depths.remove(path);
+        }
         if self.prefixes.remove(path).is_some() {
-            self.depths[slashes(path) - 1] -= 1;
-            while self.depths.last() == Some(&0) {
-                self.depths.pop();
-            }
+            self.prefix_depths.remove(path);
         }
     }
 
     /// Upstream tries the prefixes with most slashes first, longer before shorter: among the prefixes of one path
     /// that order is simply longest first.
     fn find(&self, path: &str) -> Option<&DynHandler> {
-        if let Some(h) = self.exact.get(path) {
+        if self.exact_depths.has(slashes(path))
+            && let Some(h) = self.exact.get(path)
+        {
             return Some(h);
         }
-        let mut best = None;
-        for (nth, (at, _)) in path.match_indices('/').enumerate() {
-            if nth >= self.depths.len() {
-                break;
-            }
-            if let Some(h) = self.prefixes.get(&path[..=at]) {
-                best = Some(h);
-            }
-        }
-        best
+        slashes_back(path, self.prefix_depths.most())
+            .filter(|(depth, _)| self.prefix_depths.has(*depth))
+            .find_map(|(_, at)| self.prefixes.get(&path[..=at]))
     }
-}
-
-fn slashes(s: &str) -> usize {
-    s.bytes().filter(|b| *b == b'/').count()
 }
 
 impl UnprotectedHandler for PathRecorderMux {

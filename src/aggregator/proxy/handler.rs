@@ -3,13 +3,15 @@
 
 use super::answers;
 use super::gunzip::Gunzip;
+use super::identities::Identities;
 use super::transport::{BackendBody, Outgoing, SendError, Transport};
 use super::upgrade::{self, ClientSide};
 use super::{headers, url};
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::ledger::{Account, Permit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
-use crate::client::html::{Encoding, Rewritten};
+use crate::client::headers::Special;
+use crate::client::html::{self, Encoding};
 use crate::client::links::{self, Links};
 use crate::client::target::Timeouts;
 use crate::request::{
@@ -45,6 +47,8 @@ pub struct ProxyShared {
     pub resolver: Arc<dyn ServiceResolver>,
     /// Owner of connections and tunnels.
     pub tasks: TaskGroup,
+    /// Callers, as backends are told of them.
+    pub identities: Identities,
     /// Refuse redirects (502) instead of passing them on.
     pub reject_redirects: bool,
     /// Metrics.
@@ -82,7 +86,17 @@ struct Ready {
     /// Where it asks for an upgrade.
     client: Option<ClientSide>,
     interim: Option<Interim>,
+    /// gzip was asked for in the client's place.
+    unpack: bool,
     info: Option<Arc<RequestInfo>>,
+}
+
+/// A request as the backend sees it.
+struct Rewritten {
+    out: Outgoing,
+    client: Option<ClientSide>,
+    interim: Option<Interim>,
+    unpack: bool,
 }
 
 /// The handler of one APIService.
@@ -111,7 +125,7 @@ impl ProxyHandler {
     }
 
     /// All that is done before anything has to be waited for; the error is the answer.
-    fn prepared(&self, remote: &Remote, req: Request, user: &UserInfo) -> Result<Ready, Box<Response>> {
+    fn prepared(&self, remote: &Remote, req: Request, user: &Arc<UserInfo>) -> Result<Ready, Box<Response>> {
         let info = RequestInfo::of(&req).cloned();
         let end = |answer| Box::new(self.shared.end(info.as_deref(), answer));
         if !remote.available {
@@ -136,65 +150,79 @@ impl ProxyHandler {
             Ok(permit) => permit,
             Err(full) => return Err(end(answers::too_many(full, &remote.service, req.headers()))),
         };
-        let (out, client, interim) = self.outgoing(req, user)?;
+        let authority = transport.choose(endpoints.all()).clone();
+        let Rewritten {
+            out,
+            client,
+            interim,
+            unpack,
+        } = self.outgoing(req, user, transport.host_name(&authority))?;
         Ok(Ready {
             transport: transport.clone(),
-            authority: transport.choose(endpoints.all()).clone(),
+            authority,
             endpoints,
             permit,
             out,
             client,
             interim,
+            unpack,
             info,
         })
     }
 
-    /// The request as the backend sees it, but for what depends on where that is.
-    fn outgoing(
-        &self,
-        mut req: Request,
-        user: &UserInfo,
-    ) -> Result<(Outgoing, Option<ClientSide>, Option<Interim>), Box<Response>> {
-        let upgrading = headers::wants_upgrade(req.headers());
-        let client_side = upgrading.then(|| upgrade::client_side(&mut req)).flatten();
-        if upgrading && client_side.is_none() {
+    /// The request as the backend of this name sees it.
+    fn outgoing(&self, mut req: Request, user: &Arc<UserInfo>, host: &str) -> Result<Rewritten, Box<Response>> {
+        let special = Special::of(req.headers());
+        let upgrading = special.connection && headers::wants_upgrade(req.headers());
+        let client = upgrading.then(|| upgrade::client_side(&mut req)).flatten();
+        if upgrading && client.is_none() {
             return Err(upgrade::not_hijackable().into());
         }
         let Some(target) = rewritten(req.uri()) else {
             return Err(answers::error(StatusCode::BAD_REQUEST, "invalid request path").into());
         };
         let (mut head, body) = req.into_parts();
-        head.headers.remove(header::HOST);
-        // Before anything is added: a client may name any header in `Connection`, and what it names goes.
-        match &client_side {
-            Some(_) => headers::keep_identity_end_to_end(&mut head.headers),
-            None => {
-                let trailers = headers::wants_trailers(&head.headers);
-                headers::strip_hop_by_hop(&mut head.headers);
-                if trailers {
-                    head.headers.insert(header::TE, HeaderValue::from_static("trailers"));
-                }
-            }
+        if special.host {
+            head.headers.remove(header::HOST);
         }
+        // Before anything is added: a client may name any header in `Connection`, and what it names goes.
+        let special = match &client {
+            Some(_) => {
+                headers::keep_identity_end_to_end(&mut head.headers);
+                special
+            }
+            None => special.strip_request(&mut head.headers),
+        };
         // What is added below, in one growth of the table.
-        head.headers.reserve(10 + user.groups.len() + user.extra.len());
-        if let Err(headers::InvalidValue(name)) = headers::set_identity(&mut head.headers, user) {
+        head.headers.reserve(10 + user.extra.len());
+        if let Err(headers::InvalidValue(name)) = self.shared.identities.state(&mut head.headers, user) {
             let why = format!("net/http: invalid header field value for {name:?}");
             return Err(unreachable_backend(&why).into());
         }
         let facts = Facts::of(&head);
-        let (client, interim) = (facts.remote.map(|a| a.0.ip()), Interim::of(facts));
+        let (address, interim) = (facts.remote.map(|a| a.0.ip()), Interim::of(facts));
         if let Some(id) = &facts.audit_id {
             head.headers.insert(headers::AUDIT_ID, id.header().clone());
         }
-        headers::forwarded_for(&mut head.headers, client);
-        let out = Outgoing {
-            method: head.method,
-            target,
-            headers: head.headers,
-            body,
-        };
-        Ok((out, client_side, interim))
+        headers::forwarded_for(&mut head.headers, address);
+        let mut unpack = false;
+        if client.is_none() {
+            if let Ok(host) = HeaderValue::from_str(host) {
+                headers::forwarded_target(&mut head.headers, host, target.path());
+            }
+            unpack = special.ask_for_gzip(&head.method, &mut head.headers);
+        }
+        Ok(Rewritten {
+            interim,
+            out: Outgoing {
+                method: head.method,
+                target,
+                headers: head.headers,
+                body,
+            },
+            client,
+            unpack,
+        })
     }
 }
 
@@ -211,23 +239,18 @@ impl ProxyShared {
             authority,
             endpoints,
             mut permit,
-            mut out,
+            out,
             client,
             interim,
+            unpack,
             info,
         } = ready;
-        let host_name = transport.host_name(&authority);
         if let Some(client) = client {
             let client = client.holding(permit);
             // Boxed: it holds a handshake, some 8 kB, which every request would make room for.
             let tunnel = Box::pin(upgrade::tunnel(&transport, &authority, out, client, &self.tasks));
             return uncounted(tunnel.await);
         }
-        if let Ok(host) = HeaderValue::from_str(host_name) {
-            headers::forwarded_target(&mut out.headers, host, out.target.path());
-        }
-        let unpack = headers::ask_for_gzip(&out.method, &mut out.headers);
-
         // The request's own deadline is the chain's (`server/filters/timeout`): it drops this future, or the body, which
         // cancels the request at the backend.
         let limit = limit(transport.timeouts(), info.as_deref(), out.target.path());
@@ -245,7 +268,7 @@ impl ProxyShared {
             Ok(answer) => {
                 remote.account.answered(began.elapsed(), answer.status().as_u16());
                 let answer = answer.map(|body| body.holding(permit));
-                self.answer(host_name, answer, unpack, end)
+                self.answer(transport.host_name(&authority), answer, unpack, end)
             }
             Err(SendError::Full) => {
                 remote.account.turned_away();
@@ -273,7 +296,9 @@ impl ProxyShared {
     ) -> Response {
         let (mut head, body) = answer.into_parts();
         head.extensions.clear();
-        let location = head.headers.get(header::LOCATION).filter(|l| !l.is_empty());
+        let special = Special::of(&head.headers);
+        let location = special.location.then(|| head.headers.get(header::LOCATION)).flatten();
+        let location = location.filter(|l| !l.is_empty());
         let has_location = location.is_some();
         if let Some(location) = location {
             if let Some(why) = location.to_str().ok().and_then(links::complaint) {
@@ -291,10 +316,11 @@ impl ProxyShared {
                 head.headers.insert(header::LOCATION, location);
             }
         }
-        headers::clean_response(&mut head.headers);
+        let special = special.clean_response(&mut head.headers);
         head.extensions.insert(FromBackend::Proxied);
         head.version = http::Version::default();
         let packed = unpack
+            && special.content_encoding
             && head
                 .headers
                 .get(header::CONTENT_ENCODING)
@@ -315,7 +341,7 @@ impl ProxyShared {
             None => Response::from_parts(head, body),
             Some(encoding) => {
                 head.headers.remove(header::CONTENT_LENGTH);
-                let body = Rewritten::new(body, encoding, Links::to_backend(authority));
+                let body = html::Rewritten::new(body, encoding, Links::to_backend(authority));
                 Response::from_parts(head, Body::stream(body))
             }
         }

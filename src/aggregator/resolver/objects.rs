@@ -3,7 +3,7 @@
 use super::join;
 use crate::apimachinery::value::{Str, Value};
 use crate::storage::Entry;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A Service.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct Service {
     pub ports: Vec<ServicePort>,
     /// `IPv4`, `IPv6`, in order of preference.
     pub families: Vec<Str>,
+    /// Of an `ExternalName`: the port first asked for, and its address.
+    outside: OnceLock<(u16, Arc<str>)>,
 }
 
 /// A Service's type.
@@ -102,6 +104,17 @@ impl Service {
                 .filter_map(|f| f.as_str().map(Str::from))
                 .collect(),
             cluster_ip,
+            outside: OnceLock::new(),
+        }
+    }
+
+    /// Where this port is of a host that the Service is a name for. Any port will do: the Service need not list it. The one
+    /// that is asked for first is mostly the only one, and written once.
+    pub(super) fn outside(&self, host: &str, port: u16) -> Arc<str> {
+        let (known, address) = self.outside.get_or_init(|| (port, join(host, port).into()));
+        match *known == port {
+            true => address.clone(),
+            false => join(host, port).into(),
         }
     }
 

@@ -24,8 +24,23 @@ pub fn decode_path(raw: &str) -> Option<Cow<'_, str>> {
     unescape(raw, false)
 }
 
+/// What is between the slashes of a path, the ends included: `split`, without its search that is made for long texts.
+pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(path);
+    std::iter::from_fn(move || {
+        let path = rest?;
+        match path.bytes().position(|b| b == b'/') {
+            None => rest.take(),
+            Some(at) => {
+                rest = Some(&path[at + 1..]);
+                Some(&path[..at])
+            }
+        }
+    })
+}
+
 fn unescape(s: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
-    if !s.bytes().any(|b| b == b'%' || (plus_is_space && b == b'+')) {
+    if !s.as_bytes().contains(&b'%') && !(plus_is_space && s.as_bytes().contains(&b'+')) {
         return Some(Cow::Borrowed(s));
     }
     let mut out = Vec::with_capacity(s.len());

@@ -44,7 +44,7 @@ impl RequestInfo {
 
     fn read_path(&mut self, method: &Method, path: &str) -> Result<Option<PathVerb>, ResolveError> {
         let trimmed = path.trim_matches('/');
-        let mut rest = trimmed.split('/');
+        let mut rest = query::segments(trimmed);
         let (first, second, third) = (rest.next(), rest.next(), rest.next());
         let (Some(prefix @ ("api" | "apis")), Some(second), Some(third)) = (first, second, third) else {
             self.verb = non_resource_verb(method);

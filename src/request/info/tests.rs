@@ -172,6 +172,11 @@ fn a_bad_escape_is_an_error() {
 
 proptest! {
     #[test]
+    fn segments_restate_split(path in "[a/.é]{0,12}") {
+        prop_assert!(query::segments(&path).eq(path.split('/')));
+    }
+
+    #[test]
     fn parts_restate_the_tail_of_the_path(segs in proptest::collection::vec("[a-z]{1,6}", 1..5), ns in proptest::option::of("[a-z]{1,5}")) {
         prop_assume!(!matches!(segs[0].as_str(), "watch" | "proxy" | "namespaces" | "status" | "finalize"));
         let tail = segs.join("/");

@@ -25,17 +25,45 @@ pub(super) struct Head {
 }
 
 /// Of each header: the lengths of its name and value, and whether the value is sensitive.
-const PREFIX: usize = 4 + 4 + 1;
+struct Prefix {
+    name: usize,
+    value: usize,
+    sensitive: bool,
+}
+
+impl Prefix {
+    const SIZE: usize = 8;
+
+    /// As one number, so that it is written in one piece. Names and values are shorter than 2^31.
+    fn packed(&self) -> [u8; Self::SIZE] {
+        ((self.name as u64) << 32 | (self.value as u64) << 1 | u64::from(self.sensitive)).to_le_bytes()
+    }
+
+    fn unpacked(packed: [u8; Self::SIZE]) -> Self {
+        let packed = u64::from_le_bytes(packed);
+        Self {
+            name: (packed >> 32) as usize,
+            value: (packed as u32 >> 1) as usize,
+            sensitive: packed & 1 != 0,
+        }
+    }
+}
 
 impl Head {
     pub(super) fn of(out: &Outgoing) -> Self {
-        let size = out.headers.iter().map(|(n, v)| PREFIX + n.as_str().len() + v.len());
+        let size = out
+            .headers
+            .iter()
+            .map(|(n, v)| Prefix::SIZE + n.as_str().len() + v.len());
         let mut headers = Vec::with_capacity(size.sum());
         for (name, value) in &out.headers {
             let name = name.as_str().as_bytes();
-            headers.extend_from_slice(&(name.len() as u32).to_le_bytes());
-            headers.extend_from_slice(&(value.len() as u32).to_le_bytes());
-            headers.push(value.is_sensitive().into());
+            let prefix = Prefix {
+                name: name.len(),
+                value: value.len(),
+                sensitive: value.is_sensitive(),
+            };
+            headers.extend_from_slice(&prefix.packed());
             headers.extend_from_slice(name);
             headers.extend_from_slice(value.as_bytes());
         }
@@ -63,13 +91,14 @@ impl Head {
 
 fn unfolded(mut rest: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    while let Some(([n0, n1, n2, n3, v0, v1, v2, v3, sensitive], after)) = rest.split_first_chunk::<PREFIX>() {
-        let (name, after) = after.split_at(u32::from_le_bytes([*n0, *n1, *n2, *n3]) as usize);
-        let (value, after) = after.split_at(u32::from_le_bytes([*v0, *v1, *v2, *v3]) as usize);
+    while let Some((packed, after)) = rest.split_first_chunk() {
+        let prefix = Prefix::unpacked(*packed);
+        let (name, after) = after.split_at(prefix.name);
+        let (value, after) = after.split_at(prefix.value);
         rest = after;
         // They were a name and a value before.
         if let (Ok(name), Ok(mut value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-            value.set_sensitive(*sensitive != 0);
+            value.set_sensitive(prefix.sensitive);
             headers.append(name, value);
         }
     }

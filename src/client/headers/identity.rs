@@ -1,0 +1,173 @@
+//! Who calls, as a backend is told.
+
+use crate::request::UserInfo;
+use crate::request::headers::remove_all;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+const X_REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
+const X_REMOTE_UID: HeaderName = HeaderName::from_static("x-remote-uid");
+const X_REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
+const X_REMOTE_EXTRA: &str = "x-remote-extra-";
+
+/// A header value that no transport can carry: the canonical name of the header.
+#[derive(Debug, PartialEq, Eq)]
+pub struct InvalidValue(pub String);
+
+/// A caller's identity, written as headers.
+///
+/// HTTP/1 connections write names with capitals at the start and behind dashes, which is how Go writes them, down to
+/// the lower-case `%2f` of an escaped extra key.
+#[derive(Debug)]
+pub struct Identity(Vec<(HeaderName, HeaderValue)>);
+
+impl Identity {
+    /// That of this caller.
+    ///
+    /// # Errors
+    /// [`InvalidValue`] where a name, group or extra holds bytes that are not allowed in headers.
+    pub fn try_of(user: &UserInfo) -> Result<Self, InvalidValue> {
+        let mut all = Vec::with_capacity(2 + user.groups.len() + user.extra.len());
+        let mut add = |name: &HeaderName, v: &str| {
+            all.push((name.clone(), value(name, v)?));
+            Ok(())
+        };
+        add(&X_REMOTE_USER, &user.name)?;
+        if !user.uid.is_empty() {
+            add(&X_REMOTE_UID, &user.uid)?;
+        }
+        for group in &user.groups {
+            add(&X_REMOTE_GROUP, group)?;
+        }
+        for (key, values) in &user.extra {
+            let name = HeaderName::from_bytes(extra_name(key).as_bytes())
+                .map_err(|_| InvalidValue(format!("X-Remote-Extra-{key}")))?;
+            for v in values {
+                add(&name, v)?;
+            }
+        }
+        Ok(Self(all))
+    }
+
+    /// Removes every identity the client claims (and the credentials it sent us), then states this one.
+    pub fn state(&self, headers: &mut HeaderMap) {
+        remove_all(headers, |name| {
+            name.as_str().starts_with(X_REMOTE_EXTRA)
+                || matches!(
+                    name.as_str(),
+                    "authorization" | "x-remote-user" | "x-remote-uid" | "x-remote-group"
+                )
+        });
+        for (name, value) in &self.0 {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+}
+
+fn value(name: &HeaderName, v: &str) -> Result<HeaderValue, InvalidValue> {
+    HeaderValue::from_str(v)
+        .or_else(|_| HeaderValue::from_bytes(v.as_bytes()))
+        .map_err(|_| InvalidValue(canonical_name(name.as_str())))
+}
+
+/// Every byte of an extra key that is no token byte, and `%` itself, as `%xx`.
+fn extra_name(key: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(X_REMOTE_EXTRA.len() + key.len());
+    out.push_str(X_REMOTE_EXTRA);
+    for b in key.bytes() {
+        match b {
+            b'%' => out.push_str("%25"),
+            b if b.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&b) => out.push(char::from(b)),
+            b => write!(out, "%{b:02x}").expect("writing to a string does not fail"),
+        }
+    }
+    out
+}
+
+/// A name as Go's `textproto.CanonicalMIMEHeaderKey` spells it.
+pub fn canonical_name(name: &str) -> String {
+    let mut up = true;
+    name.chars()
+        .map(|c| {
+            let c = if up {
+                c.to_ascii_uppercase()
+            } else {
+                c.to_ascii_lowercase()
+            };
+            up = c == '-';
+            c
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(k, v)| (HeaderName::try_from(*k).unwrap(), HeaderValue::from_str(v).unwrap()))
+            .collect()
+    }
+
+    fn all<'a>(h: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+        h.get_all(name).iter().map(|v| v.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn identity_replaces_every_claim_of_the_client() {
+        let mut h = map(&[
+            ("X-Remote-User", "evil"),
+            ("X-Remote-Uid", "1"),
+            ("X-Remote-Group", "system:masters"),
+            ("X-Remote-Extra-Scopes", "all"),
+            ("Authorization", "Bearer secret"),
+            ("Cookie", "kept"),
+        ]);
+        let mut user = UserInfo::system("alice", &["b", "a"]);
+        user.extra
+            .insert("scopes.example.com/foo".into(), vec!["x".into(), "y".into()]);
+        Identity::try_of(&user).unwrap().state(&mut h);
+        assert_eq!(all(&h, "x-remote-user"), ["alice"]);
+        assert_eq!(all(&h, "x-remote-group"), ["b", "a"]);
+        assert_eq!(all(&h, "x-remote-extra-scopes.example.com%2ffoo"), ["x", "y"]);
+        assert_eq!(all(&h, "cookie"), ["kept"]);
+        assert_eq!(h.len(), 6);
+    }
+
+    #[test]
+    fn names_are_spelled_as_go_spells_them() {
+        assert_eq!(
+            canonical_name(&extra_name("authentication.kubernetes.io/credential-id")),
+            "X-Remote-Extra-Authentication.kubernetes.io%2fcredential-Id"
+        );
+    }
+
+    #[test]
+    fn an_illegal_extra_value_is_an_error() {
+        let mut user = UserInfo::system("alice", &[]);
+        user.extra.insert("foo".into(), vec!["a\nb".into()]);
+        let why = Identity::try_of(&user).unwrap_err();
+        assert_eq!(why, InvalidValue("X-Remote-Extra-Foo".into()));
+    }
+
+    proptest! {
+        #[test]
+        fn extra_keys_survive_lower_casing_and_decoding(key in "[ -~é]{1,20}") {
+            let name = extra_name(&key);
+            prop_assert!(HeaderName::from_bytes(name.as_bytes()).is_ok());
+            let suffix = name.strip_prefix(X_REMOTE_EXTRA).unwrap().to_ascii_lowercase();
+            let mut bytes = Vec::new();
+            let mut rest = suffix.bytes();
+            while let Some(b) = rest.next() {
+                bytes.push(if b == b'%' {
+                    let hex = [rest.next().unwrap(), rest.next().unwrap()];
+                    u8::from_str_radix(std::str::from_utf8(&hex).unwrap(), 16).unwrap()
+                } else { b });
+            }
+            prop_assert_eq!(bytes, key.bytes().map(|b| b.to_ascii_lowercase()).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Headers that need more than being passed on, found in one look at the names.
+
+use super::{announce_trailers, wants_trailers};
+use crate::request::headers::remove_all;
+use http::Method;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+/// Which of them a message has: one look at each name, instead of a look-up for each question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Special {
+    /// `Connection`
+    pub connection: bool,
+    /// `Host`
+    pub host: bool,
+    /// `Location`
+    pub location: bool,
+    /// `Content-Encoding`
+    pub content_encoding: bool,
+    /// `Accept-Encoding` or `Range`: the client says itself in which form it wants the answer.
+    form: bool,
+    te: bool,
+    trailer: bool,
+    /// Any that belong to one connection, `Connection` and `Te` among them.
+    hop_by_hop: bool,
+    /// Any that tell browsers which other sites may read the answer.
+    cors: bool,
+}
+
+enum Kind {
+    Plain,
+    Connection,
+    Te,
+    HopByHop,
+    Trailer,
+    Host,
+    Location,
+    ContentEncoding,
+    Form,
+    Cors,
+}
+
+fn kind(name: &HeaderName) -> Kind {
+    match name.as_str() {
+        "connection" => Kind::Connection,
+        "te" => Kind::Te,
+        "proxy-connection"
+        | "keep-alive"
+        | "proxy-authenticate"
+        | "proxy-authorization"
+        | "transfer-encoding"
+        | "upgrade" => Kind::HopByHop,
+        "trailer" => Kind::Trailer,
+        "host" => Kind::Host,
+        "location" => Kind::Location,
+        "content-encoding" => Kind::ContentEncoding,
+        "accept-encoding" | "range" => Kind::Form,
+        "access-control-allow-credentials"
+        | "access-control-allow-headers"
+        | "access-control-allow-methods"
+        | "access-control-allow-origin" => Kind::Cors,
+        _ => Kind::Plain,
+    }
+}
+
+impl Special {
+    /// Those of a message.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let mut found = Self::default();
+        for name in headers.keys() {
+            match kind(name) {
+                Kind::Plain => {}
+                Kind::Connection => (found.connection, found.hop_by_hop) = (true, true),
+                Kind::Te => (found.te, found.hop_by_hop) = (true, true),
+                Kind::HopByHop => found.hop_by_hop = true,
+                Kind::Trailer => found.trailer = true,
+                Kind::Host => found.host = true,
+                Kind::Location => found.location = true,
+                Kind::ContentEncoding => found.content_encoding = true,
+                Kind::Form => found.form = true,
+                Kind::Cors => found.cors = true,
+            }
+        }
+        found
+    }
+
+    /// Takes away what belongs to the sender's connection, and says what was there of the rest.
+    pub fn strip_hop_by_hop(mut self, headers: &mut HeaderMap) -> Self {
+        if self.connection {
+            remove_named(headers);
+            self = Self::of(headers);
+        }
+        if self.hop_by_hop {
+            remove_all(headers, |name| {
+                matches!(kind(name), Kind::Connection | Kind::Te | Kind::HopByHop)
+            });
+        }
+        if self.trailer {
+            announce_trailers(headers);
+        }
+        self
+    }
+
+    /// As [`Special::strip_hop_by_hop`], of a request: `Te: trailers` stays with those that ask for it.
+    pub fn strip_request(self, headers: &mut HeaderMap) -> Self {
+        let trailers = self.te && wants_trailers(headers);
+        let rest = self.strip_hop_by_hop(headers);
+        if trailers {
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+        rest
+    }
+
+    /// Takes from a backend's answer what is not the backend's to say, and says what was there of the rest.
+    pub fn clean_response(self, headers: &mut HeaderMap) -> Self {
+        let rest = self.strip_hop_by_hop(headers);
+        if rest.cors {
+            remove_all(headers, |name| matches!(kind(name), Kind::Cors));
+        }
+        rest
+    }
+
+    /// Asks for gzip in the client's place, where it asked for nothing itself. True: the answer must be unpacked.
+    pub fn ask_for_gzip(self, method: &Method, headers: &mut HeaderMap) -> bool {
+        if self.form || *method == Method::HEAD {
+            return false;
+        }
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        true
+    }
+}
+
+/// Removes what `Connection` names: it belongs to the connection, too.
+fn remove_named(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .filter_map(|n| HeaderName::from_bytes(n.trim().as_bytes()).ok())
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(n, v): &(&'static str, &'static str)| (HeaderName::from_static(n), HeaderValue::from_static(v));
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn what_a_connection_takes_with_it_was_never_asked_for() {
+        for (names, asks) in [("accept-encoding", true), ("x", false)] {
+            let mut h = map(&[("connection", names), ("accept-encoding", "br"), ("te", "trailers")]);
+            let rest = Special::of(&h).strip_request(&mut h);
+            assert_eq!(rest.ask_for_gzip(&Method::GET, &mut h), asks);
+            let coding = if asks { "gzip" } else { "br" };
+            assert_eq!(h, map(&[("accept-encoding", coding), ("te", "trailers")]));
+        }
+    }
+
+    #[test]
+    fn gzip_is_asked_for_where_the_client_does_not_care() {
+        for (header, method, want) in [
+            ("accept", Method::GET, true),
+            ("accept", Method::HEAD, false),
+            ("range", Method::GET, false),
+            ("accept-encoding", Method::GET, false),
+        ] {
+            let mut h = map(&[(header, "x")]);
+            assert_eq!(Special::of(&h).ask_for_gzip(&method, &mut h), want, "{header} {method}");
+        }
+    }
+
+    #[test]
+    fn an_answer_says_nothing_of_its_connection_and_of_other_sites() {
+        let mut h = map(&[
+            ("access-control-allow-origin", "*"),
+            ("access-control-expose-headers", "x"),
+            ("keep-alive", "5"),
+            ("connection", "x-mine"),
+            ("x-mine", "1"),
+            ("location", "/"),
+            ("content-encoding", "gzip"),
+        ]);
+        let rest = Special::of(&h).clean_response(&mut h);
+        assert!(rest.location && rest.content_encoding);
+        assert_eq!(
+            h,
+            map(&[
+                ("access-control-expose-headers", "x"),
+                ("location", "/"),
+                ("content-encoding", "gzip"),
+            ])
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! Paths by how many slashes they have: what asks for the beginnings of a path looks up no more of them than there can be.
+
+/// How many of a set of paths have one slash, two, and so on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Depths(Vec<usize>);
+
+impl Depths {
+    /// The set has this path now.
+    pub(super) fn add(&mut self, path: &str) {
+        let depth = slashes(path);
+        if self.0.len() <= depth {
+            self.0.resize(depth + 1, 0);
+        }
+        self.0[depth] += 1;
+    }
+
+    /// The set had this path.
+    pub(super) fn remove(&mut self, path: &str) {
+        self.0[slashes(path)] -= 1;
+        while self.0.last() == Some(&0) {
+            self.0.pop();
+        }
+    }
+
+    /// True where a path of the set has so many.
+    pub(super) fn has(&self, depth: usize) -> bool {
+        self.0.get(depth).is_some_and(|paths| *paths > 0)
+    }
+
+    /// Most that a path of the set has.
+    pub(super) fn most(&self) -> usize {
+        self.0.len().saturating_sub(1)
+    }
+}
+
+/// How many slashes a path has.
+pub(super) fn slashes(path: &str) -> usize {
+    path.bytes().filter(|b| *b == b'/').count()
+}
+
+/// Where the first `most` slashes of a path are, and which each is (the first is 1), from the last of them back.
+pub(super) fn slashes_back(path: &str, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let path = path.as_bytes();
+    let is_slash = |(_, b): &(usize, &u8)| **b == b'/';
+    let first = path.iter().enumerate().filter(is_slash).take(most);
+    let (mut which, end) = first.fold((0, 0), |(n, _), (at, _)| (n + 1, at + 1));
+    path[..end]
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(is_slash)
+        .map(move |(at, _)| {
+            which -= 1;
+            (which + 1, at)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slashes_are_found_from_behind() {
+        let all = |path, most| slashes_back(path, most).collect::<Vec<_>>();
+        assert_eq!(all("/a//b/", 9), [(4, 5), (3, 3), (2, 2), (1, 0)]);
+        assert_eq!(all("/a//b/", 2), [(2, 2), (1, 0)]);
+        assert_eq!(all("x/y", 1), [(1, 1)]);
+        assert_eq!(all("/a", 0), []);
+        assert_eq!(all("", 3), []);
+    }
+
+    #[test]
+    fn a_depth_is_there_while_a_path_has_it() {
+        let mut depths = Depths::default();
+        assert!(!depths.has(0) && depths.most() == 0);
+        depths.add("/a/b");
+        depths.add("/a/");
+        depths.add("/");
+        assert!(depths.has(2) && depths.has(1) && !depths.has(0) && !depths.has(3));
+        depths.remove("/a/b");
+        assert!(depths.has(2));
+        depths.remove("/a/");
+        assert!(!depths.has(2) && depths.most() == 1);
+    }
+}
