@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -53,14 +52,15 @@ impl Tagger {
     }
 
     fn tag(&self, asked: Asked<'_>) -> Key {
-        let mut text = Cow::Borrowed(asked.token.as_bytes());
+        let audiences: usize = asked.audiences.iter().map(|a| 1 + a.len()).sum();
+        let mut text = Vec::with_capacity(asked.token.len() + audiences);
+        text.extend_from_slice(asked.token.as_bytes());
         for audience in asked.audiences {
-            let text = text.to_mut();
             text.push(BORDER);
             text.extend_from_slice(audience.as_bytes());
         }
         let nonce = Nonce::assume_unique_for_key([0; 12]);
-        let tag = self.0.seal_in_place_separate_tag(nonce, Aad::from(&*text), &mut []);
+        let tag = self.0.seal_in_place_separate_tag(nonce, Aad::from(text), &mut []);
         let tag = tag.expect("a text in memory is not too long for GCM");
         tag.as_ref().try_into().expect("GCM's tags have 16 bytes")
     }

@@ -82,7 +82,7 @@ struct Ready {
     authority: Arc<str>,
     endpoints: Endpoints,
     permit: Permit,
-    out: Outgoing,
+    out: Box<Outgoing>,
     /// Where it asks for an upgrade.
     client: Option<ClientSide>,
     interim: Option<Interim>,
@@ -93,7 +93,7 @@ struct Ready {
 
 /// A request as the backend sees it.
 struct Rewritten {
-    out: Outgoing,
+    out: Box<Outgoing>,
     client: Option<ClientSide>,
     interim: Option<Interim>,
     unpack: bool,
@@ -214,12 +214,12 @@ impl ProxyHandler {
         }
         Ok(Rewritten {
             interim,
-            out: Outgoing {
+            out: Box::new(Outgoing {
                 method: head.method,
                 target,
                 headers: head.headers,
                 body,
-            },
+            }),
             client,
             unpack,
         })
@@ -233,7 +233,8 @@ impl ProxyShared {
         answer
     }
 
-    async fn exchange(self: Arc<Self>, remote: Arc<Remote>, ready: Ready) -> Response {
+    /// What is done where there is something to wait for. Not an `async fn`, which would keep a second `Ready`.
+    fn exchange(self: Arc<Self>, remote: Arc<Remote>, ready: Ready) -> impl Future<Output = Response> {
         let Ready {
             transport,
             authority,
@@ -245,46 +246,49 @@ impl ProxyShared {
             unpack,
             info,
         } = ready;
-        if let Some(client) = client {
-            let client = client.holding(permit);
-            // Boxed: it holds a handshake, some 8 kB, which every request would make room for.
-            let tunnel = Box::pin(upgrade::tunnel(&transport, &authority, out, client, &self.tasks));
-            return uncounted(tunnel.await);
-        }
-        // The request's own deadline is the chain's (`server/filters/timeout`): it drops this future, or the body, which
-        // cancels the request at the backend.
-        let limit = limit(transport.timeouts(), info.as_deref(), out.target.path());
-        let end = limit.map(|limit| Instant::now() + limit);
-        let began = std::time::Instant::now();
-        permit.send();
-        // Pinned here, where it stays: it is large, and awaiting it by value moves it.
-        let mut sending = pin!(transport.send_to(endpoints.all(), &authority, out, interim.as_ref()));
-        let sent = match (end, transport.timeouts().header) {
-            (None, None) => sending.await,
-            (end, header) => head_by(end, header, sending.as_mut()).await,
-        };
-        permit.settle();
-        let answer = match sent {
-            Ok(answer) => {
-                remote.account.answered(began.elapsed(), answer.status().as_u16());
-                let answer = answer.map(|body| body.holding(permit));
-                self.answer(transport.host_name(&authority), answer, unpack, end)
+        async move {
+            if let Some(client) = client {
+                let client = client.holding(permit);
+                // Boxed: it holds a handshake, some 8 kB, which every request would make room for.
+                let tunnel = Box::pin(upgrade::tunnel(&transport, &authority, *out, client, &self.tasks));
+                return uncounted(tunnel.await);
             }
-            Err(SendError::Full) => {
-                remote.account.turned_away();
-                self.end(info.as_deref(), answers::no_connection(&remote.service))
-            }
-            Err(why) => {
-                let is_late = matches!(why, SendError::Late);
-                let why = why.to_string();
-                if is_late {
-                    transport.unanswered(&authority, &why);
+            // The request's own deadline is the chain's (`server/filters/timeout`): it drops this future, or the body, which
+            // cancels the request at the backend.
+            let limit = limit(transport.timeouts(), info.as_deref(), out.target.path());
+            let end = limit.map(|limit| Instant::now() + limit);
+            let began = std::time::Instant::now();
+            permit.send();
+            // Pinned here, where it stays: it is large, and awaiting it by value moves it.
+            let mut sending = pin!(transport.send_to(endpoints.all(), &authority, out, interim.as_ref()));
+            let sent = match (end, transport.timeouts().header) {
+                (None, None) => sending.await,
+                // Boxed: most requests have no such end.
+                (end, header) => Box::pin(head_by(end, header, sending.as_mut())).await,
+            };
+            permit.settle();
+            let answer = match sent {
+                Ok(answer) => {
+                    remote.account.answered(began.elapsed(), answer.status().as_u16());
+                    let answer = answer.map(|body| body.holding(permit));
+                    self.answer(transport.host_name(&authority), answer, unpack, end)
                 }
-                remote.account.failed(&why);
-                unreachable_backend(&why)
-            }
-        };
-        uncounted(answer)
+                Err(SendError::Full) => {
+                    remote.account.turned_away();
+                    self.end(info.as_deref(), answers::no_connection(&remote.service))
+                }
+                Err(why) => {
+                    let is_late = matches!(why, SendError::Late);
+                    let why = why.to_string();
+                    if is_late {
+                        transport.unanswered(&authority, &why);
+                    }
+                    remote.account.failed(&why);
+                    unreachable_backend(&why)
+                }
+            };
+            uncounted(answer)
+        }
     }
 
     fn answer(
@@ -436,4 +440,19 @@ async fn head_by<T>(
 /// Non-resource paths of three segments, which in practice are `/apis/<group>/<version>`.
 fn is_discovery(info: Option<&RequestInfo>, path: &str) -> bool {
     info.is_none_or(|i| !i.is_resource) && path.trim_matches('/').split('/').count() == 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<A, B, C, F: Future>(_: impl FnOnce(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn what_waits_for_a_backend_fits_into_a_small_allocation() {
+        let size = size_of_future(ProxyShared::exchange);
+        assert!(size <= 1024, "{size} bytes");
+    }
 }

@@ -27,6 +27,7 @@ use crate::client::outbound::Outbound;
 use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
 use crate::telemetry::clients::ClientRequestMetrics;
+use futures_util::future::Either;
 use host::{Host, Lease, NoConnection};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
@@ -132,7 +133,8 @@ impl Transport {
     /// # Cancel safety
     /// When dropped, the request is cancelled at the backend (stream reset, or connection closed).
     pub async fn send(&self, authority: &str, out: Outgoing) -> Result<Response<BackendBody>, SendError> {
-        self.deliver(&[authority.into()], authority, out, false, None).await
+        self.deliver(&[authority.into()], authority, out.into(), false, None)
+            .await
     }
 
     /// As [`Transport::send`]; what cannot be sent to `first` goes to another of `endpoints`.
@@ -148,7 +150,7 @@ impl Transport {
         first: &str,
         out: Outgoing,
     ) -> Result<Response<BackendBody>, SendError> {
-        self.deliver(endpoints, first, out, false, None).await
+        self.deliver(endpoints, first, out.into(), false, None).await
     }
 
     /// Which of these addresses a request should go to: the less busy of two that are drawn, leaving out those that have
@@ -173,7 +175,7 @@ impl Transport {
         &self,
         endpoints: &[Arc<str>],
         first: &str,
-        out: Outgoing,
+        out: Box<Outgoing>,
         interim: Option<&Interim>,
     ) -> impl Future<Output = Result<Response<BackendBody>, SendError>> {
         self.deliver(endpoints, first, out, true, interim)
@@ -183,7 +185,7 @@ impl Transport {
         &self,
         endpoints: &[Arc<str>],
         first: &str,
-        mut out: Outgoing,
+        mut out: Box<Outgoing>,
         bounded: bool,
         interim: Option<&Interim>,
     ) -> Result<Response<BackendBody>, SendError> {
@@ -191,7 +193,7 @@ impl Transport {
         let kept = if http_body::Body::is_end_stream(&out.body) {
             None
         } else {
-            let (body, kept) = kept::keep(out.body);
+            let (body, kept) = kept::keep(std::mem::take(&mut out.body));
             out.body = body;
             Some(kept)
         };
@@ -238,7 +240,7 @@ impl Transport {
                 }
                 (None, Some(again)) if failure.may_retry(again.method(), kept.is_some()) => {
                     match kept.as_ref().map_or(Some(Body::empty()), kept::Kept::again) {
-                        Some(body) => again.again(body),
+                        Some(body) => again.again(body).into(),
                         None => return Err(SendError::Exchange(failure.text)),
                     }
                 }
@@ -307,7 +309,7 @@ impl Transport {
 /// An exchange that failed, and what may be done about it.
 struct Failure {
     /// The request, where not a byte of it was sent.
-    unsent: Option<Outgoing>,
+    unsent: Option<Box<Outgoing>>,
     /// The backend says that it did not process it.
     refused: bool,
     /// The connection had served before, and died.
@@ -324,7 +326,7 @@ impl Failure {
     fn http1(mut e: hyper::client::conn::TrySendError<Request<Body>>, reused: bool) -> Self {
         let unsent = e.take_message().map(|r| {
             let (head, body) = r.into_parts();
-            Outgoing::again(head, body)
+            Outgoing::again(head, body).into()
         });
         let error = e.into_error();
         Self {
@@ -341,7 +343,7 @@ impl Failure {
 
     fn http2(e: http2::Failed, reused: bool) -> Self {
         Self {
-            unsent: e.unsent.map(|(r, body)| Outgoing::again(r.into_parts().0, body)),
+            unsent: e.unsent.map(|(r, body)| Outgoing::again(r.into_parts().0, body).into()),
             refused: e.refused,
             stale: reused && e.error.is_io(),
             text: http2::error_text(&e.error),
@@ -366,41 +368,51 @@ impl Outgoing {
     }
 }
 
-async fn exchange(
-    host: &Arc<Host>,
+/// Sends a request when it is called, as far as that is possible at once: no future carries the request about.
+fn exchange<'t>(
+    host: &'t Arc<Host>,
     lease: Lease,
-    out: Outgoing,
-    interim: Option<&Interim>,
-) -> Result<Response<BackendBody>, Failure> {
+    out: Box<Outgoing>,
+    interim: Option<&'t Interim>,
+) -> impl Future<Output = Result<Response<BackendBody>, Failure>> + use<'t> {
+    let Outgoing {
+        method,
+        target,
+        headers,
+        body,
+    } = *out;
     let mut request = Request::new(());
-    *request.method_mut() = out.method;
-    *request.headers_mut() = out.headers;
+    *request.method_mut() = method;
+    *request.headers_mut() = headers;
     let mut uri = http::uri::Parts::default();
-    uri.path_and_query = Some(out.target);
+    uri.path_and_query = Some(target);
     let busy = host.busy.enter();
     match lease {
         Lease::Http2(stream) => {
             uri.scheme = Some(http::uri::Scheme::HTTPS);
             uri.authority = Some(host.authority.clone());
             *request.uri_mut() = Uri::from_parts(uri).expect("scheme, authority and path make a URI");
-            match stream.exchange(request, out.body, &host.tasks, interim).await {
-                Ok((answer, upload)) => Ok(answer.map(|b| BackendBody::http2(b, stream, upload, busy))),
-                Err(e) => {
-                    if e.unsent.is_some() {
-                        host.forget(&stream);
+            let answer = stream.exchange(request, body, &host.tasks, interim);
+            Either::Left(async move {
+                match answer.await {
+                    Ok((answer, upload)) => Ok(answer.map(|b| BackendBody::http2(b, stream, upload, busy))),
+                    Err(e) => {
+                        if e.unsent.is_some() {
+                            host.forget(&stream);
+                        }
+                        Err(Failure::http2(e, stream.reused()))
                     }
-                    Err(Failure::http2(e, stream.reused()))
                 }
-            }
+            })
         }
         Lease::Http1 { sender, reused } => {
             *request.uri_mut() = Uri::from_parts(uri).expect("a path makes a URI");
             request.headers_mut().insert(header::HOST, host.value.clone());
-            let mut request = request.map(|()| out.body);
+            let mut request = request.map(|()| body);
             if let Some(interim) = interim {
                 headers::pass_interim(&mut request, interim.clone());
             }
-            Box::pin(exchange_http1(host, sender, reused, request, busy)).await
+            Either::Right(Box::pin(exchange_http1(host, sender, reused, request, busy)))
         }
     }
 }

@@ -345,7 +345,7 @@ mod tests {
                 body: crate::request::Body::full("body"),
             };
             let first = t.choose(&all).clone();
-            assert_eq!(t.send_to(&all, &first, out, None).await.unwrap().status(), 200);
+            assert_eq!(t.send_to(&all, &first, out.into(), None).await.unwrap().status(), 200);
         }
         let state = t.endpoints().into_iter().find(|e| e.address == gone).unwrap();
         assert!(state.ejected_for.is_some() && state.failures_in_a_row < 10, "{state:?}");

@@ -72,7 +72,7 @@ const GONE: u32 = ASK + 5;
 pub(super) struct Failed {
     pub(super) error: h2::Error,
     /// The request, where nothing of it was sent.
-    pub(super) unsent: Option<(Request<()>, Body)>,
+    pub(super) unsent: Option<(Box<Request<()>>, Body)>,
     /// The backend never looked at it.
     pub(super) refused: bool,
 }
@@ -207,30 +207,39 @@ impl Stream {
 
     /// Sends a request and waits for the head of its answer. What of the body cannot be sent at once goes up in a task
     /// of `tasks`, while the answer comes down. When dropped, the stream is reset.
-    pub(super) async fn exchange(
+    ///
+    /// It is sent when this is called: what waits is the answer's future, which is small.
+    pub(super) fn exchange<'t>(
         &self,
         mut request: Request<()>,
         body: Body,
-        tasks: &TaskGroup,
-        interim: Option<&Interim>,
-    ) -> Result<(Response<Received>, Option<Upload>), Failed> {
+        tasks: &'t TaskGroup,
+        interim: Option<&'t Interim>,
+    ) -> impl Future<Output = Result<(Response<Received>, Option<Upload>), Failed>> + use<'t> {
         let ends = body.is_end_stream();
         announce_length(&mut request, &body);
-        let (mut answer, sending) = match self.connection.open(request, ends) {
-            Ok(opened) => opened,
-            Err((error, unsent)) => {
-                return Err(Failed {
-                    refused: error.is_io() || error.is_go_away(),
-                    unsent: unsent.map(|r| (*r, body)),
-                    error,
-                });
+        let opened = match self.connection.open(request, ends) {
+            Ok((answer, sending)) => {
+                let uploading = (!ends).then(|| Box::pin(upload::start(body, sending, tasks)));
+                Ok((answer, uploading))
             }
+            Err((error, unsent)) => Err(Failed {
+                refused: error.is_io() || error.is_go_away(),
+                unsent: unsent.map(|r| (r, body)),
+                error,
+            }),
         };
-        let upload = if ends {
-            drop(sending);
-            None
-        } else {
-            Box::pin(upload::start(body, sending, tasks)).await
+        Self::answered(opened, interim)
+    }
+
+    async fn answered(
+        opened: Result<(ResponseFuture, Option<impl Future<Output = Option<Upload>> + Unpin>), Failed>,
+        interim: Option<&Interim>,
+    ) -> Result<(Response<Received>, Option<Upload>), Failed> {
+        let (mut answer, uploading) = opened?;
+        let upload = match uploading {
+            Some(uploading) => uploading.await,
+            None => None,
         };
         let head = poll_fn(|cx| {
             if let Some(interim) = interim {
