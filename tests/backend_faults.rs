@@ -1,5 +1,6 @@
 //! A backend that is dead, hung, slow, talking garbage, cut in mid-stream or presenting a wrong certificate costs its own
-//! group and nothing else: the client gets upstream's answer, other groups and discovery are untouched.
+//! group and nothing else: the client gets upstream's answer, other groups and discovery are untouched, and what it said last
+//! is served, over a restart of the gateway too.
 
 mod support;
 
@@ -41,19 +42,67 @@ async fn misbehave(mut io: Tls, what: &str) {
             let _ = io.shutdown().await;
         }
         _ => {
-            let body =
-                r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"faulty.example.com/v1","resources":[]}"#;
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            let _ = io.write_all(head.as_bytes()).await;
+            let body = r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"faulty.example.com/v1","resources":[
+                {"name":"things","kind":"Thing","namespaced":true,"verbs":["get"]}]}"#;
+            let _ = io.write_all(whole("application/json", body).as_bytes()).await;
             let _ = io.shutdown().await;
         }
     }
 }
 
+fn whole(kind: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// The documents of a backend that has the aggregated form of discovery, or does not.
+fn document(path: &str, aggregated: bool) -> Option<String> {
+    const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let things = "/apis/faulty.example.com/v1/things";
+    match path {
+        "/apis" if aggregated => {
+            let body = r#"{"items":[{"metadata":{"name":"faulty.example.com"},"versions":[
+                {"version":"v1","resources":[{"resource":"things","scope":"Namespaced"}]}]}]}"#;
+            Some(whole(V2, body))
+        }
+        "/openapi/v2" => {
+            let body = format!(r#"{{"paths":{{"{things}":{{"get":{{"responses":{{}}}}}}}}}}"#);
+            Some(whole("application/json", &body))
+        }
+        "/openapi/v3" => {
+            let key = "apis/faulty.example.com/v1";
+            let body = format!(r#"{{"paths":{{"{key}":{{"serverRelativeURL":"/openapi/v3/{key}?hash=1"}}}}}}"#);
+            Some(whole("application/json", &body))
+        }
+        "/openapi/v3/apis/faulty.example.com/v1" => {
+            let body = format!(r#"{{"openapi":"3.0.0","paths":{{"{things}":{{}}}}}}"#);
+            Some(whole("application/json", &body))
+        }
+        _ => None,
+    }
+}
+
+/// Serves until it is dropped.
+struct Serving {
+    port: u16,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
 async fn backend(cert: &rcgen::CertifiedKey<rcgen::KeyPair>) -> u16 {
+    let serving = std::mem::ManuallyDrop::new(backend_with(cert, None).await);
+    serving.port
+}
+
+/// `aggregated`: has documents, in this form.
+async fn backend_with(cert: &rcgen::CertifiedKey<rcgen::KeyPair>, aggregated: Option<bool>) -> Serving {
     let key = rustls::pki_types::PrivateKeyDer::try_from(cert.signing_key.serialize_der()).expect("a key");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
@@ -66,7 +115,7 @@ async fn backend(cert: &rcgen::CertifiedKey<rcgen::KeyPair>) -> u16 {
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
-    tokio::spawn(async move {
+    let accepting = tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
@@ -81,11 +130,14 @@ async fn backend(cert: &rcgen::CertifiedKey<rcgen::KeyPair>) -> u16 {
                 let text = String::from_utf8_lossy(&head).into_owned();
                 let target = text.split_whitespace().nth(1).unwrap_or("");
                 let path = target.split('?').next().unwrap_or("").to_owned();
-                misbehave(io, path.rsplit('/').next().unwrap_or("")).await;
+                match aggregated.and_then(|form| document(&path, form)) {
+                    Some(answer) => drop(io.write_all(answer.as_bytes()).await),
+                    None => misbehave(io, path.rsplit('/').next().unwrap_or("")).await,
+                }
             });
         }
     });
-    port
+    Serving { port, accepting }
 }
 
 fn certificate() -> rcgen::CertifiedKey<rcgen::KeyPair> {
@@ -281,4 +333,79 @@ fn status_tells_in_a_terminal_who_is_down_and_why() {
     );
     assert!(status("yaml").contains("discovery: Stale"));
     assert!(status("wide").contains("ENDPOINTS"));
+}
+
+/// What a client reads of the backend's documents: its version in discovery, the two merged OpenAPI documents, and its own.
+struct Documents {
+    version: Value,
+    older: Value,
+    index: Value,
+    own: Result<String, String>,
+}
+
+fn documents(g: &Gateway) -> Documents {
+    let read = |accept: &str, path: &str| {
+        let text = g
+            .curl(&["-H", &format!("Accept: {accept}"), path])
+            .expect("it is served");
+        torana::apimachinery::codec::json::decode(text.as_bytes()).expect("it is JSON")
+    };
+    let discovery = read(
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        "/apis",
+    );
+    let group = discovery
+        .get("items")
+        .items()
+        .iter()
+        .find(|group| group.str_at(&["metadata", "name"]) == "faulty.example.com");
+    let version = group.and_then(|group| group.get("versions").items().first().cloned());
+    let older = read("application/json", "/openapi/v2");
+    let index = read("application/json", "/openapi/v3");
+    Documents {
+        version: version.unwrap_or_default(),
+        older: older.at(&["paths", "/apis/faulty.example.com/v1/things"]).clone(),
+        index: index
+            .at(&["paths", "apis/faulty.example.com/v1", "serverRelativeURL"])
+            .clone(),
+        own: g.curl(&["-i", "/openapi/v3/apis/faulty.example.com/v1"]),
+    }
+}
+
+#[test]
+fn what_a_backend_said_is_served_over_a_restart_without_it() {
+    for aggregated in [true, false] {
+        let (_dir, g, runtime, api) = setup();
+        let cert = certificate();
+        let serving = runtime.block_on(backend_with(&cert, Some(aggregated)));
+        runtime.block_on(async {
+            register(&api, serving.port, &cert.cert.pem()).await;
+            until_condition(&api, "True", "Passed").await;
+        });
+        let kept = g.dir.join("data/aggregator");
+        support::wait_for("all documents are kept", || {
+            let d = documents(&g);
+            let files = std::fs::read_dir(&kept).map_or(0, Iterator::count);
+            d.version.str_at(&["freshness"]) == "Current" && !d.older.is_null() && !d.index.is_null() && files == 4
+        });
+        // No byte of it is left to be asked.
+        drop(serving);
+        drop((api, runtime));
+        let g = g.crash_and_restart();
+        let d = documents(&g);
+        assert_eq!(d.version.str_at(&["freshness"]), "Stale", "aggregated: {aggregated}");
+        assert_eq!(d.version.get("resources").items()[0].str_at(&["resource"]), "things");
+        support::wait_for("OpenAPI is served", || {
+            let d = documents(&g);
+            let own = d.own.unwrap_or_default();
+            !d.older.is_null()
+                && d.index.as_str() == Some("/openapi/v3/apis/faulty.example.com/v1?hash=1")
+                && own.contains("things")
+                && own
+                    .to_lowercase()
+                    .contains("warning: 299 - \"the server behind v1.faulty.example.com does not answer")
+        });
+        let page = g.curl(&["/debug/aggregator"]).expect("it is served");
+        assert!(page.contains("connection refused"), "{page}");
+    }
 }

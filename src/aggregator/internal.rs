@@ -1,12 +1,12 @@
 //! Requests that the aggregator makes on its own account: probes, discovery and OpenAPI downloads.
 
 use super::apiservice::ServiceReference;
-use super::proxy::transport::{Outgoing, Transport};
+use super::proxy::transport::{Outgoing, Question, Transport};
 use super::resolver::{Endpoints, ServiceResolver};
 use crate::request::Body;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::BodyExt;
 use std::time::Duration;
 
@@ -37,6 +37,9 @@ pub const OPENAPI: Caller = Caller {
     user: "system:aggregator",
     groups: &[],
 };
+
+/// How probes introduce themselves, as upstream's do without being told.
+pub const PROBE: [(HeaderName, &str); 1] = [(header::USER_AGENT, "Go-http-client/2.0")];
 
 /// Counts a request when it is over, also where nobody waited for its end.
 struct Counting<'a> {
@@ -87,6 +90,23 @@ pub async fn get(
     }
 }
 
+/// What is asked at `path` as `caller`.
+///
+/// # Errors
+/// A text: the path or a header is none.
+pub fn question(path: &str, caller: Caller, headers: &[(HeaderName, &str)]) -> Result<Question, String> {
+    let target = PathAndQuery::try_from(path).map_err(|e| e.to_string())?;
+    let mut map = HeaderMap::new();
+    map.insert("x-remote-user", HeaderValue::from_static(caller.user));
+    for group in caller.groups {
+        map.append("x-remote-group", HeaderValue::from_static(group));
+    }
+    for (name, value) in headers {
+        map.append(name, HeaderValue::from_str(value).map_err(|e| e.to_string())?);
+    }
+    Ok(Question { target, headers: map })
+}
+
 /// As [`get`], of resolved addresses and the one of them to ask first, without a limit of its own.
 ///
 /// # Errors
@@ -101,19 +121,11 @@ pub async fn fetch(
     caller: Caller,
     headers: &[(HeaderName, &str)],
 ) -> Result<Answer, String> {
-    let target = PathAndQuery::try_from(path).map_err(|e| e.to_string())?;
-    let mut map = HeaderMap::new();
-    map.insert("x-remote-user", HeaderValue::from_static(caller.user));
-    for group in caller.groups {
-        map.append("x-remote-group", HeaderValue::from_static(group));
-    }
-    for (name, value) in headers {
-        map.append(name, HeaderValue::from_str(value).map_err(|e| e.to_string())?);
-    }
+    let asked = question(path, caller, headers)?;
     let out = Outgoing {
         method: Method::GET,
-        target,
-        headers: map,
+        target: asked.target,
+        headers: asked.headers,
         body: Body::empty(),
     };
     let mut counting = Counting {

@@ -1,10 +1,11 @@
 //! OpenAPI. v3: one index over all owners, each document from its owner as the caller. v2: one document of all.
 //!
-//! Indices of backends are downloaded off the path of requests and the last good one is kept; a slow backend delays
-//! nobody else's. The index of the servers behind us is read when it is asked for: it is in the same process.
+//! Indices of backends are downloaded off the path of requests and the last good one is kept, as is the document it points
+//! to for when its owner cannot be asked; a slow backend delays nobody else's. The index of the servers behind us is read when it is asked for: it is in the same process.
 
 mod convert;
 mod download;
+mod last;
 mod merge;
 #[cfg(test)]
 mod tests;
@@ -12,18 +13,21 @@ mod v2;
 
 pub use convert::v3_of;
 pub use download::{Download, Downloader};
+use last::LastDocuments;
 pub use merge::{filter, merge};
 pub use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
 
 use super::apiservice::ApiService;
 use super::internal::Answer;
+use super::proxy::ProxyHandler;
 use super::registration::Registration;
 use super::shelf::{Document, Shelf};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::endpoints::discovery::aggregated::hash;
 use crate::endpoints::openapi::OpenApiV3;
 use crate::endpoints::options::Query;
-use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler, headers};
+use crate::request::{Authorized, Body, FromBackend, Request, Response, UnprotectedHandler, headers};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -34,8 +38,15 @@ use std::sync::{Arc, Mutex};
 pub const ROOT: &str = "/openapi/v3";
 const LOCAL_LIMIT: usize = 64 << 20;
 
-/// The `paths` of one backend's index, by APIService name.
-type Indices = OrdMap<Str, Arc<Map>>;
+/// By APIService name.
+type Indices = OrdMap<Str, Arc<Index>>;
+
+/// One backend's index.
+struct Index {
+    /// Hash of what it was parsed from; empty: of what was kept.
+    source: String,
+    paths: Map,
+}
 
 /// Last good indices of backends.
 #[derive(Default)]
@@ -44,23 +55,30 @@ pub struct RemoteIndices {
     /// Backends without an index, whose older document is converted, with the key of that.
     legacy: ArcSwap<OrdMap<Str, Str>>,
     writing: Mutex<()>,
+    last: LastDocuments,
     shelf: Shelf,
+}
+
+/// What an index has the document of an APIService's own version under.
+fn key_of(s: &ApiService) -> Str {
+    s.discovery_path().trim_start_matches('/').into()
 }
 
 impl RemoteIndices {
     /// None but those on the shelf.
     pub fn new(shelf: Shelf) -> Self {
         Self {
+            last: LastDocuments::new(shelf.clone()),
             shelf,
             ..Self::default()
         }
     }
 
-    fn set(&self, name: &Str, paths: Option<Map>) {
+    fn set(&self, name: &Str, index: Option<Index>) {
         let _turn = self.writing.lock().expect("no code panics while holding this lock");
         let mut all = Indices::clone(&self.all.load());
-        match paths {
-            Some(p) => all.insert(name.clone(), Arc::new(p)),
+        match index {
+            Some(index) => all.insert(name.clone(), Arc::new(index)),
             None => all.remove(name),
         };
         self.all.store(Arc::new(all));
@@ -69,7 +87,7 @@ impl RemoteIndices {
     /// The APIService whose backend publishes this key.
     fn owner(&self, key: &str) -> Option<Str> {
         let all = self.all.load();
-        let found = all.iter().find(|(_, paths)| paths.contains_key(key))?;
+        let found = all.iter().find(|(_, index)| index.paths.contains_key(key))?;
         Some(found.0.clone())
     }
 }
@@ -90,7 +108,7 @@ impl Download for RemoteIndices {
 
     async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String> {
         if answer.status == 404 {
-            let key: Str = of.discovery_path().trim_start_matches('/').into();
+            let key = key_of(of);
             self.legacy.rcu(|all| all.update(of.name.clone(), key.clone()));
             self.set(&of.name, None);
             return Ok(());
@@ -98,29 +116,46 @@ impl Download for RemoteIndices {
         if answer.status != 200 {
             return Err(format!("{} on {ROOT}", answer.status));
         }
+        let (source, before) = (hash(&answer.body), self.all.load().get(&of.name).cloned());
+        if before.as_ref().is_some_and(|b| b.source == source) {
+            return Ok(());
+        }
         let document = json::decode(&answer.body)?;
         let mut paths = document.get("paths").as_object().cloned().unwrap_or_default();
         // What is not a pointer to a document is left out: clients follow these.
         paths.retain(|_, v: &mut Value| v.get("serverRelativeURL").as_str().is_some());
         self.legacy.rcu(|all| all.without(&of.name));
-        let known = self.all.load().get(&of.name).is_some_and(|known| **known == paths);
-        if !known {
-            self.shelf
-                .save(Document::OpenApiV3, of, Value::Object(paths.clone()))
-                .await;
-            self.set(&of.name, Some(paths));
+        if before.is_none_or(|b| b.paths != paths) {
+            let kept = Value::Object(paths.clone());
+            self.shelf.save(Document::OpenApiV3, of, kept).await;
         }
+        self.set(&of.name, Some(Index { source, paths }));
         Ok(())
     }
 
+    fn next(&self, of: &ApiService) -> Option<String> {
+        let all = self.all.load();
+        let place = all.get(&of.name)?.paths.get(key_of(of).as_str())?;
+        let url = place.str_at(&["serverRelativeURL"]);
+        let is_document = url.starts_with("/openapi/v3/") && self.last.is_news(&of.name, url);
+        is_document.then(|| url.to_owned())
+    }
+
+    async fn take_next(&self, of: &ApiService, path: String, answer: Answer) -> Result<(), String> {
+        self.last.take(of, path, answer).await
+    }
+
     async fn restore(&self, of: &ApiService) {
+        self.last.restore(of).await;
         if let Some(Value::Object(paths)) = self.shelf.load(Document::OpenApiV3, of) {
-            self.set(&of.name, Some(paths));
+            let source = String::new();
+            self.set(&of.name, Some(Index { source, paths }));
         }
     }
 
     fn remove(&self, name: &Str) {
         self.legacy.rcu(|all| all.without(name));
+        self.last.remove(name);
         self.shelf.remove(Document::OpenApiV3, name);
         self.set(name, None);
     }
@@ -152,7 +187,7 @@ impl OpenApiHandler {
     async fn index(&self, authorized: &Authorized) -> Response {
         let mut paths = Map::new();
         for index in self.remote.all.load_full().values() {
-            for (key, value) in index.iter() {
+            for (key, value) in index.paths.iter() {
                 paths.insert(key, value.clone());
             }
         }
@@ -188,7 +223,7 @@ impl OpenApiHandler {
         answer
     }
 
-    async fn owner(&self, key: &str, authorized: &Authorized) -> Option<Arc<dyn UnprotectedHandler>> {
+    async fn local_owner(&self, key: &str, authorized: &Authorized) -> Option<Arc<dyn UnprotectedHandler>> {
         for handler in &self.local {
             if let Some(paths) = self.local_paths(handler, authorized).await
                 && !paths.get(key).is_null()
@@ -196,10 +231,32 @@ impl OpenApiHandler {
                 return Some(handler.clone());
             }
         }
-        let name = self.remote.owner(key)?;
-        let handler: Arc<dyn UnprotectedHandler> = self.registration.handler(&name)?;
-        Some(handler)
+        None
     }
+
+    /// What the backend that publishes a document says to the caller; while it does not answer, the one it had last.
+    async fn ask_publisher(&self, owner: &Published, key: &str, req: Request, authorized: Authorized) -> Response {
+        let headers = req.headers().clone();
+        let answer = owner.handler.serve(req, authorized).await;
+        if answer.status() != StatusCode::SERVICE_UNAVAILABLE || FromBackend::of(&answer).is_some() {
+            return answer;
+        }
+        let last = self.remote.last.answer(&owner.name, key, &headers).await;
+        last.unwrap_or(answer)
+    }
+
+    fn publisher(&self, key: &str) -> Option<Published> {
+        let name = self.remote.owner(key)?;
+        let handler = self.registration.handler(&name)?;
+        Some(Published { name, handler })
+    }
+}
+
+/// Who publishes a document.
+struct Published {
+    /// The APIService.
+    name: Str,
+    handler: Arc<ProxyHandler>,
 }
 
 #[async_trait]
@@ -209,17 +266,25 @@ impl UnprotectedHandler for OpenApiHandler {
         if path == ROOT {
             return self.index(&authorized).await;
         }
-        let key = path.strip_prefix("/openapi/v3/").unwrap_or("").to_owned();
-        match self.owner(&key, &authorized).await {
-            Some(owner) if !key.is_empty() => owner.serve(req, authorized).await,
-            _ if self.remote.legacy.load().values().any(|k| *k == key.as_str()) => {
-                self.converted.serve_key(&key, req.headers(), &Query::of(&req)).await
-            }
-            _ => {
-                let mut answer = Response::new(Body::empty());
-                *answer.status_mut() = StatusCode::NOT_FOUND;
-                answer
-            }
+        let Some(key) = path.strip_prefix("/openapi/v3/").filter(|k| !k.is_empty()) else {
+            return not_found();
+        };
+        let key = key.to_owned();
+        if let Some(owner) = self.local_owner(&key, &authorized).await {
+            return owner.serve(req, authorized).await;
         }
+        if let Some(owner) = self.publisher(&key) {
+            return self.ask_publisher(&owner, &key, req, authorized).await;
+        }
+        if self.remote.legacy.load().values().any(|k| *k == key.as_str()) {
+            return self.converted.serve_key(&key, req.headers(), &Query::of(&req)).await;
+        }
+        not_found()
     }
+}
+
+fn not_found() -> Response {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::NOT_FOUND;
+    answer
 }

@@ -22,6 +22,8 @@ pub enum Document {
     OpenApiV2,
     /// The index at `/openapi/v3`.
     OpenApiV3,
+    /// The document of the version that the index points to.
+    OpenApiV3Last,
 }
 
 impl Document {
@@ -30,6 +32,7 @@ impl Document {
             Self::Discovery => "discovery.json",
             Self::OpenApiV2 => "openapi-v2.json",
             Self::OpenApiV3 => "openapi-v3.json",
+            Self::OpenApiV3Last => "openapi-v3-last.json",
         }
     }
 }

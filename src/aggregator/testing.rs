@@ -1,10 +1,12 @@
 //! Test doubles: a storage in memory, a PKI made on the spot, TLS backends on 127.0.0.1.
 
 mod backend;
+mod clock;
 mod store;
 mod world;
 
 pub use backend::{Backend, Pki, answer, client_pair, raw_backend};
+pub use clock::Still;
 pub use store::{MemoryStorage, Writer, running};
 pub use world::{World, apiservice};
 

@@ -1,6 +1,8 @@
 //! Targets by annotation, from the object to the backend.
 
 mod certificates;
+mod kept;
+mod periods;
 
 use super::testing::*;
 use crate::apimachinery::value::Value;

@@ -2,6 +2,7 @@
 //! also with probes.
 
 use super::apiservice::ApiService;
+use super::internal::{self, AGGREGATOR, PROBE};
 use super::proxy::tls::{TlsBuilder, TlsInputs};
 use super::proxy::transport::{Bounds, Transport, Way};
 use super::references::{self, References, Unmet};
@@ -90,8 +91,15 @@ impl Transports {
             Some(reference) => Unusable::Annotations(references::invalid(reference, why)),
             None => Unusable::Bundle(why),
         })?;
-        let transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone()).by(way.clone());
-        let transport = Arc::new(transport.counting(self.counts.clone()).bounded(self.bounds));
+        let mut transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone())
+            .by(way.clone())
+            .counting(self.counts.clone())
+            .bounded(self.bounds);
+        // As its probes ask. A name that makes no path has no requests either.
+        if let Ok(question) = internal::question(&s.discovery_path(), AGGREGATOR, &PROBE) {
+            transport = transport.asking(question);
+        }
+        let transport = Arc::new(transport);
         known.push((wanted, way, Arc::downgrade(&transport)));
         Ok(transport)
     }
@@ -140,7 +148,6 @@ impl From<Unusable> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregator::internal::{self, AGGREGATOR};
     use crate::aggregator::resolver::Endpoints;
     use crate::aggregator::testing::*;
 

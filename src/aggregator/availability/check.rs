@@ -2,7 +2,7 @@
 //! (`kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go`).
 
 use crate::aggregator::apiservice::{ApiService, Condition, ServiceReference};
-use crate::aggregator::internal::{self, AGGREGATOR};
+use crate::aggregator::internal::{self, AGGREGATOR, PROBE};
 use crate::aggregator::proxy::transport::Transport;
 use crate::aggregator::resolver::{Endpoints, ServiceIndex, ServiceResolver, ServiceType};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -119,10 +119,9 @@ async fn attempt(
         _ => format!("https://{}{path}", service.server_name()),
     };
     let first = transport.choose(endpoints.all());
-    let agent = [(http::header::USER_AGENT, "Go-http-client/2.0")];
     let got = tokio::time::timeout(
         PROBE_LIMIT,
-        internal::fetch(transport, (&endpoints, first), path, AGGREGATOR, &agent),
+        internal::fetch(transport, (&endpoints, first), path, AGGREGATOR, &PROBE),
     )
     .await;
     let why = match got {

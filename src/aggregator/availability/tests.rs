@@ -223,3 +223,65 @@ async fn after_a_failed_probe_no_pooled_connection_is_used_again() {
     w.until_condition("v1.g", "True/Passed/all checks passed").await;
     assert!(connections() > 1, "{} connections", connections());
 }
+
+#[tokio::test]
+async fn only_what_was_available_is_counted_as_lost() {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let status = std::sync::Arc::new(AtomicU16::new(500));
+    let now = status.clone();
+    let backend = Backend::http(&pki, 100, move |_| {
+        let status = now.load(Ordering::Relaxed);
+        async move { answer(status, "{}") }
+    })
+    .await;
+    let w = here().await;
+    let lost = w
+        .telemetry
+        .unavailable_apiservice_total
+        .with_label_values(&["v1.g", "FailedDiscoveryCheck"]);
+    let gauge = || w.telemetry.unavailable_apiservice.with_label_values(&["v1.g"]).get();
+    let failed = || async {
+        w.condition("v1.g")
+            .starts_with("False/FailedDiscoveryCheck/")
+            .then_some(())
+    };
+    w.api_services
+        .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
+    w.until("the first verdict", failed).await;
+    assert_eq!((lost.get(), gauge()), (0, 1), "it never was");
+    status.store(200, Ordering::Relaxed);
+    w.until_condition("v1.g", "True/Passed/all checks passed").await;
+    assert_eq!((lost.get(), gauge()), (0, 0));
+    // All have heard of the condition by then.
+    let served = || async { (w.get("/apis/g/v1/x").await.0 == 200).then_some(()) };
+    w.until("routing", served).await;
+    status.store(500, Ordering::Relaxed);
+    w.services.set("ns/ext", &on_this_machine());
+    w.until("the loss", failed).await;
+    w.until("its count", || async {
+        (lost.get() == 1 && gauge() == 1).then_some(())
+    })
+    .await;
+    w.api_services.remove("v1.g");
+    let series = "aggregator_unavailable_apiservice{name=\"v1.g\"}";
+    let gone = || async { (!String::from_utf8(w.telemetry.text()).unwrap().contains(series)).then_some(()) };
+    w.until("the gauge's end", gone).await;
+}
+
+#[tokio::test]
+async fn a_group_that_moves_here_keeps_the_time_since_when_it_is_available() {
+    let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+    let since = "2020-01-01T00:00:00Z";
+    let condition = json!([{"type": "Available", "status": "True", "reason": "Passed", "message": "all checks passed",
+                            "lastTransitionTime": since}]);
+    w.api_services.set(
+        "v1.l",
+        &json!({"metadata": {"name": "v1.l"}, "spec": {"group": "l", "version": "v1"}, "status": {"conditions": condition}}),
+    );
+    w.until_condition("v1.l", "True/Local/Local APIServices are always available")
+        .await;
+    let object = w.api_services.object("v1.l").unwrap();
+    let condition = &object.at(&["status", "conditions"]).items()[0];
+    assert_eq!(condition.str_at(&["lastTransitionTime"]), since);
+}

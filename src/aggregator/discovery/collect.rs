@@ -1,5 +1,8 @@
 //! Collects the discovery documents of backends into the aggregated document: polled, cached per service with its ETag,
-//! never on the path of a request. A backend that fails leaves its group version listed as stale.
+//! parsed when it has changed, never on the path of a request. A backend that fails leaves its group version listed as stale.
+
+#[cfg(test)]
+mod tests;
 
 use super::convert;
 use crate::aggregator::apiservice::{ApiService, ServiceReference};
@@ -13,9 +16,10 @@ use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::{Change, Informer};
 use crate::endpoints::discovery::AggregatedDiscovery;
-use crate::endpoints::discovery::aggregated::{Priorities, Source};
+use crate::endpoints::discovery::aggregated::{Priorities, Source, hash};
 use crate::tasks::{Backoff, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
+use bytes::Bytes;
 use http::header;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -48,6 +52,8 @@ pub struct Collector {
 #[derive(Default)]
 struct State {
     services: HashMap<ServiceReference, Arc<Cached>>,
+    /// What those without the aggregated form said, by APIService.
+    lists: HashMap<Str, Arc<List>>,
     /// When an APIService last asked to be looked at: a document fetched since then will do.
     dirty: HashMap<Str, Instant>,
     /// Last good entries by APIService.
@@ -56,9 +62,21 @@ struct State {
 
 struct Cached {
     etag: String,
+    /// Hash of what `versions` were parsed from.
+    source: String,
     started: Instant,
-    versions: Arc<HashMap<(String, String), Value>>,
+    versions: Arc<Versions>,
 }
+
+/// The resources of one group version.
+struct List {
+    /// Hash of what `entry` was parsed from.
+    source: String,
+    entry: Value,
+}
+
+/// Entries by group and version.
+type Versions = HashMap<(String, String), Value>;
 
 impl Collector {
     /// A collector that takes note of changes and does not fetch yet.
@@ -119,6 +137,7 @@ impl Collector {
         let mut state = self.lock();
         state.dirty.remove(&s.name);
         state.good.remove(&s.name);
+        state.lists.remove(&s.name);
         self.shelf.remove(Document::Discovery, &s.name);
         self.freshness.remove(&s.name);
     }
@@ -220,23 +239,27 @@ impl Collector {
         }
         let resolver = &*self.resolver;
         let answer = internal::get(&transport, resolver, service, "/apis", AGGREGATOR, &headers, LIMIT).await?;
-        let versions = match (answer.status, cached) {
-            (304, Some(c)) => {
-                let versions = c.versions.clone();
-                self.remember(service, &c.etag, now, versions.clone());
-                versions
-            }
+        let cached = match (answer.status, cached) {
+            (304, Some(c)) => Cached {
+                etag: c.etag.clone(),
+                source: c.source.clone(),
+                started: now,
+                versions: c.versions.clone(),
+            },
             (503, _) => return Err("503 on /apis".into()),
-            (200, _) if is_aggregated(&answer.headers) => {
-                let document = json::decode(&answer.body)?;
-                let versions = Arc::new(convert::versions(&document));
-                let etag = answer
-                    .headers
-                    .get(header::ETAG)
-                    .and_then(|v| v.to_str().ok())
-                    .unwrap_or("");
-                self.remember(service, etag, now, versions.clone());
-                versions
+            (200, cached) if is_aggregated(&answer.headers) => {
+                let etag = answer.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
+                let source = hash(&answer.body);
+                let same = cached.filter(|c| c.source == source).map(|c| c.versions.clone());
+                Cached {
+                    etag: etag.unwrap_or("").to_owned(),
+                    source,
+                    started: now,
+                    versions: match same {
+                        Some(versions) => versions,
+                        None => Arc::new(convert::versions(&json::decode(&answer.body)?)),
+                    },
+                }
             }
             _ => {
                 let accept = [(header::ACCEPT, "application/json")];
@@ -246,25 +269,24 @@ impl Collector {
                 if answer.status != 200 {
                     return Err(format!("{} on {path}", answer.status));
                 }
-                return convert::from_resource_list(&json::decode(&answer.body)?, &s.version);
+                return Ok(self.listed(s, &answer.body)?.entry.clone());
             }
         };
-        Ok(entry_of(&versions, s))
+        let entry = entry_of(&cached.versions, s);
+        self.lock().services.insert(service.clone(), Arc::new(cached));
+        Ok(entry)
     }
 
-    fn remember(
-        &self,
-        service: &ServiceReference,
-        etag: &str,
-        started: Instant,
-        versions: Arc<HashMap<(String, String), Value>>,
-    ) {
-        let cached = Arc::new(Cached {
-            etag: etag.to_owned(),
-            started,
-            versions,
-        });
-        self.lock().services.insert(service.clone(), cached);
+    /// A list of resources, parsed where it is another than the last.
+    fn listed(&self, s: &ApiService, body: &Bytes) -> Result<Arc<List>, String> {
+        let source = hash(body);
+        if let Some(same) = self.lock().lists.get(&s.name).filter(|l| l.source == source) {
+            return Ok(same.clone());
+        }
+        let entry = convert::from_resource_list(&json::decode(body)?, &s.version)?;
+        let list = Arc::new(List { source, entry });
+        self.lock().lists.insert(s.name.clone(), list.clone());
+        Ok(list)
     }
 
     fn publish(&self, s: &ApiService, entry: Value) {
@@ -285,7 +307,7 @@ fn gv(s: &ApiService) -> GroupVersion {
     GroupVersion::new(&s.group, &s.version)
 }
 
-fn entry_of(versions: &HashMap<(String, String), Value>, s: &ApiService) -> Value {
+fn entry_of(versions: &Versions, s: &ApiService) -> Value {
     versions
         .get(&(s.group.to_string(), s.version.to_string()))
         .cloned()

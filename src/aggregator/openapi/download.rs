@@ -47,6 +47,19 @@ pub trait Download: Send + Sync {
     /// A text for the log: there is nothing to keep.
     async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String>;
 
+    /// What is to be asked for because of what was taken; an answer that is no use is asked for again the next time.
+    fn next(&self, _of: &ApiService) -> Option<String> {
+        None
+    }
+
+    /// Keeps the answer to that.
+    ///
+    /// # Errors
+    /// A text for the log: there is nothing to keep.
+    async fn take_next(&self, _of: &ApiService, _path: String, _answer: Answer) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Takes what was kept of an APIService by a process before this one.
     async fn restore(&self, of: &ApiService);
 
@@ -155,6 +168,16 @@ impl Downloader {
         let headers: Vec<_> = headers.iter().map(|(k, v)| (k.clone(), v.as_str())).collect();
         let answer = internal::get(&transport, &*self.resolver, service, path, OPENAPI, &headers, LIMIT).await?;
         self.what.take(&s, answer).await?;
+        if let Some(path) = self.what.next(&s) {
+            let answer = internal::get(&transport, &*self.resolver, service, &path, OPENAPI, &[], LIMIT).await;
+            let taken = match answer {
+                Ok(answer) => self.what.take_next(&s, path, answer).await,
+                Err(why) => Err(why),
+            };
+            if let Err(why) = taken {
+                tracing::debug!(%name, "a document of OpenAPI is not kept: {why}");
+            }
+        }
         if self.informer.get(name).is_none() {
             self.what.remove(name);
         }

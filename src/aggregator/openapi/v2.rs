@@ -15,6 +15,7 @@ use crate::api::openapi::Dialect;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Informer;
+use crate::endpoints::discovery::aggregated::hash;
 use crate::endpoints::openapi::OpenApiV3;
 use crate::endpoints::openapi::kept::{Kept, off_thread};
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
@@ -35,6 +36,8 @@ const LOCAL_LIMIT: usize = 64 << 20;
 struct Part {
     /// The backend's validator.
     etag: Option<String>,
+    /// Hash of what it was parsed from; empty: of what was kept.
+    source: String,
     document: Kept,
 }
 
@@ -116,12 +119,12 @@ impl RemoteDocuments {
         }
     }
 
-    fn keep(&self, of: &ApiService, etag: Option<String>, document: Kept) {
-        let older = document.clone();
+    fn keep(&self, of: &ApiService, part: Part) {
+        let older = part.document.clone();
         let convert = move || json::decode(&older.json()).map_or(Value::Null, |v| v3_of(&v));
         let key = of.discovery_path();
         self.converted.set(key.trim_start_matches('/'), Arc::new(convert));
-        let part = Arc::new(Part { etag, document });
+        let part = Arc::new(part);
         self.all.rcu(|all| all.update(of.name.clone(), part.clone()));
     }
 
@@ -158,21 +161,29 @@ impl Download for RemoteDocuments {
         let etag = answer.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
         let etag = etag.map(str::to_owned);
         let prefix = format!("{}/", of.discovery_path());
-        let document = off_thread(move || {
+        let before = self.all.load().get(&of.name).cloned();
+        let known = before.clone();
+        let parsed = off_thread(move || {
+            let source = hash(&answer.body);
+            if known.is_some_and(|k| k.source == source && k.etag == etag) {
+                return Ok(None);
+            }
             let mut document = json::decode(&answer.body)?;
             filter(&mut document, |path| path.starts_with(&prefix));
-            Ok::<_, String>((Kept::new(&document, Dialect::V2), document))
+            let part = Part {
+                etag,
+                source,
+                document: Kept::new(&document, Dialect::V2),
+            };
+            Ok::<_, String>(Some((part, document)))
         });
-        let (document, tree) = document.await.ok_or("the process is ending")??;
-        let known = self
-            .all
-            .load()
-            .get(&of.name)
-            .is_some_and(|p| p.document.hash == document.hash);
-        if !known {
+        let Some((part, tree)) = parsed.await.ok_or("the process is ending")?? else {
+            return Ok(());
+        };
+        if before.is_none_or(|b| b.document.hash != part.document.hash) {
             self.shelf.save(Document::OpenApiV2, of, tree).await;
         }
-        self.keep(of, etag, document);
+        self.keep(of, part);
         Ok(())
     }
 
@@ -180,7 +191,12 @@ impl Download for RemoteDocuments {
         let (shelf, s) = (self.shelf.clone(), of.clone());
         let kept = off_thread(move || Some(Kept::new(&shelf.load(Document::OpenApiV2, &s)?, Dialect::V2)));
         if let Some(document) = kept.await.flatten() {
-            self.keep(of, None, document);
+            let part = Part {
+                etag: None,
+                source: String::new(),
+                document,
+            };
+            self.keep(of, part);
         }
     }
 
@@ -329,6 +345,28 @@ fn unavailable() -> Response {
 mod tests {
     use super::*;
     use crate::json;
+
+    #[tokio::test]
+    async fn the_same_document_is_parsed_once() {
+        let all = RemoteDocuments::default();
+        let of =
+            ApiService::from_value(&json!({"metadata": {"name": "v1.g"}, "spec": {"group": "g", "version": "v1"}}));
+        let part = || all.all.load().get("v1.g").cloned().unwrap();
+        let answer = |body: &'static str| Answer {
+            status: 200,
+            headers: http::HeaderMap::new(),
+            body: body.into(),
+        };
+        all.take(&of, answer(r#"{"paths":{"/apis/g/v1/":{}}}"#)).await.unwrap();
+        let first = part();
+        // From a backend without validators.
+        all.take(&of, answer(r#"{"paths":{"/apis/g/v1/":{}}}"#)).await.unwrap();
+        assert!(Arc::ptr_eq(&first, &part()));
+        all.take(&of, answer(r#"{"paths":{"/apis/g/v1/things":{}}}"#))
+            .await
+            .unwrap();
+        assert_ne!(first.document.hash, part().document.hash);
+    }
 
     #[test]
     fn a_merge_is_counted_for_whoever_caused_it() {

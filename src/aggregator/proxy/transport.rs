@@ -10,6 +10,7 @@ mod body;
 mod host;
 mod http2;
 mod kept;
+mod probation;
 mod ranked;
 mod room;
 mod upload;
@@ -17,6 +18,7 @@ mod way;
 
 pub use balance::EndpointState;
 pub use body::BackendBody;
+pub use probation::Question;
 pub use room::Bounds;
 pub use way::Way;
 
@@ -81,6 +83,7 @@ pub struct Transport {
     counts: Option<ClientRequestMetrics>,
     bounds: Bounds,
     way: Way,
+    question: Arc<Question>,
 }
 
 impl Transport {
@@ -95,6 +98,7 @@ impl Transport {
             counts: None,
             bounds: Bounds::default(),
             way: Way::default(),
+            question: Arc::default(),
         }
     }
 
@@ -102,6 +106,13 @@ impl Transport {
     #[must_use]
     pub fn bounded(mut self, bounds: Bounds) -> Self {
         self.bounds = bounds;
+        self
+    }
+
+    /// An address that was left alone is asked this before requests go there again.
+    #[must_use]
+    pub fn asking(mut self, question: Question) -> Self {
+        self.question = Arc::new(question);
         self
     }
 
@@ -125,7 +136,8 @@ impl Transport {
     /// Sends a request of our own, which no bounds stop, and waits for the head of the answer.
     ///
     /// What never reached the backend is sent again on another connection; what was refused unprocessed too, once, where
-    /// its body is small and all sent; a GET, HEAD, OPTIONS or TRACE whose reused connection died once.
+    /// its body is small and all sent; a GET, HEAD, OPTIONS or TRACE whose reused connection died once, or whose connection
+    /// owes an answer to a ping where there is another address.
     ///
     /// # Errors
     /// [`SendError`].
@@ -224,7 +236,17 @@ impl Transport {
                     continue;
                 }
             };
-            let outcome = pin!(exchange(&host, lease, next, interim)).await;
+            // What waits for a silent connection goes elsewhere, if it may be sent twice.
+            let is_free = others && kept.is_none() && spare.as_ref().is_some_and(|s| is_idempotent(s.method()));
+            let silence = if is_free { lease.silence() } else { None };
+            let outcome = {
+                let mut sending = pin!(exchange(&host, lease, next, interim));
+                match silence {
+                    None => sending.await,
+                    // Boxed: every request would make room for it.
+                    Some(silence) => Box::pin(balance::unless_silent(silence, sending.as_mut())).await,
+                }
+            };
             let mut failure = match outcome {
                 Ok(answer) => {
                     host.health.succeeded();
@@ -288,15 +310,7 @@ impl Transport {
         if hosts.len() >= MOST_HOSTS {
             hosts.retain(|_, h| !h.is_idle());
         }
-        let host = Arc::new(Host::new(
-            authority.into(),
-            (name, value),
-            self.tls.clone(),
-            self.outbound.clone(),
-            self.tasks.clone(),
-            self.bounds,
-            &self.way,
-        ));
+        let host = Arc::new(Host::new(authority.into(), (name, value), self));
         hosts.insert(authority.into(), host.clone());
         Ok(host)
     }
@@ -319,8 +333,16 @@ struct Failure {
 
 impl Failure {
     fn may_retry(&self, method: &Method, has_body: bool) -> bool {
-        let idempotent = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
-        self.refused || (self.stale && idempotent && !has_body)
+        self.refused || (self.stale && is_idempotent(method) && !has_body)
+    }
+
+    fn silent() -> Self {
+        Self {
+            unsent: None,
+            refused: false,
+            stale: true,
+            text: "no answer to a ping".to_owned(),
+        }
     }
 
     fn http1(mut e: hyper::client::conn::TrySendError<Request<Body>>, reused: bool) -> Self {
@@ -366,6 +388,11 @@ impl Outgoing {
             body,
         }
     }
+}
+
+/// Nothing comes of sending it twice, where it has no body.
+fn is_idempotent(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
 /// Sends a request when it is called, as far as that is possible at once: no future carries the request about.

@@ -168,6 +168,8 @@ where
     let task = tokio::spawn(async move {
         let mut set = tokio::task::JoinSet::new();
         while let Ok((tcp, _)) = listener.accept().await {
+            // Small writes would wait for acknowledgements, which take real time, also where a test's clock stands still.
+            tcp.set_nodelay(true).unwrap();
             if let Ok(stream) = acceptor.accept(tcp).await {
                 count.fetch_add(1, Ordering::Relaxed);
                 set.spawn(serve(stream));

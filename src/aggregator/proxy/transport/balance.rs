@@ -1,16 +1,18 @@
 //! Which of several addresses a request goes to, and which are left alone for a while.
 //!
 //! ```text
-//! in use ──3 failures in a row,──► ejected for 1 s ──time is up──► on probation: a request a second
+//! in use ──3 failures in a row,──► ejected for 1 s ──time is up──► on probation: asked by us (`probation`)
 //!    ▲     or a missed ping           ▲                               │
 //!    │                                └──────── one more failure: twice as long, at most 30 s
 //!    └─────────────────────────────────────────────────────── one success
 //! ```
 //!
-//! What fails while an address is ejected was sent before, and says nothing new.
+//! What fails while an address is ejected was sent before, and says nothing new. Requests come back once it has answered;
+//! before that they go there only while no address at all is in use.
 
 use super::host::{Host, Lease, NoConnection};
-use super::{DialError, Outgoing};
+use super::{DialError, Failure, Outgoing};
+use crate::tasks::Signal;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -21,7 +23,6 @@ use tokio::time::Instant;
 const EJECTING: u32 = 3;
 const FIRST_EJECTION: Duration = Duration::from_secs(1);
 const LONGEST_EJECTION: Duration = Duration::from_secs(30);
-const TRIALS_APART: Duration = Duration::from_secs(1);
 /// Patience with a connection where another address is there.
 const IMPATIENCE: Duration = Duration::from_secs(2);
 
@@ -40,8 +41,6 @@ pub(super) struct Health {
     ejections: AtomicU32,
     /// Milliseconds since `began`; 0: not ejected.
     ejected_until: AtomicU64,
-    /// When the last trial was given, likewise; 0: never.
-    tried_at: AtomicU64,
     last_failure: Mutex<Option<String>>,
 }
 
@@ -74,8 +73,8 @@ pub struct EndpointState {
     pub last_failure: Option<String>,
 }
 
-/// The less busy of two. Addresses that are ejected, and `not`, count only where there are no others; one on probation is
-/// given a request a second.
+/// The less busy of two. Addresses that are ejected or on probation, and `not`, count only where there are no others; one on
+/// probation that is drawn is asked how it does.
 pub(super) fn choose<'a>(
     endpoints: &'a [Arc<str>],
     hosts: &HashMap<Arc<str>, Arc<Host>>,
@@ -90,12 +89,8 @@ pub(super) fn choose<'a>(
     let (a, b) = (drawn as usize % n, (drawn >> 32) as usize % (n - 1).max(1));
     // The second is never the first.
     let b = (b + usize::from(b >= a)) % n;
-    let on_trial = |e: &Arc<str>| {
-        let host = hosts.get(e);
-        allowed(e) && host.is_some_and(|h| h.health.is_on_probation() && h.health.take_trial())
-    };
-    if let Some(e) = [a, b].into_iter().map(|i| &endpoints[i]).find(|e| on_trial(e)) {
-        return e;
+    for drawn in [a, b].map(|i| hosts.get(&endpoints[i])).into_iter().flatten() {
+        drawn.ask_again();
     }
     // Those drawn, or who stands behind them.
     let from = |start: usize| (0..n).map(move |i| &endpoints[(start + i) % n]);
@@ -126,6 +121,18 @@ pub(super) async fn checkout(host: &Arc<Host>, others: bool, bounded: bool) -> R
     match tokio::time::timeout(IMPATIENCE, host.checkout(bounded)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.address)).into()),
+    }
+}
+
+/// What comes of a request, unless its connection owes an answer to a ping before: then it waits no longer.
+pub(super) async fn unless_silent<T>(
+    silence: Signal,
+    sending: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        outcome = sending => outcome,
+        () = silence.wait() => Err(Failure::silent()),
     }
 }
 
@@ -164,7 +171,6 @@ impl Default for Health {
             failures: AtomicU32::new(0),
             ejections: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
-            tried_at: AtomicU64::new(0),
             last_failure: Mutex::default(),
         }
     }
@@ -216,17 +222,6 @@ impl Health {
     /// It was ejected, that time is over, and no request has succeeded since.
     pub(super) fn is_on_probation(&self) -> bool {
         self.was_ejected() && self.is_sound()
-    }
-
-    /// Leave to send one request to an address on probation: once a second.
-    pub(super) fn take_trial(&self) -> bool {
-        let (now, last) = (self.now().as_millis() as u64, self.tried_at.load(Ordering::Relaxed));
-        let is_due = last == 0 || now.saturating_sub(last) >= TRIALS_APART.as_millis() as u64;
-        let swapped = is_due.then(|| {
-            self.tried_at
-                .compare_exchange(last, now.max(1), Ordering::Relaxed, Ordering::Relaxed)
-        });
-        swapped.is_some_and(|s| s.is_ok())
     }
 
     pub(super) fn was_ejected(&self) -> bool {
@@ -305,12 +300,10 @@ mod tests {
         }
         let [a, c] = [0, 2].map(|i: usize| t.host(&all[i]).unwrap().busy.now());
         assert!(a.abs_diff(c) < 60, "{a} and {c}");
-        // Its time is up: it gets a request a second until one succeeds.
+        // Its time is up: it gets none until it has answered.
         tokio::time::advance(Duration::from_millis(1100)).await;
         let tried = |n: usize| (0..n).filter(|_| *t.choose(&all) == all[1]).count();
-        assert_eq!(tried(300), 1);
-        tokio::time::advance(Duration::from_millis(1100)).await;
-        assert_eq!(tried(300), 1);
+        assert_eq!(tried(300), 0);
         bad.health.succeeded();
         assert!(tried(300) > 100, "it is the least busy");
     }

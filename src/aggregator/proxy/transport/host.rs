@@ -2,14 +2,16 @@
 
 use super::super::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
 use super::super::tls::ClientTls;
-use super::Way;
+use super::Transport;
 use super::balance::{Busy, EndpointState, Health};
 use super::http2::{self, Heartbeat, Http2, Pulse, Stream};
+use super::probation::{Asking, Question};
 use super::room::{self, Bounds, Open, Room};
 use crate::client::outbound::Outbound;
 use crate::client::target::Socket;
 use crate::request::Body;
-use crate::tasks::TaskGroup;
+use crate::tasks::{Signal, TaskGroup};
+use crate::telemetry::clients::ClientRequestMetrics;
 use http::HeaderValue;
 use http::uri::Authority;
 use hyper::client::conn::http1;
@@ -45,6 +47,9 @@ pub(super) struct Host {
     pub(super) tasks: TaskGroup,
     pub(super) busy: Busy,
     pub(super) health: Health,
+    pub(super) asking: Asking,
+    pub(super) question: Arc<Question>,
+    pub(super) counts: Option<ClientRequestMetrics>,
     socket: Option<Socket>,
     connect_timeout: Option<Duration>,
     bounds: Bounds,
@@ -116,6 +121,16 @@ pub(super) enum Lease {
     },
 }
 
+impl Lease {
+    /// Fires when the connection owes an answer to a ping. HTTP/1.1 has none.
+    pub(super) fn silence(&self) -> Option<Signal> {
+        match self {
+            Self::Http2(stream) => Some(stream.silence()),
+            Self::Http1 { .. } => None,
+        }
+    }
+}
+
 /// A dial that is given up after `limit`, in Go's words.
 pub(super) async fn within<T>(
     limit: Option<Duration>,
@@ -132,16 +147,9 @@ pub(super) async fn within<T>(
 // === impl Host ===
 
 impl Host {
-    /// `told` is what the backend is told as its name.
-    pub(super) fn new(
-        address: Arc<str>,
-        told: (Authority, HeaderValue),
-        tls: Arc<ClientTls>,
-        outbound: Arc<Outbound>,
-        tasks: TaskGroup,
-        bounds: Bounds,
-        way: &Way,
-    ) -> Self {
+    /// An address of `transport`; `told` is what the backend is told as its name.
+    pub(super) fn new(address: Arc<str>, told: (Authority, HeaderValue), transport: &Transport) -> Self {
+        let way = &transport.way;
         let place = way.target.as_ref().and_then(|t| t.place(&address));
         Self {
             socket: place.and_then(|p| p.socket.clone()),
@@ -149,12 +157,15 @@ impl Host {
             address,
             authority: told.0,
             value: told.1,
-            tls,
-            outbound,
-            tasks,
+            tls: transport.tls.clone(),
+            outbound: transport.outbound.clone(),
+            tasks: transport.tasks.clone(),
             busy: Busy::default(),
             health: Health::default(),
-            bounds,
+            asking: Asking::default(),
+            question: transport.question.clone(),
+            counts: transport.counts.clone(),
+            bounds: transport.bounds,
             room: Arc::default(),
             state: Mutex::new(State {
                 expected_streams: FIRST_STREAMS,
@@ -388,6 +399,9 @@ impl Host {
                             (Pulse::Missed, Some((http2, _))) => {
                                 host.retire(http2);
                                 host.health.silent("no answer to a ping");
+                                if let Some(http2) = http2.upgrade() {
+                                    http2.silence().fire();
+                                }
                             }
                             (Pulse::Gone, Some(_)) => {
                                 tracing::info!(%authority, "a backend connection is given up: no answer to a ping");

@@ -7,8 +7,8 @@ use super::upload::{self, Upload};
 use crate::client::headers::clean_response;
 use crate::client::io::{Heard, Wire};
 use crate::request::{Body, Interim};
-use crate::tasks::TaskGroup;
 use crate::tasks::gather::gather;
+use crate::tasks::{Signal, TaskGroup};
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
@@ -35,6 +35,7 @@ pub(super) struct Http2 {
     last_end: Mutex<Instant>,
     room: Arc<Room>,
     peer: Option<SocketAddr>,
+    silence: Signal,
 }
 
 /// One stream's place on a connection.
@@ -118,6 +119,7 @@ pub(super) async fn connect(
         last_end: Mutex::new(Instant::now()),
         room,
         peer,
+        silence: Signal::new("a silent connection"),
     };
     Ok((http2, heartbeat, turns.around(connection)))
 }
@@ -139,6 +141,11 @@ impl Http2 {
     /// The address it leads to.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         self.peer
+    }
+
+    /// Fires when the backend owes an answer to a ping. It may come yet; no new request is sent here any more.
+    pub(super) fn silence(&self) -> &Signal {
+        &self.silence
     }
 
     /// Streams in use.
@@ -203,6 +210,11 @@ impl Stream {
 
     pub(super) fn reused(&self) -> bool {
         self.reused
+    }
+
+    /// [`Http2::silence`] of its connection.
+    pub(super) fn silence(&self) -> Signal {
+        self.connection.silence.clone()
     }
 
     /// Sends a request and waits for the head of its answer. What of the body cannot be sent at once goes up in a task

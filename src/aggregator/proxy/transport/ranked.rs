@@ -8,16 +8,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The place, by its number. Places that are ejected, and `not`, count only where there are no others; one whose ejection is
-/// over gets a request now and then, until one succeeds.
+/// over is asked how it does, and counts again once it has answered.
 pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, turn: u64, not: Option<&str>) -> usize {
     let host = |i: usize| hosts.get(&target.addresses[i]);
     let other = |i: &usize| not != Some(&*target.addresses[*i]);
     let well = |i: &usize| other(i) && host(*i).is_none_or(|h| !h.health.was_ejected());
-    let trial = |i: &usize| other(i) && host(*i).is_some_and(|h| h.health.is_on_probation() && h.health.take_trial());
     let drawn = scatter(turn);
     let found = target.turns().find_map(|range| {
-        if let Some(on_trial) = range.clone().find(trial) {
-            return Some(on_trial);
+        for ill in range.clone().filter_map(host) {
+            ill.ask_again();
         }
         let a = draw(target, range.clone().filter(well), drawn)?;
         let Some(b) = draw(target, range.filter(|i| well(i) && *i != a), drawn >> 32) else {

@@ -1,0 +1,92 @@
+//! A document is parsed once for each change, whatever a backend says about its age.
+
+use super::*;
+use crate::aggregator::references::References;
+use crate::aggregator::testing::*;
+use crate::client::outbound::Outbound;
+use crate::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A collector for `v1.g`, whose backend answers the n-th request for its document with the n-th of these.
+async fn collector(answers: [(&'static str, &'static str); 3]) -> (Arc<Collector>, Backend, tokio::task::JoinSet<()>) {
+    let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let backend = Backend::http(&pki, 100, move |r| {
+        let n = match r.uri().path() {
+            "/apis" if answers[0].0.is_empty() => None,
+            _ => Some(asked.fetch_add(1, Ordering::Relaxed)),
+        };
+        async move {
+            let Some((kind, body)) = n.map(|n| answers[n]) else {
+                return answer(404, "");
+            };
+            let mut a = answer(200, body);
+            if !kind.is_empty() {
+                a.headers_mut().insert("content-type", kind.parse().unwrap());
+            }
+            a
+        }
+    })
+    .await;
+    let (api_services, telemetry) = (MemoryStorage::new(), Telemetry::new());
+    let mut object = apiservice("g", &pki.ca_pem, backend.port());
+    object.set(
+        &["status", "conditions"],
+        json!([{"type": "Available", "status": "True"}]),
+    );
+    api_services.set("v1.g", &object);
+    let (informer, feed) = Informer::new(api_services as _, ApiService::from_entry);
+    let (references, _feeds) = References::new(MemoryStorage::new(), MemoryStorage::new(), provider());
+    let transports = Transports::new(
+        provider(),
+        references,
+        Outbound::direct(),
+        tasks(),
+        Default::default(),
+        &telemetry,
+    );
+    let collector = Collector::new(
+        informer.clone(),
+        Arc::new(Always(backend.authority.clone())),
+        Arc::new(transports),
+        Arc::new(AggregatedDiscovery::new()),
+        Shelf::default(),
+        Freshness::new(),
+        &telemetry,
+    );
+    let running = running([feed.run()]);
+    informer.synced().wait().await;
+    (collector, backend, running)
+}
+
+#[tokio::test]
+async fn an_aggregated_document_is_parsed_once_for_each_change() {
+    let one = r#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[]}]}]}"#;
+    let two = r#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[{"resource":"a"}]}]}]}"#;
+    let (c, _backend, _running) = collector([(V2, one), (V2, one), (V2, two)]).await;
+    let mut parsed = Vec::new();
+    for _ in 0..3 {
+        // As an event of its APIService does.
+        c.lock().dirty.insert("v1.g".into(), Instant::now());
+        assert_eq!(c.sync("v1.g").await, Ok(true));
+        parsed.push(c.lock().services.values().next().unwrap().versions.clone());
+    }
+    assert!(Arc::ptr_eq(&parsed[0], &parsed[1]));
+    assert!(!Arc::ptr_eq(&parsed[1], &parsed[2]));
+}
+
+#[tokio::test]
+async fn a_list_of_resources_is_parsed_once_for_each_change() {
+    let one = r#"{"resources":[{"name":"a","kind":"A"}]}"#;
+    let two = r#"{"resources":[{"name":"b","kind":"B"}]}"#;
+    let (c, _backend, _running) = collector([("", one), ("", one), ("", two)]).await;
+    let mut parsed = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(c.sync("v1.g").await, Ok(true));
+        parsed.push(c.lock().lists["v1.g"].clone());
+    }
+    assert!(Arc::ptr_eq(&parsed[0], &parsed[1]));
+    assert!(!Arc::ptr_eq(&parsed[1], &parsed[2]));
+}

@@ -1,0 +1,257 @@
+//! How an address that was left alone comes back: it answers a question of ours. No client's request is spent on finding out,
+//! and none waits for one that hangs still.
+
+use super::host::{Host, NoConnection};
+use super::{Outgoing, exchange};
+use crate::request::Body;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use http_body_util::BodyExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long an address may take to answer: as long as a probe of its APIService may.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Most bytes of an answer that are looked at.
+const MOST: usize = 16 << 20;
+
+/// What an address is asked to see whether it answers again: a GET of something that is there at every address.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Path and query.
+    pub target: PathAndQuery,
+    /// Headers, without `Host`.
+    pub headers: HeaderMap,
+}
+
+/// Whether somebody is asking.
+#[derive(Default)]
+pub(super) struct Asking(Arc<AtomicBool>);
+
+/// Leave to ask, for one.
+struct Turn(Arc<AtomicBool>);
+
+impl Default for Question {
+    fn default() -> Self {
+        Self {
+            target: PathAndQuery::from_static("/"),
+            headers: HeaderMap::new(),
+        }
+    }
+}
+
+impl Host {
+    /// Asks in the background, where the time for which the address is left alone is over and nobody is asking. Called where
+    /// a request would have come here, so that an address that nobody wants is not asked at all.
+    pub(super) fn ask_again(self: &Arc<Self>) {
+        if !self.health.is_on_probation() {
+            return;
+        }
+        let Some(turn) = self.asking.begin() else { return };
+        let host = self.clone();
+        self.tasks
+            .spawn_until_stopped("ask a backend that was left alone", async move {
+                let outcome = tokio::time::timeout(LIMIT, host.ask()).await;
+                match outcome.unwrap_or_else(|_| Err("no answer to a probe".to_owned())) {
+                    Ok(()) => host.health.succeeded(),
+                    Err(why) => host.health.failed(&why),
+                }
+                drop(turn);
+            });
+    }
+
+    /// A whole answer, whatever it says, is a sign of life.
+    async fn ask(self: &Arc<Self>) -> Result<(), String> {
+        let lease = self.checkout(false).await.map_err(|why| match why {
+            NoConnection::Dial(e) => e.0,
+            NoConnection::Full => "no connection is free".to_owned(),
+        })?;
+        let out = Outgoing {
+            method: Method::GET,
+            target: self.question.target.clone(),
+            headers: self.question.headers.clone(),
+            body: Body::empty(),
+        };
+        let answer = exchange(self, lease, out.into(), None).await;
+        let status = answer.as_ref().ok().map(|a| a.status().as_u16());
+        if let Some(counts) = &self.counts {
+            counts.sent(Method::GET.as_str(), self.authority.as_str(), status);
+        }
+        let body = answer.map_err(|failure| failure.text)?.into_body();
+        match http_body_util::Limited::new(body, MOST).collect().await {
+            Ok(_) => Ok(()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+}
+
+impl Asking {
+    fn begin(&self) -> Option<Turn> {
+        (!self.0.swap(true, Ordering::Relaxed)).then(|| Turn(self.0.clone()))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregator::proxy::transport::{SendError, Transport};
+    use crate::aggregator::testing::{Backend, Pki, Still, answer, raw_backend, transport};
+    use std::sync::atomic::AtomicUsize;
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    const H2: &[&[u8]] = &[b"h2"];
+
+    fn request(method: Method) -> Outgoing {
+        Outgoing {
+            method,
+            target: PathAndQuery::from_static("/x"),
+            headers: HeaderMap::new(),
+            body: Body::empty(),
+        }
+    }
+
+    type Sent = tokio::task::JoinHandle<(Result<u16, SendError>, Duration)>;
+
+    /// Sends it where it is to go to, or to `first`; what comes back, and how long that takes.
+    fn send(t: &Arc<Transport>, all: &[Arc<str>], first: Option<usize>, method: Method) -> Sent {
+        let (t, all, since) = (t.clone(), all.to_vec(), Instant::now());
+        tokio::spawn(async move {
+            let first = first.map_or_else(|| t.choose(&all), |i| &all[i]).clone();
+            let got = t.send_to(&all, &first, request(method).into(), None).await;
+            (got.map(|a| a.status().as_u16()), since.elapsed())
+        })
+    }
+
+    /// For a minute ten requests a second, each of which is answered before any time passes.
+    async fn nobody_waits(clock: &Still, t: &Arc<Transport>, all: &[Arc<str>]) {
+        for _ in 0..600 {
+            let sent = send(t, all, None, Method::GET);
+            clock
+                .until("an answer", || async { sent.is_finished().then_some(()) })
+                .await;
+            assert_eq!(sent.await.unwrap(), (Ok(200), Duration::ZERO));
+            clock.pass(Duration::from_millis(100)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_request_waits_for_an_address_that_hangs_once_it_was_left_alone() {
+        let clock = Still::new();
+        let pki = Pki::new(&["ext.ns.svc"], H2);
+        let alive = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+        // One that a stopped process is, one whose process takes connections, and one that takes requests.
+        let stopped = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let taken = raw_backend(&pki, |stream| async move {
+            std::future::pending::<()>().await;
+            drop(stream);
+        })
+        .await;
+        let read = Backend::http(&pki, 100, |_| std::future::pending()).await;
+        let hung = [
+            stopped.local_addr().unwrap().to_string(),
+            taken.authority.clone(),
+            read.authority.clone(),
+        ];
+        for hung in hung {
+            let t = transport(&pki.ca_pem).unwrap();
+            let all: [Arc<str>; 2] = [hung.as_str().into(), alive.authority.as_str().into()];
+            t.host(&all[0]).unwrap().health.silent("no answer to a ping");
+            nobody_waits(&clock, &t, &all).await;
+            let state = t.endpoints().into_iter().find(|e| *e.address == *hung).unwrap();
+            // After 1 s, and 2, 4, 8 and 16 s after what it was asked then.
+            assert!(state.failures_in_a_row >= 3 + 4 && state.was_ejected, "{state:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_answers_again_is_used_again() {
+        let clock = Still::new();
+        let pki = Pki::new(&["ext.ns.svc"], H2);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let back = Backend::http(&pki, 100, move |r| {
+            count.fetch_add(usize::from(r.uri().path() == "/x"), Ordering::Relaxed);
+            async { answer(503, "") }
+        })
+        .await;
+        let alive = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+        let t = transport(&pki.ca_pem).unwrap();
+        let all: [Arc<str>; 2] = [back.authority.as_str().into(), alive.authority.as_str().into()];
+        let host = t.host(&all[0]).unwrap();
+        host.health.silent("no answer to a ping");
+        clock.pass(Duration::from_secs(10)).await;
+        assert_eq!(back.connections.load(Ordering::Relaxed), 0, "nobody wants it");
+        let sent = send(&t, &all, None, Method::GET);
+        let well = || async { (!host.health.was_ejected()).then_some(()) };
+        clock.until("its answer", well).await;
+        assert_eq!(sent.await.unwrap().0, Ok(200));
+        assert_eq!(asked.load(Ordering::Relaxed), 0, "not by a client's request");
+        for _ in 0..20 {
+            send(&t, &all, None, Method::GET).await.unwrap().0.unwrap();
+        }
+        assert!(asked.load(Ordering::Relaxed) > 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_on_a_silent_connection_goes_elsewhere_if_it_may_be_sent_twice() {
+        let clock = Still::new();
+        let pki = Pki::new(&["ext.ns.svc"], H2);
+        let taken = Arc::new(AtomicBool::new(false));
+        let tell = taken.clone();
+        let silent = raw_backend(&pki, move |stream| {
+            let tell = tell.clone();
+            async move {
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                let first = connection.accept().await;
+                tell.store(true, Ordering::Relaxed);
+                // The connection stays open, and nobody reads it any more.
+                std::future::pending::<()>().await;
+                drop(first);
+            }
+        })
+        .await;
+        let posts = Arc::new(AtomicUsize::new(0));
+        let count = posts.clone();
+        let alive = Backend::http(&pki, 100, move |r| {
+            count.fetch_add(usize::from(r.method() == Method::POST), Ordering::Relaxed);
+            async { answer(200, "ok") }
+        })
+        .await;
+        let t = transport(&pki.ca_pem).unwrap();
+        let all: [Arc<str>; 2] = [silent.authority.as_str().into(), alive.authority.as_str().into()];
+        let methods = [Method::GET, Method::HEAD, Method::POST];
+        let [get, head, post] = methods.map(|m| send(&t, &all, Some(0), m));
+        clock
+            .until("a request", || async { taken.load(Ordering::Relaxed).then_some(()) })
+            .await;
+        clock.settle().await;
+        // The fourth beat without a byte, of which the first may have heard one still.
+        for _ in 0..6 {
+            clock.pass(Duration::from_secs(1)).await;
+        }
+        for sent in [get, head] {
+            clock
+                .until("an answer", || async { sent.is_finished().then_some(()) })
+                .await;
+            assert_eq!(sent.await.unwrap().0, Ok(200));
+        }
+        assert!(!post.is_finished(), "its answer may come yet");
+        for _ in 0..5 {
+            clock.pass(Duration::from_secs(1)).await;
+        }
+        clock
+            .until("its end", || async { post.is_finished().then_some(()) })
+            .await;
+        let (outcome, _) = post.await.unwrap();
+        assert!(matches!(outcome, Err(SendError::Exchange(_))), "{outcome:?}");
+        assert_eq!(posts.load(Ordering::Relaxed), 0, "it may have been done already");
+    }
+}

@@ -1,0 +1,339 @@
+//! How often backends are asked for what, on a clock that is moved.
+
+use super::*;
+use crate::apimachinery::codec::json;
+use std::sync::Mutex;
+use tokio::time::Instant;
+
+const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const QUEUES: [&str; 4] = [
+    "RemoteAvailabilityController",
+    "discovery-manager",
+    "open_api_aggregation_controller",
+    "open_api_v3_aggregation_controller",
+];
+
+/// A request that came to the backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asked {
+    path: String,
+    user: String,
+    /// `If-None-Match`.
+    known: Option<String>,
+}
+
+impl Asked {
+    /// Not a request for the same path by discovery.
+    fn is_probe(&self) -> bool {
+        self.path == "/apis/g/v1"
+    }
+}
+
+type Log = Arc<Mutex<Vec<Asked>>>;
+type Script = fn(&Asked) -> http::Response<Body>;
+
+/// A gateway whose only APIServices are on a scripted backend.
+struct Rig {
+    clock: Still,
+    began: Instant,
+    w: World,
+    log: Log,
+    backend: Backend,
+    ca: String,
+}
+
+/// An APIService with this condition already, so that finding it again writes nothing.
+fn known(group: &str, ca: &str, port: u16, condition: [&str; 3]) -> Value {
+    let [status, reason, message] = condition;
+    let mut object = apiservice(group, ca, port);
+    object.set(
+        &["status", "conditions"],
+        json!([{"type": "Available", "status": (status), "reason": (reason), "message": (message)}]),
+    );
+    object
+}
+
+impl Rig {
+    /// `why`: the condition that probes will find, of the URL that they ask.
+    async fn start(script: Script, why: fn(&str) -> [String; 3]) -> Self {
+        let clock = Still::new();
+        let began = Instant::now();
+        let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+        let log = Log::default();
+        let note = log.clone();
+        let backend = Backend::http(&pki, 100, move |r: http::Request<Incoming>| {
+            let header = |name: &str| r.headers().get(name).map(|v| v.to_str().unwrap().to_owned());
+            let asked = Asked {
+                path: r.uri().path().to_owned(),
+                user: header("x-remote-user").unwrap_or_default(),
+                known: header("if-none-match"),
+            };
+            note.lock().unwrap().push(asked.clone());
+            async move { script(&asked) }
+        })
+        .await;
+        let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
+        let here = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
+        services.set("ns/ext", &here);
+        let condition = why(&format!("https://{}/apis/g/v1", backend.authority));
+        let condition = [0, 1, 2].map(|i| condition[i].as_str());
+        api_services.set("v1.g", &known("g", &pki.ca_pem, backend.port(), condition));
+        let w = World::start(api_services, services).await;
+        let rig = Self {
+            clock,
+            began,
+            w,
+            log,
+            backend,
+            ca: pki.ca_pem,
+        };
+        rig.rest().await;
+        rig
+    }
+
+    /// Until nobody has anything to do before time passes.
+    async fn rest(&self) {
+        self.clock.settle().await;
+        let queues = QUEUES.map(|name| self.w.telemetry.queue(name));
+        let at_rest = || async {
+            let done = |q: &crate::telemetry::QueueMetrics| q.adds.get() == q.work_duration.get_sample_count();
+            queues.iter().all(done).then_some(())
+        };
+        self.clock.until("rest", at_rest).await;
+    }
+
+    fn all(&self, which: fn(&Asked) -> bool) -> Vec<Asked> {
+        let log = self.log.lock().unwrap();
+        log.iter().filter(|a| which(a)).cloned().collect()
+    }
+
+    /// So many requests come at each of these times, counted in milliseconds from the beginning, and none in between.
+    async fn asked_at(&self, which: fn(&Asked) -> bool, at_once: usize, times: &[u64]) {
+        let count = || self.all(which).len();
+        for at in times {
+            let before = count();
+            let at = self.began + Duration::from_millis(*at);
+            self.clock.pass(at - Duration::from_millis(1) - Instant::now()).await;
+            self.rest().await;
+            assert_eq!(count(), before, "before {:?}", at - self.began);
+            self.clock.pass(Duration::from_millis(1)).await;
+            self.rest().await;
+            assert_eq!(count(), before + at_once, "at {:?}", at - self.began);
+        }
+    }
+}
+
+fn passed(_: &str) -> [String; 3] {
+    ["True", "Passed", "all checks passed"].map(str::to_owned)
+}
+
+fn typed(kind: &str, etag: &str, body: &str) -> http::Response<Body> {
+    let mut a = answer(200, body.to_owned());
+    a.headers_mut().insert("content-type", kind.parse().unwrap());
+    if !etag.is_empty() {
+        a.headers_mut().insert("etag", etag.parse().unwrap());
+    }
+    a
+}
+
+const DISCOVERY: &str = r#"{"items":[{"metadata":{"name":"g"},"versions":[
+    {"version":"v1","resources":[{"resource":"things","scope":"Namespaced"}]}]}]}"#;
+
+/// All documents with validators that it knows again.
+fn well(asked: &Asked) -> http::Response<Body> {
+    if asked.known.is_some() {
+        return answer(304, "");
+    }
+    match asked.path.as_str() {
+        "/apis" => typed(V2, "\"d\"", DISCOVERY),
+        "/openapi/v2" => typed("application/json", "\"o\"", r#"{"paths":{"/apis/g/v1/things":{}}}"#),
+        "/openapi/v3" => typed(
+            "application/json",
+            "\"i\"",
+            r#"{"paths":{"apis/g/v1":{"serverRelativeURL":"/openapi/v3/apis/g/v1?hash=1"}}}"#,
+        ),
+        _ => answer(200, "{}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_well_backend_is_asked_for_its_discovery_document_once_a_minute_by_all_on_it() {
+    let rig = Rig::start(well, passed).await;
+    let is: fn(&Asked) -> bool = |a| a.path == "/apis";
+    assert_eq!(rig.all(is)[0].known, None);
+    rig.asked_at(is, 1, &[60_000, 120_000]).await;
+    let last = rig.all(is).pop().unwrap();
+    assert_eq!(
+        (last.user.as_str(), last.known.as_deref()),
+        ("system:kube-aggregator", Some("\"d\""))
+    );
+    // Another one on the same service: what was fetched for it will do for the first, and the other way round.
+    rig.clock.pass(Duration::from_secs(10)).await;
+    let before = rig.all(is).len();
+    let condition = ["True", "Passed", "all checks passed"];
+    let other = known("h", &rig.ca, rig.backend.port(), condition);
+    rig.w.api_services.set("v1.h", &other);
+    rig.clock
+        .until("its document", || async { (rig.all(is).len() > before).then_some(()) })
+        .await;
+    rig.rest().await;
+    rig.asked_at(is, 1, &[190_000, 250_000]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_without_discovery_is_asked_later_and_later() {
+    let script: Script = |a| match a.path.as_str() {
+        "/apis" => answer(503, ""),
+        _ => well(a),
+    };
+    let rig = Rig::start(script, passed).await;
+    let times = [500, 1500, 3500, 7500, 15_500, 31_500, 63_500, 123_500, 183_500];
+    rig.asked_at(|a| a.path == "/apis", 1, &times).await;
+    assert_eq!(
+        rig.all(|a| a.user == "system:kube-aggregator" && a.path != "/apis" && !a.is_probe()),
+        []
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_of_the_older_form_is_asked_for_both_once_a_minute() {
+    let script: Script = |a| match a.path.as_str() {
+        "/apis" => answer(404, ""),
+        "/apis/g/v1" => answer(
+            200,
+            r#"{"resources":[{"name":"things","kind":"Thing","namespaced":true}]}"#,
+        ),
+        _ => well(a),
+    };
+    let rig = Rig::start(script, passed).await;
+    rig.asked_at(|a| a.path == "/apis", 1, &[60_000, 120_000]).await;
+    let version = rig.w.aggregated("g").await.get("versions").items()[0].clone();
+    assert_eq!(version.get("resources").items().len(), 1);
+    assert_eq!(version.str_at(&["freshness"]), "Current");
+}
+
+#[tokio::test(start_paused = true)]
+async fn openapi_documents_are_asked_for_once_a_minute_and_said_to_be_known() {
+    let rig = Rig::start(well, passed).await;
+    let is: [fn(&Asked) -> bool; 2] = [|a| a.path == "/openapi/v2", |a| a.path == "/openapi/v3"];
+    for which in is {
+        let first = &rig.all(which)[0];
+        assert_eq!((first.user.as_str(), &first.known), ("system:aggregator", &None));
+    }
+    rig.asked_at(|a| a.path.starts_with("/openapi/"), 2, &[60_000, 120_000])
+        .await;
+    assert_eq!(rig.all(is[0]).pop().unwrap().known.as_deref(), Some("\"o\""));
+    // Upstream asks for the index without conditions.
+    assert_eq!(rig.all(is[1]).pop().unwrap().known, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn openapi_documents_that_fail_are_asked_for_later_and_later() {
+    let script: Script = |a| match a.path.as_str() {
+        "/openapi/v2" | "/openapi/v3" => answer(500, ""),
+        _ => well(a),
+    };
+    let rig = Rig::start(script, passed).await;
+    let minutes = [1, 3, 7, 15, 31, 63, 123, 183];
+    let times = minutes.map(|m| m * 60_000);
+    rig.asked_at(|a| a.path.starts_with("/openapi/"), 2, &times).await;
+    // A change of its APIService is a reason to look at once.
+    let before = rig.all(|a| a.path == "/openapi/v2").len();
+    let mut touched = rig.w.api_services.object("v1.g").unwrap();
+    touched.set(&["metadata", "labels", "touched"], "yes");
+    rig.w.api_services.set("v1.g", &touched);
+    let again = || async { (rig.all(|a| a.path == "/openapi/v2").len() > before).then_some(()) };
+    rig.clock.until("another look", again).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_is_not_well_is_probed_by_five_at_once_later_and_later() {
+    let script: Script = |a| match a.path.as_str() {
+        "/apis/g/v1" => answer(500, ""),
+        _ => well(a),
+    };
+    let failed = |url: &str| {
+        let message = format!("failing or missing response from {url}: bad status from {url}: 500");
+        ["False".to_owned(), "FailedDiscoveryCheck".to_owned(), message]
+    };
+    let rig = Rig::start(script, failed).await;
+    assert_eq!(rig.all(Asked::is_probe).len() % 5, 0);
+    // At the beginning it was looked at twice, because it is new and because that is when resyncs begin.
+    let mut times = vec![5, 25, 65, 145, 305, 625, 1265, 2545, 5105, 10_225, 20_465];
+    // A resync, and what was put off before it.
+    times.extend([30_000, 40_945]);
+    rig.asked_at(Asked::is_probe, 5, &times).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_well_backend_is_probed_every_30_s() {
+    let rig = Rig::start(well, passed).await;
+    let count = || rig.all(Asked::is_probe).len();
+    for at in [30, 60, 90] {
+        let before = count();
+        rig.clock.pass(Duration::from_millis(29_999)).await;
+        rig.rest().await;
+        assert_eq!(count(), before, "before {at} s");
+        rig.clock.pass(Duration::from_millis(1)).await;
+        rig.rest().await;
+        // The first success decides; the others are taken back.
+        assert!((before + 1..=before + 5).contains(&count()), "at {at} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_hangs_is_given_five_seconds() {
+    let clock = Still::new();
+    let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+    let probes = Arc::new(AtomicUsize::new(0));
+    let count = probes.clone();
+    let backend = Backend::http(&pki, 100, move |r: http::Request<Incoming>| {
+        count.fetch_add(usize::from(r.uri().path() == "/apis/g/v1"), Ordering::Relaxed);
+        std::future::pending()
+    })
+    .await;
+    let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
+    let here = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
+    services.set("ns/ext", &here);
+    let w = World::start(api_services, services).await;
+    w.api_services
+        .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
+    let asked = |n: usize| {
+        let probes = &probes;
+        move || async move { (probes.load(Ordering::Relaxed) == n).then_some(()) }
+    };
+    clock.until("five probes", asked(5)).await;
+    clock.pass(Duration::from_millis(4999)).await;
+    assert_eq!(
+        (probes.load(Ordering::Relaxed), w.condition("v1.g").as_str()),
+        (5, "none")
+    );
+    clock.pass(Duration::from_millis(1)).await;
+    let late = || async {
+        w.condition("v1.g")
+            .ends_with("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+            .then_some(())
+    };
+    clock.until("the verdict", late).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_for_a_document_reaches_a_backend_or_waits_for_it() {
+    let rig = Rig::start(well, passed).await;
+    let documents = || async {
+        let mut all = Vec::new();
+        for path in ["/apis", "/apis/g", "/openapi/v2", "/openapi/v3"] {
+            all.push(rig.w.get(path).await);
+        }
+        all.push((200, json::to_string(&rig.w.aggregated("g").await)));
+        all
+    };
+    let before = rig.log.lock().unwrap().len();
+    let told = documents().await;
+    assert!(
+        told.iter()
+            .all(|(status, text)| *status == 200 && text.contains("g/v1") || text.contains("things"))
+    );
+    assert_eq!(documents().await, told);
+    assert_eq!(rig.log.lock().unwrap().len(), before);
+}
