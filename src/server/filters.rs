@@ -22,6 +22,7 @@ pub mod warnings;
 pub use instrument::labels;
 
 use crate::request::{Answering, FromBackend, Request, RequestInfo, Response};
+use crate::server::respond;
 use futures_util::future::Either;
 use http::header::{Entry, HeaderName, HeaderValue};
 use std::sync::Arc;
@@ -39,11 +40,17 @@ fn info(req: &Request) -> Arc<RequestInfo> {
     RequestInfo::of(req).cloned().unwrap_or_default()
 }
 
+/// True of what has no end of its own: [`RequestInfo::is_long_running`].
+fn is_long_running(req: &Request) -> bool {
+    RequestInfo::of(req).is_some_and(|info| info.is_long_running())
+}
+
 /// Health checks, metrics and the server's own requests are answered while the server goes down.
-fn exempt_from_shutdown(req: &Request, info: &RequestInfo) -> bool {
+fn exempt_from_shutdown(req: &Request) -> bool {
+    let path = respond::path(req);
     ["/readyz", "/livez", "/healthz", "/metrics"]
         .iter()
-        .any(|p| info.path.starts_with(p))
+        .any(|p| path.starts_with(p))
         || req
             .headers()
             .get(http::header::USER_AGENT)

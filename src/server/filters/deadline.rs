@@ -50,7 +50,7 @@ impl<F> RequestDeadline<F> {
 
 impl<F: Filter> Filter for RequestDeadline<F> {
     fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
-        if !super::info(&req).is_long_running() {
+        if !super::is_long_running(&req) {
             let wanted = match req.uri().query().and_then(|q| first_value(q, "timeout")) {
                 None => None,
                 Some(text) if text.is_empty() => None,

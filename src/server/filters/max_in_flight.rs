@@ -47,24 +47,10 @@ impl<F> Limited<F> {
 
 impl<F: Filter> Filter for Limited<F> {
     fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
-        let info = super::info(&req);
-        let caller = Facts::of(&req).caller.as_ref().map(Authenticated::user);
-        let long_running = info.is_long_running();
-        // Long-running requests other than watches belong to no flow.
-        let flow = self
-            .schemas
-            .as_ref()
-            .filter(|_| !long_running || info.verb == "watch")
-            .zip(caller)
-            .map(|(schemas, user)| schemas.classify(user, &info));
-        let mut permit = None;
-        if !long_running {
-            let privileged = caller.is_some_and(|user| user.in_group(MASTERS));
-            permit = self.limits.enter(Kind::of(&info.verb), privileged);
-            if permit.is_none() {
-                return Onward::Right(super::answered(with_flow(self.refusal(&info), flow)));
-            }
-        }
+        let (flow, permit) = match self.enter(&req) {
+            Ok(entered) => entered,
+            Err(refusal) => return Onward::Right(super::answered(*refusal)),
+        };
         if let Some(flow) = &flow {
             flow.dispatch();
         }
@@ -79,6 +65,32 @@ impl<F: Filter> Filter for Limited<F> {
 }
 
 impl<F> Limited<F> {
+    /// The flow that a request belongs to, and its place among those with an end; the error is the answer where there is no
+    /// place.
+    fn enter(&self, req: &Request) -> Result<(Option<Flow>, Option<Permit>), Box<Response>> {
+        let facts = Facts::of(req);
+        let Some(info) = &facts.info else {
+            return Ok((None, None));
+        };
+        let caller = facts.caller.as_ref().map(Authenticated::user);
+        let long_running = info.is_long_running();
+        // Long-running requests other than watches belong to no flow.
+        let flow = self
+            .schemas
+            .as_ref()
+            .filter(|_| !long_running || info.verb == "watch")
+            .zip(caller)
+            .map(|(schemas, user)| schemas.classify(user, info));
+        if long_running {
+            return Ok((flow, None));
+        }
+        let privileged = caller.is_some_and(|user| user.in_group(MASTERS));
+        match self.limits.enter(Kind::of(&info.verb), privileged) {
+            Some(permit) => Ok((flow, Some(permit))),
+            None => Err(with_flow(self.refusal(info), flow).into()),
+        }
+    }
+
     fn refusal(&self, info: &RequestInfo) -> Response {
         let labels = instrument::labels(info, false);
         self.telemetry.requests.terminated(&labels, 429);

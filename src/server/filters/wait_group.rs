@@ -34,12 +34,11 @@ impl hold::Guard for lifecycle::InFlight {}
 
 impl<F: Filter> Filter for InFlight<F> {
     fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
-        let info = super::info(&req);
         let requests = &self.lifecycle.requests;
-        let guard = if info.is_long_running() {
+        let guard = if super::is_long_running(&req) {
             Facts::of_mut(&mut req).ending = Some(self.lifecycle.not_accepting_new_request.clone());
             None
-        } else if super::exempt_from_shutdown(&req, &info) {
+        } else if super::exempt_from_shutdown(&req) {
             Some(requests.enter_always())
         } else {
             match requests.enter() {
