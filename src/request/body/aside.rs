@@ -72,7 +72,7 @@ impl http_body::Body for Aside {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.clone()
+        self.left
     }
 }
 

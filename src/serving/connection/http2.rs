@@ -3,7 +3,7 @@
 //! A stream is no task: its future is polled by the connection's, on its own waker ([`wakes`]). One turn of the task:
 //!
 //! ```text
-//! streams that were woken ──▶ 1xx answers ──▶ the connection, if it was woken, by bytes or by what the streams said:
+//! 1xx answers ──▶ streams that were woken ──▶ the connection, if it was woken, by bytes or by what the streams said:
 //!                                             writes frames, reads frames, and every new stream is asked at once
 //! ```
 //!
@@ -39,7 +39,7 @@ use wakes::{StreamWake, Wakes};
 /// Streams that are accepted in one turn.
 const ACCEPTED: usize = 256;
 /// Places that a connection without streams keeps.
-const KEPT: usize = 8;
+const KEPT: usize = 16;
 
 /// What connections offer their clients.
 pub(super) fn settings(limits: &Limits) -> Builder {
@@ -73,7 +73,7 @@ pub(super) struct Http2<'a, S> {
 }
 
 enum Phase<S> {
-    Handshake(Handshake<Gather<S>, Bytes>),
+    Handshake(Box<Handshake<Gather<S>, Bytes>>),
     Open(Box<Connection<Gather<S>, Bytes>>, Option<PingPong>),
 }
 
@@ -94,7 +94,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         answerer.cache.set(lanes.clone());
         Self {
             answerer,
-            phase: Phase::Handshake(settings.handshake(io)),
+            phase: Phase::Handshake(Box::new(settings.handshake(io))),
             closing: false,
             turns,
             wakes,

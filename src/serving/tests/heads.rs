@@ -31,6 +31,7 @@ fn answer(path: &str) -> Response {
         "/full" => answer(Body::full("hello")),
         "/empty" => answer(Body::empty()),
         "/pieces" => answer(pieces(vec![data("he"), data("llo")])),
+        "/late-end" => answer(pieces(vec![data("hello"), data("")])),
         "/nothing" => answer(pieces(vec![])),
         "/trailers" => {
             let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "5".parse().unwrap())]);
@@ -130,7 +131,7 @@ async fn an_answers_head_says_what_follows_and_ends_the_stream_where_nothing_doe
             seen.push(format!("{method} {path}: {line}"));
         }
     }
-    for path in ["/trailers", "/hops", "/dated"] {
+    for path in ["/late-end", "/trailers", "/hops", "/dated"] {
         let line = line(&mut client, Method::GET, path).await;
         seen.push(format!("GET {path}: {line}"));
     }
@@ -152,6 +153,7 @@ async fn an_answers_head_says_what_follows_and_ends_the_stream_where_nothing_doe
         r#"HEAD /pieces: 200 date | end"#,
         r#"GET /nothing: 200 date | "" end"#,
         r#"HEAD /nothing: 200 date | end"#,
+        r#"GET /late-end: 200 date | "hello" | "" end"#,
         r#"GET /trailers: 200 date | "hello" | {"x-sum": "5"}"#,
         r#"GET /hops: 200 x-end=to end date content-length=5 | "hello" end"#,
         r#"GET /dated: 200 date=long ago content-length=5 | "hello" end"#,

@@ -134,7 +134,8 @@ impl Sending {
     /// Ready when there is nothing more to send: all is sent, or the client or the body failed.
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight) -> Poll<()> {
         for _ in 0..FRAMES {
-            if self.chunk.is_some() {
+            // No bytes, such as behind the last ones where the end came late, need no window.
+            if self.chunk.as_ref().is_some_and(|(chunk, _)| !chunk.is_empty()) {
                 while self.to.capacity() == 0 {
                     match ready!(self.to.poll_capacity(cx)) {
                         Some(Ok(_)) => {}
