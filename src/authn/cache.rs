@@ -34,10 +34,9 @@ enum Slot {
 /// Makes the tags that stand for tokens: GMAC, which is AES-GCM of nothing but associated data.
 ///
 /// Under a random key that nobody knows, two different texts of up to 64 KiB have the same tag with a probability below
-/// 2^-115, however they were chosen: that is what GHASH guarantees, with no assumption but that of the key. GCM's rule of
-/// a new nonce for each text keeps those who *see* tags from working out the key; these tags are seen by nobody, they are
-/// compared here and forgotten. A token of a service account costs about as much as a short one, which HMAC-SHA-256 takes
-/// tens of compressions for.
+/// 2^-115, whoever chose them: GHASH is a universal hash, whose secret point AES makes from the key. GCM's rule of a new
+/// nonce for each text keeps those who *see* tags from working out that point; these tags are seen by nobody, they stay in
+/// the cache's map. The token of a service account costs little more than a short one.
 struct Tagger(LessSafeKey);
 
 /// No text has this byte in UTF-8: what is on either side of it can be told apart.

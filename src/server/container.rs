@@ -2,10 +2,9 @@
 //! through (upstream's go-restful behaviour, pinned by facts 1.2 and 1.12). The one exception is the root `/apis`,
 //! which claims `/apis` and `/apis/` only.
 
-use super::depth::{slashes, slashes_back};
 use crate::request::UnprotectedHandler;
 use arc_swap::ArcSwap;
-use imbl::HashMap;
+use imbl::OrdMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -34,8 +33,7 @@ pub struct Container {
 /// A snapshot of who claims what.
 #[derive(Clone, Default)]
 pub struct Claims {
-    roots: HashMap<String, WebService>,
-    deepest: usize,
+    roots: OrdMap<String, WebService>,
 }
 
 impl Container {
@@ -77,16 +75,13 @@ impl Container {
 
     /// The roots, sorted.
     pub fn roots(&self) -> Vec<String> {
-        let mut roots: Vec<String> = self.claims.load().roots.keys().cloned().collect();
-        roots.sort();
-        roots
+        self.claims.load().roots.keys().cloned().collect()
     }
 
     fn change<R>(&self, f: impl FnOnce(&mut Claims) -> R) -> R {
         let _turn = self.writing.lock().expect("changes do not panic");
         let mut claims = Claims::clone(&self.claims.load());
         let out = f(&mut claims);
-        claims.deepest = claims.roots.keys().map(|r| slashes(r)).max().unwrap_or(0);
         self.claims.store(Arc::new(claims));
         out
     }
@@ -95,14 +90,24 @@ impl Container {
 impl Claims {
     /// The web service that claims a decoded path: of several, the one with the longest root.
     pub fn claimant(&self, path: &str) -> Option<&WebService> {
-        let whole = (slashes(path) <= self.deepest).then_some(path.len());
-        // A root ends where the path does or before a slash, but for the first.
-        let ends = slashes_back(path, self.deepest + 1).filter(|(which, _)| *which > 1);
-        whole.into_iter().chain(ends.map(|(_, at)| at)).find_map(|end| {
-            let ws = self.roots.get(&path[..end])?;
-            (ws.root != "/apis" || matches!(&path[end..], "" | "/")).then_some(ws)
-        })
+        let mut end = path.len();
+        loop {
+            // The last root that sorts before the path, or is it. A longer one that claims the path would sort behind it:
+            // if this one does not, those that do reach no further than this one agrees with the path.
+            let (root, ws) = self.roots.get_prev(&path[..end])?;
+            let same = root.bytes().zip(path.bytes()).take_while(|(a, b)| a == b).count();
+            let claims = same == root.len();
+            if claims && ends_segment(path, same) && (root != "/apis" || matches!(&path[same..], "" | "/")) {
+                return Some(ws);
+            }
+            let reach = if claims { same } else { same + 1 };
+            end = path.as_bytes()[..reach].iter().rposition(|b| *b == b'/')?;
+        }
     }
+}
+
+fn ends_segment(path: &str, at: usize) -> bool {
+    path.as_bytes().get(at).is_none_or(|b| *b == b'/')
 }
 
 impl fmt::Display for DuplicateRoot {
@@ -118,6 +123,7 @@ mod tests {
     use super::*;
     use crate::request::{Request, Response};
     use crate::server::respond::Answer;
+    use proptest::prelude::*;
 
     fn ws(root: &str) -> WebService {
         WebService {
@@ -159,5 +165,22 @@ mod tests {
             c.claims().claimant("/apis/apps/v1").map(|w| w.root.as_str()),
             Some("/apis/apps")
         );
+    }
+
+    proptest! {
+        #[test]
+        fn the_longest_root_wins(roots in proptest::collection::btree_set("(/[ab.-]{1,2}){1,3}|/apis", 0..8), path in "(/apis|/[ab.-]{0,2}){0,4}/?") {
+            let c = Container::new();
+            for root in &roots {
+                c.add(ws(root)).unwrap();
+            }
+            let claims = |root: &&String| {
+                let rest = path.strip_prefix(root.as_str());
+                rest.is_some_and(|rest| matches!(rest, "" | "/") || (rest.starts_with('/') && *root != "/apis"))
+            };
+            let want = roots.iter().filter(claims).max_by_key(|root| root.len());
+            let claims = c.claims();
+            prop_assert_eq!(claims.claimant(&path).map(|ws| &ws.root), want);
+        }
     }
 }
