@@ -13,11 +13,15 @@ pub use world::{World, apiservice};
 use super::apiservice::ServiceReference;
 use super::ledger::Account;
 use super::proxy::tls::{ClientTls, TlsBuilder, TlsInputs};
-use super::proxy::transport::Transport;
+use super::proxy::transport::{Bounds, Transport};
 use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings, Terminations};
+use super::references::References;
 use super::resolver::{ResolveError, ServiceResolver};
+use super::transports::Transports;
+use crate::client::outbound::Outbound;
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::tasks::TaskGroup;
+use crate::telemetry::Telemetry;
 use std::sync::Arc;
 
 /// Resolves everything to one address.
@@ -65,6 +69,19 @@ pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
         reject_redirects: true,
         terminations: Arc::new(()),
     })
+}
+
+/// Transports that no object's references are known to.
+pub fn transports(telemetry: &Telemetry) -> Transports {
+    let (references, _feeds) = References::new(MemoryStorage::new(), MemoryStorage::new(), provider());
+    Transports::new(
+        provider(),
+        references,
+        Outbound::direct(),
+        tasks(),
+        Bounds::default(),
+        telemetry,
+    )
 }
 
 /// A transport that trusts `ca_pem` for `ext.ns.svc`; empty: trusts anything.

@@ -151,21 +151,48 @@ mod tests {
     use crate::aggregator::resolver::Endpoints;
     use crate::aggregator::testing::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_was_left_alone_is_asked_as_probes_ask() {
+        let clock = Still::new();
+        let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let backend = Backend::http(&pki, 100, move |r| {
+            let header = |name: &str| r.headers().get(name).map(|v| v.to_str().unwrap().to_owned());
+            let user = [header("x-remote-user"), header("x-remote-group")];
+            tell.send((r.uri().path().to_owned(), user)).unwrap();
+            async { answer(403, "{}") }
+        })
+        .await;
+        let transports = transports(&Telemetry::new());
+        let object = apiservice("g", &pki.ca_pem, 443);
+        let transport = transports.of(&ApiService::from_value(&object)).unwrap();
+        let all: [Arc<str>; 2] = [backend.authority.as_str().into(), "127.0.0.1:1".into()];
+        let first = Endpoints::One(all[0].clone());
+        internal::fetch(&transport, (&first, &all[0]), "/x", AGGREGATOR, &[])
+            .await
+            .unwrap();
+        assert_eq!(told.recv().await.unwrap().0, "/x");
+        for _ in 0..3 {
+            transport.unanswered(&all[0], "late");
+        }
+        assert_eq!(*transport.choose(&all), all[1]);
+        assert!(told.try_recv().is_err(), "its time is not over");
+        clock.pass(std::time::Duration::from_millis(1001)).await;
+        assert_eq!(*transport.choose(&all), all[1]);
+        let (path, user) = told.recv().await.unwrap();
+        assert_eq!(path, "/apis/g/v1");
+        assert_eq!(
+            user,
+            ["system:kube-aggregator", "system:masters"].map(|s| Some(s.to_owned()))
+        );
+    }
+
     #[tokio::test]
     async fn a_certificate_without_names_is_counted_with_each_full_handshake_and_requests_with_each_answer() {
         let pki = Pki::new(&[], &[b"h2"]);
         let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
         let telemetry = Telemetry::new();
-        let (secrets, config_maps) = (MemoryStorage::new(), MemoryStorage::new());
-        let (references, _feeds) = References::new(secrets, config_maps, provider());
-        let transports = Transports::new(
-            provider(),
-            references,
-            Outbound::direct(),
-            tasks(),
-            Bounds::default(),
-            &telemetry,
-        );
+        let transports = transports(&telemetry);
         let endpoints = Endpoints::One(backend.authority.as_str().into());
         let place = (&endpoints, backend.authority.as_str());
         let mut object = apiservice("g", "", 443);

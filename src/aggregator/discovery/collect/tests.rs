@@ -1,9 +1,7 @@
 //! A document is parsed once for each change, whatever a backend says about its age.
 
 use super::*;
-use crate::aggregator::references::References;
 use crate::aggregator::testing::*;
-use crate::client::outbound::Outbound;
 use crate::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -38,19 +36,10 @@ async fn collector(answers: [(&'static str, &'static str); 3]) -> (Arc<Collector
     );
     api_services.set("v1.g", &object);
     let (informer, feed) = Informer::new(api_services as _, ApiService::from_entry);
-    let (references, _feeds) = References::new(MemoryStorage::new(), MemoryStorage::new(), provider());
-    let transports = Transports::new(
-        provider(),
-        references,
-        Outbound::direct(),
-        tasks(),
-        Default::default(),
-        &telemetry,
-    );
     let collector = Collector::new(
         informer.clone(),
         Arc::new(Always(backend.authority.clone())),
-        Arc::new(transports),
+        Arc::new(transports(&telemetry)),
         Arc::new(AggregatedDiscovery::new()),
         Shelf::default(),
         Freshness::new(),
