@@ -224,7 +224,7 @@ impl Transport {
                     continue;
                 }
             };
-            let outcome = pin!(exchange(&host, lease, next, interim)).await;
+            let outcome = pin!(exchange(&host, lease, *next, interim)).await;
             let mut failure = match outcome {
                 Ok(answer) => {
                     host.health.succeeded();
@@ -372,7 +372,7 @@ impl Outgoing {
 fn exchange<'t>(
     host: &'t Arc<Host>,
     lease: Lease,
-    out: Box<Outgoing>,
+    out: Outgoing,
     interim: Option<&'t Interim>,
 ) -> impl Future<Output = Result<Response<BackendBody>, Failure>> + use<'t> {
     let Outgoing {
@@ -380,7 +380,7 @@ fn exchange<'t>(
         target,
         headers,
         body,
-    } = *out;
+    } = out;
     let mut request = Request::new(());
     *request.method_mut() = method;
     *request.headers_mut() = headers;
