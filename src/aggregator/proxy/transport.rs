@@ -240,7 +240,7 @@ impl Transport {
             let is_free = others && kept.is_none() && spare.as_ref().is_some_and(|s| is_idempotent(s.method()));
             let silence = if is_free { lease.silence() } else { None };
             let outcome = {
-                let mut sending = pin!(exchange(&host, lease, next, interim));
+                let mut sending = pin!(exchange(&host, lease, *next, interim));
                 match silence {
                     None => sending.await,
                     // Boxed: every request would make room for it.
@@ -399,7 +399,7 @@ fn is_idempotent(method: &Method) -> bool {
 fn exchange<'t>(
     host: &'t Arc<Host>,
     lease: Lease,
-    out: Box<Outgoing>,
+    out: Outgoing,
     interim: Option<&'t Interim>,
 ) -> impl Future<Output = Result<Response<BackendBody>, Failure>> + use<'t> {
     let Outgoing {
@@ -407,7 +407,7 @@ fn exchange<'t>(
         target,
         headers,
         body,
-    } = *out;
+    } = out;
     let mut request = Request::new(());
     *request.method_mut() = method;
     *request.headers_mut() = headers;

@@ -40,7 +40,8 @@ pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> {
 }
 
 fn unescape(s: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
-    if !s.as_bytes().contains(&b'%') && !(plus_is_space && s.as_bytes().contains(&b'+')) {
+    let has = |byte| s.as_bytes().contains(&byte);
+    if !(has(b'%') || plus_is_space && has(b'+')) {
         return Some(Cow::Borrowed(s));
     }
     let mut out = Vec::with_capacity(s.len());

@@ -73,7 +73,7 @@ impl Host {
             headers: self.question.headers.clone(),
             body: Body::empty(),
         };
-        let answer = exchange(self, lease, out.into(), None).await;
+        let answer = exchange(self, lease, out, None).await;
         let status = answer.as_ref().ok().map(|a| a.status().as_u16());
         if let Some(counts) = &self.counts {
             counts.sent(Method::GET.as_str(), self.authority.as_str(), status);
