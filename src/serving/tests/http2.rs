@@ -234,3 +234,15 @@ async fn a_flood_of_requests_that_are_given_up_ends_the_connection() {
     let answer = sender.send_request(support::request("/")).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
 }
+
+#[tokio::test]
+async fn a_path_that_go_refuses_is_refused_and_its_connection_goes_on() {
+    let fixture = Fixture::new();
+    let server = fixture.serve(Limits::default(), answer_with(|_| Response::new(Body::full("handled"))));
+    let mut sender = client(&fixture, &server).await;
+    for (path, status, text) in [("/a%zz", 400, "400 Bad Request"), ("/a%20b", 200, "handled")] {
+        let answer = sender.send_request(support::request(path)).await.unwrap();
+        assert_eq!(answer.status(), status);
+        assert_eq!(support::text(answer).await, text);
+    }
+}
