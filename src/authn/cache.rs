@@ -145,14 +145,14 @@ impl TokenAuthenticator for TokenCache {
     }
 
     fn at_once(&self, asked: Asked<'_>) -> Option<Arc<TokenUser>> {
-        let start = std::time::Instant::now();
+        let now = Instant::now();
         let key = self.tagger.tag(asked);
         let found = match lock(&self.stripes[usize::from(key[0]) % STRIPES]).get(&key) {
-            Some(Slot::Known(found, until)) if *until > Instant::now() => found.clone(),
+            Some(Slot::Known(found, until)) if *until > now => found.clone(),
             _ => return None,
         };
         if let Some(counts) = &self.counts {
-            counts.asked(true, start.elapsed());
+            counts.asked(true, now.elapsed());
         }
         Some(found)
     }

@@ -23,14 +23,15 @@ use std::time::Duration;
 
 /// One entry of the chain, with those inside of it.
 ///
-/// A filter looks at the request, hands it on, and puts what it does with the answer behind the future it gets, as a
-/// closure: with `async` blocks, each would keep the future inside of it twice.
+/// A filter looks at the request, hands it on, and puts what it does with the answer behind the future it gets
+/// (`filters::amend`): with `async` blocks, each would keep the future inside of it twice. The request stays where it is until
+/// the innermost filter takes it, or one that has to wait.
 pub trait Filter: Send + Sync + 'static {
-    /// Answers the request.
+    /// Answers the request, which is taken: what is left in its place is nobody's.
     ///
     /// # Cancel safety
     /// The future is dropped when the client goes away.
-    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send;
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, Self>;
 }
 
 /// What filters leave among a request's [`Facts`](crate::request::Facts), and need.
@@ -215,12 +216,12 @@ fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn Unprote
 struct Head<F>(F);
 
 impl<F: Filter> Handler for Head<F> {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
     where
         'a: 't,
         Self: 't,
     {
-        Box::pin(self.0.handle(req))
+        Box::pin(self.0.handle(&mut req))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The filters of the chain, one thin file each. [`super::chain`] has their order.
 
+mod amend;
 pub mod audit;
 pub mod audit_init;
 pub mod authentication;

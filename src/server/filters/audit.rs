@@ -65,15 +65,15 @@ pub(super) fn refusal(status: &Status) -> ResponseStatus {
 pub(super) use record::Seen;
 
 impl<F: Filter> Filter for Auditing<F> {
-    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let Some(audit) = &self.audit else {
             return Onward::Left(self.inner.handle(req));
         };
-        let facts = Facts::of(&req);
-        let verdict = audit.decide(facts.caller.as_ref().map(|who| &**who.user()), &super::info(&req));
+        let facts = Facts::of(req);
+        let verdict = audit.decide(facts.caller.as_ref().map(|who| &**who.user()), &super::info(req));
         match verdict.level {
             AuditLevel::None => Onward::Left(self.inner.handle(req)),
-            _ => Onward::Right(Box::pin(self.recorded(audit, verdict, req))),
+            _ => Onward::Right(Box::pin(self.recorded(audit, verdict, std::mem::take(req)))),
         }
     }
 }
@@ -96,7 +96,7 @@ impl<F: Filter> Auditing<F> {
         if req.headers().contains_key(UPGRADE) {
             Facts::of_mut(&mut req).until_upgrade_ends = Some(UntilUpgradeEnds(open.clone()));
         }
-        let answered = AssertUnwindSafe(async { self.inner.handle(req).await })
+        let answered = AssertUnwindSafe(async { self.inner.handle(&mut req).await })
             .catch_unwind()
             .await;
         let response = match answered {

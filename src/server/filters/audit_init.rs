@@ -1,8 +1,8 @@
 //! Gives every request an audit id, the client's or a fresh one, and says it in the answer.
 
+use super::amend::amended;
 use crate::request::{AuditId, Facts, Request, Response};
 use crate::server::chain::{Entry, Fact, Filter};
-use futures_util::FutureExt;
 use http::header::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl<F: Filter> Filter for AuditInit<F> {
-    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let given = req.headers().get(AUDIT_ID).filter(|v| !v.is_empty()).cloned();
         let id = AuditId::from(given.unwrap_or_else(|| {
             let mut buffer = [0; uuid::fmt::Hyphenated::LENGTH];
@@ -58,10 +58,9 @@ impl<F: Filter> Filter for AuditInit<F> {
             HeaderValue::from_str(text).expect("a UUID is a valid header value")
         }));
         let header = id.header().clone();
-        Facts::of_mut(&mut req).audit_id = Some(id);
-        self.inner.handle(req).map(|mut response| {
-            super::set_beside_backend(&mut response, AUDIT_ID, header);
-            response
+        Facts::of_mut(req).audit_id = Some(id);
+        amended(self.inner.handle(req), |response| {
+            super::set_beside_backend(response, AUDIT_ID, header);
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Finds out who calls, and removes from the request what said so.
 
 use super::Onward;
+use super::amend::amended;
 use super::audit::Seen;
 use crate::apimachinery::status::Status;
 use crate::audit::Audit;
@@ -14,7 +15,6 @@ use crate::request::{Authenticated, Facts, Request, Response};
 use crate::server::chain::{Entry, Fact, Filter, IdentityHeaders};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
-use futures_util::FutureExt;
 use http::Version;
 use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -100,11 +100,11 @@ impl<F> Authentication<F> {
 }
 
 impl<F: Filter> Filter for Authentication<F> {
-    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let start = Instant::now();
-        match self.authenticator.at_once(credentials(&req)) {
+        match self.authenticator.at_once(credentials(req)) {
             AtOnce::Known(found) => Onward::Left(self.let_in(req, found, start)),
-            _ => Onward::Right(Box::pin(self.ask(req, start))),
+            _ => Onward::Right(Box::pin(self.ask(std::mem::take(req), start))),
         }
     }
 }
@@ -155,9 +155,9 @@ fn attempted(parts: &Parts) -> String {
 }
 
 impl<F: Filter> Authentication<F> {
-    async fn ask(&self, req: Request, start: Instant) -> Response {
+    async fn ask(&self, mut req: Request, start: Instant) -> Response {
         match self.authenticator.authenticate(credentials(&req)).await {
-            Ok(Some(found)) => return self.let_in(req, found, start).await,
+            Ok(Some(found)) => return self.let_in(&mut req, found, start).await,
             Ok(None) => {
                 self.failure.inc();
                 self.took.failure.observe(start.elapsed().as_secs_f64());
@@ -174,7 +174,12 @@ impl<F: Filter> Authentication<F> {
     }
 
     /// Whose request it is stands fast.
-    fn let_in(&self, mut req: Request, found: Identified, start: Instant) -> impl Future<Output = Response> + Send {
+    fn let_in<'s>(
+        &'s self,
+        req: &mut Request,
+        found: Identified,
+        start: Instant,
+    ) -> impl Future<Output = Response> + Send + use<'s, F> {
         self.success.inc();
         self.took.success.observe(start.elapsed().as_secs_f64());
         self.users[kind(&found.user.name)].inc();
@@ -183,14 +188,13 @@ impl<F: Filter> Authentication<F> {
             strip_subprotocol(req.headers_mut());
         }
         let says_close = req.version() == Version::HTTP_2 && found.user.name == ANONYMOUS;
-        let facts = Facts::of_mut(&mut req);
+        let facts = Facts::of_mut(req);
         facts.credential_notes = found.annotations;
         facts.caller = Some(Authenticated::mint(found.user));
-        self.inner.handle(req).map(move |mut response| {
+        amended(self.inner.handle(req), move |response| {
             if says_close {
                 response.headers_mut().insert(CONNECTION, CLOSE);
             }
-            response
         })
     }
 

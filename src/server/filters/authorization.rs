@@ -79,45 +79,47 @@ const DECISION: &str = "authorization.k8s.io/decision";
 const REASON: &str = "authorization.k8s.io/reason";
 
 impl Filter for Authorization {
-    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
-        let facts = Facts::of(&req);
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s> {
+        let facts = Facts::of(req);
         let Some(who) = facts.caller.clone() else {
             let refusal = respond::internal_error_text(req.uri(), "no user on request.");
             return Onward::Right(super::answered(refusal));
         };
-        let info = super::info(&req);
+        let info = super::info(req);
         let start = Instant::now();
         match self.authorizer.at_once(&Attributes::of(who.user(), &info)) {
             Some(verdict) => self.decided(req, &who, info, verdict, start),
-            None => Onward::Right(Box::pin(async move {
-                let verdict = self.authorizer.authorize(&Attributes::of(who.user(), &info)).await;
-                self.decided(req, &who, info, verdict, start).await
-            })),
+            None => Onward::Right(Box::pin(self.ask(std::mem::take(req), who, info, start))),
         }
     }
 }
 
 impl Authorization {
+    async fn ask(&self, mut req: Request, who: Authenticated, info: Arc<RequestInfo>, start: Instant) -> Response {
+        let verdict = self.authorizer.authorize(&Attributes::of(who.user(), &info)).await;
+        self.decided(&mut req, &who, info, verdict, start).await
+    }
+
     fn decided<'s>(
         &'s self,
-        req: Request,
+        req: &mut Request,
         who: &Authenticated,
         info: Arc<RequestInfo>,
         verdict: Verdict,
         start: Instant,
     ) -> Onward<'s, impl Future<Output = Response> + Send + use<'s>> {
         let took = start.elapsed().as_secs_f64();
-        if let Some(trail) = &Facts::of(&req).audit {
+        if let Some(trail) = &Facts::of(req).audit {
             note(trail, &verdict);
         }
         if verdict.decision == Decision::Allow {
             self.allowed.inc();
             self.took.allowed.observe(took);
             let proof = Authorized::mint(who.user().clone());
-            return Onward::Left(self.inner.serve(req, proof, info));
+            return Onward::Left(self.inner.serve(std::mem::take(req), proof, info));
         }
         let asked = Attributes::of(who.user(), &info);
-        Onward::Right(super::answered(self.refusal(&req, &asked, verdict, took)))
+        Onward::Right(super::answered(self.refusal(req, &asked, verdict, took)))
     }
 
     fn refusal(&self, req: &Request, asked: &Attributes<'_>, verdict: Verdict, took: f64) -> Response {

@@ -1,9 +1,9 @@
 //! `Cache-Control: no-cache, private` on every answer whose handler does not say otherwise; beside what a backend
 //! says, as upstream has it (facts 3.4.2).
 
+use super::amend::amended;
 use crate::request::{FromBackend, Request, Response};
 use crate::server::chain::{Entry, Filter};
-use futures_util::FutureExt;
 use http::header::{CACHE_CONTROL, HeaderValue};
 
 /// What is said by default.
@@ -27,12 +27,11 @@ impl<F> CacheControl<F> {
 }
 
 impl<F: Filter> Filter for CacheControl<F> {
-    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
-        self.0.handle(req).map(|mut response| {
-            if FromBackend::of(&response).is_some() || !response.headers().contains_key(CACHE_CONTROL) {
-                super::set_beside_backend(&mut response, CACHE_CONTROL, NO_CACHE);
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        amended(self.0.handle(req), |response| {
+            if FromBackend::of(response).is_some() || !response.headers().contains_key(CACHE_CONTROL) {
+                super::set_beside_backend(response, CACHE_CONTROL, NO_CACHE);
             }
-            response
         })
     }
 }

@@ -49,18 +49,18 @@ impl<F> RequestDeadline<F> {
 }
 
 impl<F: Filter> Filter for RequestDeadline<F> {
-    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
-        if !super::is_long_running(&req) {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        if !super::is_long_running(req) {
             let wanted = match req.uri().query().and_then(|q| first_value(q, "timeout")) {
                 None => None,
                 Some(text) if text.is_empty() => None,
                 Some(text) => match parse_go_duration(&text) {
                     Ok(wanted) => wanted,
-                    Err(error) => return Onward::Right(self.refused(&req, &error.to_string())),
+                    Err(error) => return Onward::Right(self.refused(req, &error.to_string())),
                 },
             };
             let timeout = wanted.filter(|d| *d <= self.longest).unwrap_or(self.longest);
-            let facts = Facts::of_mut(&mut req);
+            let facts = Facts::of_mut(req);
             facts.deadline = facts.received.map(|received| received + timeout);
         }
         Onward::Left(self.inner.handle(req))

@@ -21,17 +21,16 @@ struct Held<G> {
 
 /// Ties `guard` to the body. A body whose bytes are there already counts as sent: the connection's graceful close
 /// takes care of the rest.
-pub fn until_sent<G: Guard>(response: Response, mut guard: G) -> Response {
+pub fn until_sent<G: Guard>(response: &mut Response, mut guard: G) {
     if let Some(bytes) = response.body().as_full() {
         guard.sent(bytes.len());
-        return response;
+        return;
     }
-    response.map(|body| {
-        Body::stream(Held {
-            body,
-            guard: Some(guard),
-        })
-    })
+    let body = std::mem::take(response.body_mut());
+    *response.body_mut() = Body::stream(Held {
+        body,
+        guard: Some(guard),
+    });
 }
 
 impl<G: Guard> http_body::Body for Held<G> {

@@ -1,10 +1,10 @@
 //! The access log, at debug level.
 
 use super::Onward;
+use super::amend::amended;
 use crate::request::{AuditId, Facts, Request, Response};
 use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond;
-use futures_util::FutureExt;
 use http::header::USER_AGENT;
 
 /// The filter.
@@ -25,18 +25,18 @@ impl<F> HttpLog<F> {
 }
 
 impl<F: Filter> Filter for HttpLog<F> {
-    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return Onward::Left(self.0.handle(req));
         }
-        let info = super::info(&req);
+        let info = super::info(req);
         let uri = respond::request_uri(req.uri()).to_owned();
         let user_agent = req.headers().get(USER_AGENT).cloned();
         let (audit_id, received) = {
-            let facts = Facts::of(&req);
+            let facts = Facts::of(req);
             (facts.audit_id.clone(), facts.received)
         };
-        let logged = self.0.handle(req).map(move |response| {
+        let logged = amended(self.0.handle(req), move |response| {
             tracing::debug!(
                 verb = info.verb.as_str(),
                 uri,
@@ -46,7 +46,6 @@ impl<F: Filter> Filter for HttpLog<F> {
                 resp = response.status().as_u16(),
                 "HTTP"
             );
-            response
         });
         Onward::Right(Box::pin(logged))
     }

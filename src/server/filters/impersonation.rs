@@ -40,9 +40,9 @@ fn refused(status: &crate::apimachinery::status::Status, req: &Request) -> Respo
 }
 
 impl<F: Filter> Filter for Impersonate<F> {
-    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         if req.headers().keys().any(|name| is_impersonation_header(name.as_str())) {
-            Onward::Right(Box::pin(self.impersonated(req)))
+            Onward::Right(Box::pin(self.impersonated(std::mem::take(req))))
         } else {
             Onward::Left(self.inner.handle(req))
         }
@@ -73,6 +73,6 @@ impl<F: Filter> Impersonate<F> {
             }
         }
         remove_all(req.headers_mut(), |name| is_impersonation_header(name.as_str()));
-        self.inner.handle(req).await
+        self.inner.handle(&mut req).await
     }
 }

@@ -1,12 +1,12 @@
 //! Counts what handlers answered. It sits behind authorization, as upstream's instrumentation sits in the handlers:
 //! refused requests, unknown paths and proxied answers are not in `apiserver_request_total`.
 
+use super::amend::amended;
 use super::hold;
 use crate::request::info::first_value;
 use crate::request::{Authorized, Facts, FromBackend, Request, RequestInfo, Response, Uncounted, UnprotectedHandler};
 use crate::telemetry::Telemetry;
 use crate::telemetry::requests::{Labels, RequestMetrics, Series};
-use futures_util::FutureExt;
 use http::Method;
 use http::header::CONTENT_TYPE;
 use prometheus::IntGauge;
@@ -40,39 +40,36 @@ impl Instrument {
         let running = info
             .is_long_running()
             .then(|| Running::start(requests.longrunning(&labels(&info, apply))));
-        self.inner.serve(req, proof).map(move |answer| {
+        amended(self.inner.serve(req, proof), move |answer| {
             let labels = Labels {
                 dry_run,
                 ..labels(&info, apply)
             };
-            count(requests, answer, &labels, running, received)
+            count(requests, answer, &labels, running, received);
         })
     }
 }
 
 fn count(
     requests: &RequestMetrics,
-    response: Response,
+    response: &mut Response,
     labels: &Labels<'_>,
     running: Option<Running>,
     received: Option<Instant>,
-) -> Response {
-    if response.extensions().get::<Uncounted>().is_some() || FromBackend::of(&response).is_some() {
-        return match running {
-            Some(running) => hold::until_sent(response, running),
-            None => response,
+) {
+    if response.extensions().get::<Uncounted>().is_some() || FromBackend::of(response).is_some() {
+        if let Some(running) = running {
+            hold::until_sent(response, running);
+        }
+    } else if let Some(series) = requests.series(labels, response.status().as_u16()) {
+        let ended = Ended {
+            series,
+            since: received.unwrap_or_else(|| tokio::time::Instant::now().into_std()),
+            bytes: 0,
+            _running: running,
         };
+        hold::until_sent(response, ended);
     }
-    let Some(series) = requests.series(labels, response.status().as_u16()) else {
-        return response;
-    };
-    let ended = Ended {
-        series,
-        since: received.unwrap_or_else(|| tokio::time::Instant::now().into_std()),
-        bytes: 0,
-        _running: running,
-    };
-    hold::until_sent(response, ended)
 }
 
 /// Counts a request when its answer ends.

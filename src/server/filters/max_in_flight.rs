@@ -1,5 +1,6 @@
 //! Turns requests away when too many run, and names the flow a request belongs to.
 
+use super::amend::amended;
 use super::{Onward, hold, instrument};
 use crate::flowcontrol::max_in_flight::Permit;
 use crate::flowcontrol::{Flow, FlowSchemas, Kind, MaxInFlight};
@@ -8,7 +9,6 @@ use crate::request::{Authenticated, Facts, Request, RequestInfo, Response};
 use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
-use futures_util::FutureExt;
 use http::StatusCode;
 use http::header::{HeaderName, RETRY_AFTER};
 use std::sync::Arc;
@@ -46,20 +46,19 @@ impl<F> Limited<F> {
 }
 
 impl<F: Filter> Filter for Limited<F> {
-    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
-        let (flow, permit) = match self.enter(&req) {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        let (flow, permit) = match self.enter(req) {
             Ok(entered) => entered,
             Err(refusal) => return Onward::Right(super::answered(*refusal)),
         };
         if let Some(flow) = &flow {
             flow.dispatch();
         }
-        Onward::Left(self.inner.handle(req).map(move |response| {
-            let response = match permit {
-                Some(permit) => hold::until_sent(response, permit),
-                None => response,
-            };
-            with_flow(response, flow)
+        Onward::Left(amended(self.inner.handle(req), |response| {
+            if let Some(permit) = permit {
+                hold::until_sent(response, permit);
+            }
+            with_flow(response, flow);
         }))
     }
 }
@@ -87,7 +86,11 @@ impl<F> Limited<F> {
         let privileged = caller.is_some_and(|user| user.in_group(MASTERS));
         match self.limits.enter(Kind::of(&info.verb), privileged) {
             Some(permit) => Ok((flow, Some(permit))),
-            None => Err(with_flow(self.refusal(info), flow).into()),
+            None => {
+                let mut refusal = self.refusal(info);
+                with_flow(&mut refusal, flow);
+                Err(refusal.into())
+            }
         }
     }
 
@@ -103,10 +106,9 @@ impl<F> Limited<F> {
     }
 }
 
-fn with_flow(mut response: Response, flow: Option<Flow>) -> Response {
+fn with_flow(response: &mut Response, flow: Option<Flow>) {
     if let Some(flow) = flow {
-        super::set_beside_backend(&mut response, FLOW_SCHEMA, flow.schema_uid);
-        super::set_beside_backend(&mut response, PRIORITY_LEVEL, flow.level_uid);
+        super::set_beside_backend(response, FLOW_SCHEMA, flow.schema_uid);
+        super::set_beside_backend(response, PRIORITY_LEVEL, flow.level_uid);
     }
-    response
 }

@@ -31,12 +31,12 @@ impl<F> MuxReady<F> {
 }
 
 impl<F: Filter> Filter for MuxReady<F> {
-    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         if !self.complete.load(Ordering::Relaxed) {
             if self.signals.iter().all(Signal::fired) {
                 self.complete.store(true, Ordering::Relaxed);
             } else {
-                Facts::of_mut(&mut req).paths_incomplete = true;
+                Facts::of_mut(req).paths_incomplete = true;
             }
         }
         self.inner.handle(req)

@@ -27,8 +27,8 @@ impl<F> PanicRecovery<F> {
 }
 
 impl<F: Filter> Filter for PanicRecovery<F> {
-    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
-        let audit_id = Facts::of(&req).audit_id.clone();
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        let audit_id = Facts::of(req).audit_id.clone();
         // What a handler shares with others is behind locks and atomic swaps, whose users cope with poison.
         // Handlers work before they return their futures, too.
         let inner = match catch_unwind(AssertUnwindSafe(|| self.0.handle(req))) {

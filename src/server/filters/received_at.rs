@@ -21,10 +21,10 @@ impl<F> Received<F> {
 }
 
 impl<F: Filter> Filter for Received<F> {
-    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         // Tokio's clock, which tests can hold.
         let now = tokio::time::Instant::now().into_std();
-        Facts::of_mut(&mut req).received = Some(now);
+        Facts::of_mut(req).received = Some(now);
         self.0.handle(req)
     }
 }

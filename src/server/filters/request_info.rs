@@ -26,10 +26,10 @@ impl<F> Info<F> {
 }
 
 impl<F: Filter> Filter for Info<F> {
-    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let refusal = match RequestInfo::resolve(req.method(), req.uri()) {
             Ok(info) => {
-                Facts::of_mut(&mut req).info = Some(Arc::new(info));
+                Facts::of_mut(req).info = Some(Arc::new(info));
                 return Onward::Left(self.0.handle(req));
             }
             // Go's HTTP server never lets such a request line through to a handler.

@@ -42,9 +42,9 @@ impl<F> Timeout<F> {
 }
 
 impl<F: Filter> Filter for Timeout<F> {
-    fn handle(&self, req: Request) -> impl Future<Output = Response> + Send {
-        let deadline = Facts::of(&req).deadline.map(Instant::from_std);
-        let info = super::info(&req);
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        let deadline = Facts::of(req).deadline.map(Instant::from_std);
+        let info = super::info(req);
         let inner = self.inner.handle(req);
         match deadline {
             None => Either::Left(inner),

@@ -1,13 +1,13 @@
 //! Counts the requests that shutdown waits for, and refuses new ones once it waits. Long-running requests are not
 //! waited for: they are told when to end.
 
+use super::amend::amended;
 use super::{Onward, hold};
 use crate::apimachinery::status::Status;
 use crate::request::{Facts, Request, Response};
 use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::lifecycle::{self, Lifecycle};
 use crate::server::respond::{self, NOSNIFF};
-use futures_util::FutureExt;
 use http::header::{RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 
 /// The filter.
@@ -33,23 +33,23 @@ impl<F> InFlight<F> {
 impl hold::Guard for lifecycle::InFlight {}
 
 impl<F: Filter> Filter for InFlight<F> {
-    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let requests = &self.lifecycle.requests;
-        let guard = if super::is_long_running(&req) {
-            Facts::of_mut(&mut req).ending = Some(self.lifecycle.not_accepting_new_request.clone());
+        let guard = if super::is_long_running(req) {
+            Facts::of_mut(req).ending = Some(self.lifecycle.not_accepting_new_request.clone());
             None
-        } else if super::exempt_from_shutdown(&req) {
+        } else if super::exempt_from_shutdown(req) {
             Some(requests.enter_always())
         } else {
             match requests.enter() {
                 Some(guard) => Some(guard),
-                None => return Onward::Right(super::answered(refusal(&req))),
+                None => return Onward::Right(super::answered(refusal(req))),
             }
         };
-        let inner = self.inner.handle(req);
-        Onward::Left(inner.map(|response| match guard {
-            Some(guard) => hold::until_sent(response, guard),
-            None => response,
+        Onward::Left(amended(self.inner.handle(req), |response| {
+            if let Some(guard) = guard {
+                hold::until_sent(response, guard);
+            }
         }))
     }
 }

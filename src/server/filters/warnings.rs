@@ -1,8 +1,8 @@
 //! Turns the texts handlers left into `Warning: 299` headers.
 
+use super::amend::amended;
 use crate::request::{Facts, Request, Response, Warnings};
 use crate::server::chain::{Entry, Fact, Filter};
-use futures_util::FutureExt;
 use http::header::{HeaderValue, WARNING};
 
 /// All texts together may be that long (characters) before each is cut.
@@ -28,14 +28,13 @@ impl<F> Recorder<F> {
 }
 
 impl<F: Filter> Filter for Recorder<F> {
-    fn handle(&self, mut req: Request) -> impl Future<Output = Response> + Send {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let warnings = Warnings::default();
-        Facts::of_mut(&mut req).warnings = Some(warnings.clone());
-        self.0.handle(req).map(move |mut response| {
+        Facts::of_mut(req).warnings = Some(warnings.clone());
+        amended(self.0.handle(req), move |response| {
             for header in headers(warnings.take()) {
                 response.headers_mut().append(WARNING, header);
             }
-            response
         })
     }
 }

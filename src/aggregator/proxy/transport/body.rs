@@ -73,7 +73,7 @@ impl BackendBody {
 
     /// The request's place at its backend is free again when this body has ended.
     pub fn holding(mut self, permit: Permit) -> Self {
-        if !self.source.is_end_stream() {
+        if !self.is_over() {
             self.permit = Some(permit);
         }
         self
@@ -82,7 +82,7 @@ impl BackendBody {
     /// The erased body; nothing is boxed where nothing is left to come. A small answer has mostly come whole when its
     /// head is looked at: then nothing is left to wait for, and what it held is free.
     pub fn into_body(mut self) -> Body {
-        if http_body::Body::is_end_stream(&self) {
+        if self.is_over() {
             return Body::empty();
         }
         let whole = match &mut self.source {
@@ -96,6 +96,11 @@ impl BackendBody {
             }
             None => Body::stream(self),
         }
+    }
+
+    /// Nothing is left to come, and nothing is held for it.
+    fn is_over(&self) -> bool {
+        matches!(self.hold, Hold::Released)
     }
 
     fn release(&mut self) {
