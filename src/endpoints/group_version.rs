@@ -19,8 +19,7 @@ use std::time::Duration;
 
 /// Serves `/api/v1` or `/apis/<group>/<version>` and everything below.
 ///
-/// It wants the request's `Arc<RequestInfo>` in its extensions, and uses [`crate::request::Warnings`] and
-/// [`crate::request::Facts::ending`] where they are.
+/// It wants `info` among the request's [`Facts`], and uses `warnings` and `ending` where they are.
 #[derive(Clone)]
 pub struct ApiGroupVersion {
     /// The group version.
