@@ -1,15 +1,50 @@
 //! HAProxy and nginx (Debian's packages) in front of the same backend, configured as a careful operator would:
-//! TLS on both sides, HTTP/2 towards the client, keep-alive pools towards the backend.
+//! TLS on both sides, HTTP/2 towards the client, keep-alive pools towards the backend. A second HAProxy does the part of an
+//! aggregator's work that it has words for.
 
 use crate::process::Server;
 use std::path::Path;
 use std::process::Command;
 
-pub fn haproxy(dir: &Path, port: u16, backend: u16) -> Result<Option<Server>, String> {
+/// Whom the second HAProxy lets in, and what it says of requests and answers: a token looked up, the headers by which the
+/// caller is told to the backend, and those of the answer. It knows no roles, no flows and no retries.
+const AGGREGATOR: &str = "  http-request set-var(txn.user) http_auth_bearer,map({d}/tokens.map)
+  http-request deny deny_status 401 unless { var(txn.user) -m found }
+  http-request del-header authorization
+  http-request del-header x-remote-user
+  http-request del-header x-remote-uid
+  http-request del-header x-remote-group
+  http-request del-header x-remote-extra- -m beg
+  http-request set-header x-remote-user %[var(txn.user)]
+  http-request set-header x-remote-uid bench-uid
+  http-request add-header x-remote-group system:masters
+  http-request add-header x-remote-group system:authenticated
+  option forwardfor
+  http-request set-header x-forwarded-host %[req.hdr(host)]
+  http-request set-header x-forwarded-proto https
+  http-request set-header x-forwarded-uri %[path]
+  http-request set-header accept-encoding gzip unless { req.hdr(accept-encoding) -m found }
+  unique-id-format %[uuid()]
+  unique-id-header audit-id
+  http-response set-header audit-id %[unique-id]
+  http-response set-header cache-control \"no-cache, private\"
+  http-response set-header x-kubernetes-pf-flowschema-uid 7f1f1f0e-52a8-4f0e-9d5c-0d6f9cf1a001
+  http-response set-header x-kubernetes-pf-prioritylevel-uid 7f1f1f0e-52a8-4f0e-9d5c-0d6f9cf1a002
+";
+
+/// HAProxy; with `token`, the one that does an aggregator's work for who shows it.
+pub fn haproxy(dir: &Path, port: u16, backend: u16, token: Option<&str>) -> Result<Option<Server>, String> {
     if !Path::new("/usr/sbin/haproxy").exists() {
         return Ok(None);
     }
     let d = dir.display();
+    let (name, work) = match token {
+        None => ("haproxy", String::new()),
+        Some(token) => {
+            std::fs::write(dir.join("tokens.map"), format!("{token} bench\n")).map_err(|e| e.to_string())?;
+            ("haproxy-aggregator", AGGREGATOR.replace("{d}", &d.to_string()))
+        }
+    };
     let pem = [dir.join("backend.crt"), dir.join("backend.key")]
         .iter()
         .map(|p| std::fs::read_to_string(p).map_err(|e| e.to_string()))
@@ -18,13 +53,14 @@ pub fn haproxy(dir: &Path, port: u16, backend: u16) -> Result<Option<Server>, St
     std::fs::write(dir.join("haproxy.pem"), pem).map_err(|e| e.to_string())?;
     let config = format!(
         "global\n  nbthread 2\n  maxconn 4000\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n  http-reuse always\n\
-frontend f\n  bind 127.0.0.1:{port} ssl crt {d}/haproxy.pem alpn h2,http/1.1\n  default_backend b\n\
+frontend f\n  bind 127.0.0.1:{port} ssl crt {d}/haproxy.pem alpn h2,http/1.1\n{work}  default_backend b\n\
 backend b\n  server s 127.0.0.1:{backend} ssl verify required ca-file {d}/backend.crt sni str(localhost) alpn h2,http/1.1 pool-max-conn 100\n"
     );
-    std::fs::write(dir.join("haproxy.cfg"), config).map_err(|e| e.to_string())?;
+    let file = dir.join(name).with_extension("cfg");
+    std::fs::write(&file, config).map_err(|e| e.to_string())?;
     let mut c = Command::new("/usr/sbin/haproxy");
-    c.arg("-db").arg("-f").arg(dir.join("haproxy.cfg"));
-    Server::start(&mut c, &dir.join("haproxy.log")).map(Some)
+    c.arg("-db").arg("-f").arg(file);
+    Server::start(&mut c, &dir.join(name).with_extension("log")).map(Some)
 }
 
 pub fn nginx(dir: &Path, port: u16, backend: u16) -> Result<Option<Server>, String> {

@@ -83,7 +83,7 @@ async fn long_running(rig: &Rig) -> Result<u64, String> {
 pub(super) async fn large(rig: &Rig, dir: &Path, r: &mut Report) -> Result<(), String> {
     ready(rig).await?;
     let port = free_port()?;
-    let haproxy = peers::haproxy(dir, port, rig.port)?;
+    let haproxy = peers::haproxy(dir, port, rig.port, None)?;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let mut runs: Vec<(&str, &Server, Target)> = vec![("Torana", &rig.g.server, rig.g.target.clone())];
     if let Some(server) = &haproxy {
