@@ -6,7 +6,7 @@ use super::hold;
 use crate::request::info::first_value;
 use crate::request::{Authorized, Facts, FromBackend, Request, RequestInfo, Response, Uncounted, UnprotectedHandler};
 use crate::telemetry::Telemetry;
-use crate::telemetry::requests::{Labels, RequestMetrics, Series};
+use crate::telemetry::requests::{Labels, Series};
 use http::Method;
 use http::header::CONTENT_TYPE;
 use prometheus::IntGauge;
@@ -41,34 +41,26 @@ impl Instrument {
             .is_long_running()
             .then(|| Running::start(requests.longrunning(&labels(&info, apply))));
         amended(self.inner.serve(req, proof), move |answer| {
+            if answer.extensions().get::<Uncounted>().is_some() || FromBackend::of(answer).is_some() {
+                if let Some(running) = running {
+                    hold::until_sent(answer, running);
+                }
+                return;
+            }
             let labels = Labels {
                 dry_run,
                 ..labels(&info, apply)
             };
-            count(requests, answer, &labels, running, received);
+            if let Some(series) = requests.series(&labels, answer.status().as_u16()) {
+                let ended = Ended {
+                    series,
+                    since: received.unwrap_or_else(|| tokio::time::Instant::now().into_std()),
+                    bytes: 0,
+                    _running: running,
+                };
+                hold::until_sent(answer, ended);
+            }
         })
-    }
-}
-
-fn count(
-    requests: &RequestMetrics,
-    response: &mut Response,
-    labels: &Labels<'_>,
-    running: Option<Running>,
-    received: Option<Instant>,
-) {
-    if response.extensions().get::<Uncounted>().is_some() || FromBackend::of(response).is_some() {
-        if let Some(running) = running {
-            hold::until_sent(response, running);
-        }
-    } else if let Some(series) = requests.series(labels, response.status().as_u16()) {
-        let ended = Ended {
-            series,
-            since: received.unwrap_or_else(|| tokio::time::Instant::now().into_std()),
-            bytes: 0,
-            _running: running,
-        };
-        hold::until_sent(response, ended);
     }
 }
 
