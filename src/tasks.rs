@@ -5,7 +5,6 @@ pub mod aside;
 pub mod gather;
 mod group;
 mod queue;
-pub mod read_ahead;
 mod signal;
 
 pub use group::{Stragglers, TaskGroup};

@@ -9,7 +9,6 @@
 //!   6 s for unacknowledged bytes ◄───────────── a byte comes ───────────────┘
 //! ```
 
-use crate::tasks::read_ahead::ReadAhead;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,8 +37,8 @@ pub struct Io {
 
 #[derive(Debug)]
 enum Bytes {
-    Tcp(ReadAhead<TcpStream>),
-    Unix(ReadAhead<UnixStream>),
+    Tcp(TcpStream),
+    Unix(UnixStream),
 }
 
 /// A connection as HTTP is spoken on it.
@@ -67,7 +66,7 @@ impl Io {
     /// Over a connection.
     pub fn new(tcp: TcpStream) -> Self {
         Self {
-            bytes: Bytes::Tcp(ReadAhead::new(tcp)),
+            bytes: Bytes::Tcp(tcp),
             heard: Heard::default(),
             unanswered: None,
         }
@@ -76,7 +75,7 @@ impl Io {
     /// Over a socket of this machine.
     pub fn unix(unix: UnixStream) -> Self {
         Self {
-            bytes: Bytes::Unix(ReadAhead::new(unix)),
+            bytes: Bytes::Unix(unix),
             heard: Heard::default(),
             unanswered: None,
         }
@@ -95,7 +94,7 @@ impl Io {
     fn allow(&self, time: Duration) {
         #[cfg(target_os = "linux")]
         if let Bytes::Tcp(tcp) = &self.bytes
-            && let Err(e) = socket2::SockRef::from(tcp.get_ref()).set_tcp_user_timeout(Some(time))
+            && let Err(e) = socket2::SockRef::from(tcp).set_tcp_user_timeout(Some(time))
         {
             tracing::debug!("the limit for unacknowledged bytes cannot be set: {e}");
         }
@@ -234,7 +233,7 @@ mod tests {
         let (mut peer, _) = listener.accept().await.unwrap();
         let mut io = Io::watched(tcp);
         let limit = |io: &Io| match &io.bytes {
-            Bytes::Tcp(tcp) => socket2::SockRef::from(tcp.get_ref()).tcp_user_timeout().unwrap(),
+            Bytes::Tcp(tcp) => socket2::SockRef::from(tcp).tcp_user_timeout().unwrap(),
             Bytes::Unix(_) => None,
         };
         assert_eq!(limit(&io), Some(UNACKNOWLEDGED));

@@ -20,7 +20,6 @@ use super::tls::TlsConfig;
 use crate::request::Handler;
 use crate::request::body::BoxError;
 use crate::request::interim::Lane;
-use crate::tasks::read_ahead::ReadAhead;
 use activity::Due;
 use answer::Answerer;
 use http1::Http1;
@@ -145,7 +144,7 @@ pub(super) async fn run(connection: Connection) {
     }
 }
 
-async fn serve_http1(io: Watched<TlsStream<ReadAhead<TcpStream>>>, answerer: Answerer, shared: &Shared) -> End {
+async fn serve_http1(io: Watched<TlsStream<TcpStream>>, answerer: Answerer, shared: &Shared) -> End {
     let lane = Arc::<Lane>::default();
     answerer.cache.set(lane.clone());
     let io = TokioIo::new(io.with_lane(lane.clone()));
@@ -173,7 +172,7 @@ async fn handshake(
     local: SocketAddr,
     shared: &Shared,
     activity: &Activity,
-) -> Option<TlsStream<ReadAhead<TcpStream>>> {
+) -> Option<TlsStream<TcpStream>> {
     let config = shared.tls.for_connection(local.ip());
     let work = async {
         let mut first = [0; 5];
@@ -181,7 +180,7 @@ async fn handshake(
             refuse_plain_http(&stream).await;
             return Err(std::io::Error::other("plain HTTP on the TLS port"));
         }
-        TlsAcceptor::from(config).accept(ReadAhead::new(stream)).await
+        TlsAcceptor::from(config).accept(stream).await
     };
     let mut work = pin!(tokio::time::timeout(shared.limits.handshake, work));
     let done = poll_fn(|cx| match work.as_mut().poll(cx) {
