@@ -1,6 +1,7 @@
 use super::support::serve;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
+use futures_util::FutureExt;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 
 const CMS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -8,6 +9,18 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 
 fn names(list: &Value) -> Vec<&str> {
     list.get("items").items().iter().map(ObjectView::name).collect()
+}
+
+#[tokio::test]
+async fn a_list_among_many_objects_holds_up_no_other_request_of_its_connection() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let at_once = || s.raw("GET", CMS, &[], "").now_or_never();
+    assert!(at_once().is_some(), "few are listed where they are asked for");
+    for n in 0..256 {
+        s.config_map(&format!("b{n}"), "1").await;
+    }
+    assert!(at_once().is_none(), "many in a task of their own");
 }
 
 #[tokio::test]

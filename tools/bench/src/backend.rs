@@ -107,11 +107,21 @@ impl Answers {
     }
 }
 
+/// Kinds of a group.
+pub const KINDS: usize = 5;
+
 fn resources(group: &str, version: &str) -> Bytes {
-    let resource =
-        r#"{"name":"gadgets","singularName":"gadget","namespaced":false,"kind":"Gadget","verbs":["get","list"]}"#;
+    let verbs = r#"["create","delete","deletecollection","get","list","patch","update","watch"]"#;
+    let resource = |n: usize| {
+        // The first has no number.
+        let n = if n == 0 { String::new() } else { n.to_string() };
+        format!(
+            r#"{{"name":"gadget{n}s","singularName":"gadget{n}","namespaced":false,"kind":"Gadget{n}","verbs":{verbs}}}"#
+        )
+    };
+    let resources: Vec<String> = (0..KINDS).map(resource).collect();
     let head = r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":""#;
-    format!(r#"{head}{group}/{version}","resources":[{resource}]}}"#).into()
+    format!(r#"{head}{group}/{version}","resources":[{}]}}"#, resources.join(",")).into()
 }
 
 /// One event, and then silence.
