@@ -9,7 +9,7 @@ use super::proof::Authenticated;
 use crate::tasks::Signal;
 use http::Extensions;
 use http::request::{Parts, Request};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 /// The facts. Each is absent until its filter has run; [`crate::server::chain`] says which filter leaves which.
@@ -21,6 +21,8 @@ pub struct Facts {
     pub certificates: Option<PeerCertificates>,
     /// What is remembered with the connection.
     pub connection: Option<ConnectionCache>,
+    /// The stream of the connection that the request came on, where it has streams (HTTP/2).
+    pub stream: Option<u32>,
     /// The id that ties log lines, audit events and backends' audit events together.
     pub audit_id: Option<AuditId>,
     /// The request entered before every path was installed: unknown paths are then 503, not 404.
@@ -45,7 +47,7 @@ pub struct Facts {
     pub until_upgrade_ends: Option<UntilUpgradeEnds>,
 }
 
-/// A request, its head, or what either carries.
+/// A request, or its head.
 pub trait Carrier {
     /// The extensions.
     fn extensions(&self) -> &Extensions;
@@ -74,27 +76,15 @@ impl Carrier for Parts {
 }
 
 /// Nothing is known.
-static NONE: Facts = Facts {
-    remote: None,
-    certificates: None,
-    connection: None,
-    audit_id: None,
-    paths_incomplete: false,
-    received: None,
-    info: None,
-    deadline: None,
-    ending: None,
-    warnings: None,
-    credential_notes: Vec::new(),
-    caller: None,
-    audit: None,
-    until_upgrade_ends: None,
-};
+static NONE: LazyLock<Facts> = LazyLock::new(Facts::default);
 
 impl Facts {
     /// What is known about a request.
     pub fn of(carrier: &impl Carrier) -> &Self {
-        carrier.extensions().get().unwrap_or(&NONE)
+        match carrier.extensions().get() {
+            Some(facts) => facts,
+            None => &NONE,
+        }
     }
 
     /// The same, to be changed.

@@ -14,12 +14,12 @@ pub type Response = http::Response<Body>;
 /// What [`Handler::handle`] and [`UnprotectedHandler::serve`] return, written out.
 ///
 /// A handler that has nothing to do once the answer is there returns the future of the one inside instead of wrapping
-/// it, and one that does looks at the request before it makes its future: a request is some 260 bytes, and each
-/// `async fn` around it would keep two of them. Work before the future is part of the call, so a panic in it is one of
+/// it, and others look at the request before they make their future: a request is some 260 bytes, and each `async fn`
+/// around it would keep two of them. Work before the future is part of the call, so a panic in it is one of
 /// the caller's.
 pub type Answering<'t> = Pin<Box<dyn Future<Output = Response> + Send + 't>>;
 
-/// Anything that answers requests: the head of the filter chain, and each filter's inside.
+/// Anything that answers requests: the head of the filter chain.
 ///
 /// # Cancel safety
 /// The future is dropped when the client goes away; handlers that must finish (writes) run their work in an owned task.

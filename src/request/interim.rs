@@ -120,7 +120,7 @@ impl Interim {
     /// The way back to the client of a request with these facts, where it has one.
     pub fn of(facts: &Facts) -> Option<Self> {
         let cache = facts.connection.as_ref()?;
-        if let Some(stream) = cache.stream() {
+        if let Some(stream) = facts.stream {
             return Some(Self(Way::Stream(cache.get::<Lanes>()?, stream)));
         }
         let lane = cache.get::<Lane>()?;

@@ -34,35 +34,19 @@ type Slot = Arc<dyn Any + Send + Sync>;
 /// Values that depend on something that may be swapped (a CA pool) carry what they were derived from, and their
 /// reader compares; this type forgets nothing by itself.
 #[derive(Clone, Debug, Default)]
-pub struct ConnectionCache {
-    slots: Arc<ArcSwapOption<Vec<Slot>>>,
-    stream: Option<u32>,
-}
+pub struct ConnectionCache(Arc<ArcSwapOption<Vec<Slot>>>);
 
 impl ConnectionCache {
-    /// The same place, for a request that came on this stream of the connection (HTTP/2).
-    pub fn on_stream(&self, stream: u32) -> Self {
-        Self {
-            slots: self.slots.clone(),
-            stream: Some(stream),
-        }
-    }
-
-    /// The stream that the request came on, where the connection has streams.
-    pub fn stream(&self) -> Option<u32> {
-        self.stream
-    }
-
     /// The remembered value of type `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        let slots = self.slots.load();
+        let slots = self.0.load();
         let slot = slots.as_ref()?.iter().find(|slot| slot.is::<T>())?;
         Arc::clone(slot).downcast::<T>().ok()
     }
 
     /// Remembers a value in place of the former one of its type.
     pub fn set<T: Any + Send + Sync>(&self, value: Arc<T>) {
-        self.slots.rcu(|old| {
+        self.0.rcu(|old| {
             let mut slots: Vec<Slot> = old.as_deref().cloned().unwrap_or_default();
             slots.retain(|slot| !slot.is::<T>());
             slots.push(value.clone());
@@ -81,7 +65,7 @@ mod tests {
         assert!(cache.get::<u32>().is_none());
         cache.set(Arc::new(1u32));
         cache.set(Arc::new("a".to_owned()));
-        cache.on_stream(7).set(Arc::new(2u32));
+        cache.clone().set(Arc::new(2u32));
         assert_eq!(cache.get::<u32>().as_deref(), Some(&2));
         assert_eq!(cache.get::<String>().as_deref().map(String::as_str), Some("a"));
     }

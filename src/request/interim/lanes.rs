@@ -8,8 +8,7 @@ use std::task::Waker;
 /// Most bytes that wait on a connection for its task; what comes on top is left out.
 const MOST_WAITING: usize = 64 << 10;
 
-/// The ways of one connection's 1xx answers, by the number of the stream. Found in the connection's cache by requests
-/// that know their stream.
+/// The ways of one connection's 1xx answers, by the number of the stream. Found in the connection's cache.
 #[derive(Debug)]
 pub struct Lanes {
     waiting: Mutex<Waiting>,

@@ -25,10 +25,8 @@ impl Answerer {
         }
         let facts = Facts::of_mut(&mut request);
         facts.remote = Some(self.remote);
-        facts.connection = Some(match stream {
-            Some(stream) => self.cache.on_stream(stream),
-            None => self.cache.clone(),
-        });
+        facts.connection = Some(self.cache.clone());
+        facts.stream = stream;
         facts.certificates = self.certificates.clone();
         self.handler.handle(request)
     }
