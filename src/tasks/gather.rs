@@ -66,7 +66,7 @@ fn lock<S>(shared: &Mutex<Shared<S>>) -> MutexGuard<'_, Shared<S>> {
 impl<S: AsyncWrite + Unpin> Turns<S> {
     /// A poll of what writes is over, and it has more to do. The task is woken for what is left to write, the writer
     /// when there is room again.
-    fn end(&self, cx: &mut Context<'_>, writer: &Waker) {
+    fn end(&self, cx: &Context<'_>, writer: &Waker) {
         let mut s = lock(&self.0);
         if !s.has_bytes() && !s.unflushed {
             return;
@@ -83,7 +83,7 @@ impl<S: AsyncWrite + Unpin> Turns<S> {
 
     /// The same for a poll's outcome: what is over writes what can still be written. `writer` is the waker of what
     /// writes, which is the task's unless the task tells its parts apart.
-    pub fn after<T>(&self, polled: Poll<T>, cx: &mut Context<'_>, writer: &Waker) -> Poll<T> {
+    pub fn after<T>(&self, polled: Poll<T>, cx: &Context<'_>, writer: &Waker) -> Poll<T> {
         match polled {
             Poll::Ready(_) => lock(&self.0).deliver(&mut Context::from_waker(writer)),
             Poll::Pending => self.end(cx, writer),
@@ -96,8 +96,7 @@ impl<S: AsyncWrite + Unpin> Turns<S> {
         let mut work = std::pin::pin!(work);
         std::future::poll_fn(|cx| {
             let polled = work.as_mut().poll(cx);
-            let writer = cx.waker().clone();
-            self.after(polled, cx, &writer)
+            self.after(polled, cx, cx.waker())
         })
         .await
     }
@@ -278,7 +277,7 @@ mod tests {
         }
 
         fn end(&self) {
-            self.turns.end(&mut Context::from_waker(&self.waker), &self.waker);
+            self.turns.end(&Context::from_waker(&self.waker), &self.waker);
         }
 
         fn wakes(&self) -> usize {
