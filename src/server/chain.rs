@@ -199,16 +199,16 @@ fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn Unprote
     let chain = impersonation::Impersonate::new(chain, c.authorizer, t.impersonation.clone());
     let chain = audit::Auditing::new(chain, c.audit.clone());
     let chain = authentication::Authentication::new(chain, c.authenticator, c.identity_headers, &t, c.audit.clone());
-    let chain = warnings::Recorder::new(chain);
+    let chain = warnings::Recorder(chain);
     let chain = timeout::Timeout::new(chain, t);
     let chain = deadline::RequestDeadline::new(chain, c.request_timeout, c.audit);
     let chain = wait_group::InFlight::new(chain, c.lifecycle);
-    let chain = cache_control::CacheControl::new(chain);
-    let chain = http_log::HttpLog::new(chain);
-    let chain = request_info::Info::new(chain);
-    let chain = received_at::Received::new(chain);
+    let chain = cache_control::CacheControl(chain);
+    let chain = http_log::HttpLog(chain);
+    let chain = request_info::Info(chain);
+    let chain = received_at::Received(chain);
     let chain = mux_ready::MuxReady::new(chain, paths_complete);
-    let chain = panic_recovery::PanicRecovery::new(chain);
+    let chain = panic_recovery::PanicRecovery(chain);
     audit_init::AuditInit::new(chain)
 }
 

@@ -1,8 +1,8 @@
 //! The path-recorder mux: exact paths first, then the best prefix, then whoever is next in the delegation
 //! (upstream's `k8s.io/apiserver/pkg/server/mux/pathrecorder.go`). No cleaning of paths, no look at the method.
 //!
-//! A lookup reads one snapshot and costs a hash for each depth that paths are registered at, longest first; a change shares all but a few nodes with the snapshot
-//! before it. Neither grows with the number of paths.
+//! A lookup reads one snapshot and costs a hash for each depth that paths are registered at, longest first; a change shares
+//! all but a few nodes with the snapshot before it. Neither grows with the number of paths.
 
 use super::delegate::NotFound;
 use super::depth::{Depths, slashes, slashes_back};

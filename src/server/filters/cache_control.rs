@@ -9,8 +9,8 @@ use http::header::{CACHE_CONTROL, HeaderValue};
 /// What is said by default.
 pub const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-/// The filter.
-pub struct CacheControl<F>(F);
+/// The filter, around what stands inside of it.
+pub struct CacheControl<F>(pub F);
 
 /// What it needs and leaves.
 pub const ENTRY: Entry = Entry {
@@ -18,13 +18,6 @@ pub const ENTRY: Entry = Entry {
     needs: &[],
     leaves: &[],
 };
-
-impl<F> CacheControl<F> {
-    /// The filter around `inner`.
-    pub fn new(inner: F) -> Self {
-        Self(inner)
-    }
-}
 
 impl<F: Filter> Filter for CacheControl<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {

@@ -7,8 +7,8 @@ use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond;
 use http::header::USER_AGENT;
 
-/// The filter.
-pub struct HttpLog<F>(F);
+/// The filter, around what stands inside of it.
+pub struct HttpLog<F>(pub F);
 
 /// What it needs and leaves.
 pub const ENTRY: Entry = Entry {
@@ -16,13 +16,6 @@ pub const ENTRY: Entry = Entry {
     needs: &[Fact::AuditId, Fact::Received, Fact::RequestInfo],
     leaves: &[],
 };
-
-impl<F> HttpLog<F> {
-    /// The filter around `inner`.
-    pub fn new(inner: F) -> Self {
-        Self(inner)
-    }
-}
 
 impl<F: Filter> Filter for HttpLog<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {

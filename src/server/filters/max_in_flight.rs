@@ -43,27 +43,7 @@ impl<F> Limited<F> {
             telemetry,
         }
     }
-}
 
-impl<F: Filter> Filter for Limited<F> {
-    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
-        let (flow, permit) = match self.enter(req) {
-            Ok(entered) => entered,
-            Err(refusal) => return Onward::Right(super::answered(*refusal)),
-        };
-        if let Some(flow) = &flow {
-            flow.dispatch();
-        }
-        Onward::Left(amended(self.inner.handle(req), |response| {
-            if let Some(permit) = permit {
-                hold::until_sent(response, permit);
-            }
-            with_flow(response, flow);
-        }))
-    }
-}
-
-impl<F> Limited<F> {
     /// The flow that a request belongs to, and its place among those with an end; the error is the answer where there is no
     /// place.
     fn enter(&self, req: &Request) -> Result<(Option<Flow>, Option<Permit>), Box<Response>> {
@@ -103,6 +83,24 @@ impl<F> Limited<F> {
         );
         r.headers_mut().insert(RETRY_AFTER, 1.into());
         r
+    }
+}
+
+impl<F: Filter> Filter for Limited<F> {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        let (flow, permit) = match self.enter(req) {
+            Ok(entered) => entered,
+            Err(refusal) => return Onward::Right(super::answered(*refusal)),
+        };
+        if let Some(flow) = &flow {
+            flow.dispatch();
+        }
+        Onward::Left(amended(self.inner.handle(req), |response| {
+            if let Some(permit) = permit {
+                hold::until_sent(response, permit);
+            }
+            with_flow(response, flow);
+        }))
     }
 }
 

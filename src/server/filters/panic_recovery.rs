@@ -9,8 +9,8 @@ use http::StatusCode;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The filter.
-pub struct PanicRecovery<F>(F);
+/// The filter, around what stands inside of it.
+pub struct PanicRecovery<F>(pub F);
 
 /// What it needs and leaves.
 pub const ENTRY: Entry = Entry {
@@ -18,13 +18,6 @@ pub const ENTRY: Entry = Entry {
     needs: &[Fact::AuditId],
     leaves: &[],
 };
-
-impl<F> PanicRecovery<F> {
-    /// The filter around `inner`.
-    pub fn new(inner: F) -> Self {
-        Self(inner)
-    }
-}
 
 impl<F: Filter> Filter for PanicRecovery<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {

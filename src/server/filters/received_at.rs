@@ -3,8 +3,8 @@
 use crate::request::{Facts, Request, Response};
 use crate::server::chain::{Entry, Fact, Filter};
 
-/// The filter.
-pub struct Received<F>(F);
+/// The filter, around what stands inside of it.
+pub struct Received<F>(pub F);
 
 /// What it needs and leaves.
 pub const ENTRY: Entry = Entry {
@@ -12,13 +12,6 @@ pub const ENTRY: Entry = Entry {
     needs: &[],
     leaves: &[Fact::Received],
 };
-
-impl<F> Received<F> {
-    /// The filter around `inner`.
-    pub fn new(inner: F) -> Self {
-        Self(inner)
-    }
-}
 
 impl<F: Filter> Filter for Received<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {

@@ -8,8 +8,8 @@ use crate::server::respond::{self, TEXT};
 use http::StatusCode;
 use std::sync::Arc;
 
-/// The filter.
-pub struct Info<F>(F);
+/// The filter, around what stands inside of it.
+pub struct Info<F>(pub F);
 
 /// What it needs and leaves.
 pub const ENTRY: Entry = Entry {
@@ -17,13 +17,6 @@ pub const ENTRY: Entry = Entry {
     needs: &[],
     leaves: &[Fact::RequestInfo],
 };
-
-impl<F> Info<F> {
-    /// The filter around `inner`.
-    pub fn new(inner: F) -> Self {
-        Self(inner)
-    }
-}
 
 impl<F: Filter> Filter for Info<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {

@@ -10,8 +10,8 @@ const TOTAL: usize = 4096;
 /// A cut text.
 const CUT: usize = 256;
 
-/// The filter.
-pub struct Recorder<F>(F);
+/// The filter, around what stands inside of it.
+pub struct Recorder<F>(pub F);
 
 /// What it needs and leaves.
 pub const ENTRY: Entry = Entry {
@@ -19,13 +19,6 @@ pub const ENTRY: Entry = Entry {
     needs: &[],
     leaves: &[Fact::Warnings],
 };
-
-impl<F> Recorder<F> {
-    /// The filter around `inner`.
-    pub fn new(inner: F) -> Self {
-        Self(inner)
-    }
-}
 
 impl<F: Filter> Filter for Recorder<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
