@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 /// Shared by those who fetch and those who tell.
 #[derive(Clone, Default)]
-pub struct Freshness(Arc<Mutex<HashMap<Str, [Seen; 4]>>>);
+pub struct Freshness(Arc<Mutex<HashMap<Str, [Seen; Document::KINDS]>>>);
 
 /// What is known of one document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Freshness {
             .map_or_else(Seen::default, |all| all[what as usize].clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Str, [Seen; 4]>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Str, [Seen; Document::KINDS]>> {
         self.0.lock().expect("no code panics while holding this lock")
     }
 }

@@ -3,7 +3,6 @@
 use super::apiservice::ServiceReference;
 use super::proxy::transport::{Outgoing, Question, Transport};
 use super::resolver::{Endpoints, ServiceResolver};
-use crate::request::Body;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -121,13 +120,7 @@ pub async fn fetch(
     caller: Caller,
     headers: &[(HeaderName, &str)],
 ) -> Result<Answer, String> {
-    let asked = question(path, caller, headers)?;
-    let out = Outgoing {
-        method: Method::GET,
-        target: asked.target,
-        headers: asked.headers,
-        body: Body::empty(),
-    };
+    let out = Outgoing::from(question(path, caller, headers)?);
     let mut counting = Counting {
         transport,
         authority: transport.host_name(first),

@@ -1,7 +1,8 @@
 //! OpenAPI. v3: one index over all owners, each document from its owner as the caller. v2: one document of all.
 //!
 //! Indices of backends are downloaded off the path of requests and the last good one is kept, as is the document it points
-//! to for when its owner cannot be asked; a slow backend delays nobody else's. The index of the servers behind us is read when it is asked for: it is in the same process.
+//! to for when its owner cannot be asked; a slow backend delays nobody else's. The index of the servers behind us is read
+//! when it is asked for: it is in the same process.
 
 mod convert;
 mod download;

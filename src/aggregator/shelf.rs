@@ -27,6 +27,9 @@ pub enum Document {
 }
 
 impl Document {
+    /// How many kinds of them there are.
+    pub const KINDS: usize = Self::OpenApiV3Last as usize + 1;
+
     const fn suffix(self) -> &'static str {
         match self {
             Self::Discovery => "discovery.json",

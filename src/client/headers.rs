@@ -3,7 +3,7 @@
 mod identity;
 mod special;
 
-pub use identity::{Identity, InvalidValue, canonical_name};
+pub use identity::{Identity, InvalidValue};
 pub use special::Special;
 
 use crate::request::Interim;
@@ -189,14 +189,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+    pub(super) fn map(pairs: &[(&str, &str)]) -> HeaderMap {
         pairs
             .iter()
             .map(|(k, v)| (HeaderName::try_from(*k).unwrap(), HeaderValue::from_str(v).unwrap()))
             .collect()
     }
 
-    fn all<'a>(h: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+    pub(super) fn all<'a>(h: &'a HeaderMap, name: &str) -> Vec<&'a str> {
         h.get_all(name).iter().map(|v| v.to_str().unwrap()).collect()
     }
 

@@ -85,7 +85,7 @@ fn extra_name(key: &str) -> String {
 }
 
 /// A name as Go's `textproto.CanonicalMIMEHeaderKey` spells it.
-pub fn canonical_name(name: &str) -> String {
+fn canonical_name(name: &str) -> String {
     let mut up = true;
     name.chars()
         .map(|c| {
@@ -103,18 +103,8 @@ pub fn canonical_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::headers::tests::{all, map};
     use proptest::prelude::*;
-
-    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
-        pairs
-            .iter()
-            .map(|(k, v)| (HeaderName::try_from(*k).unwrap(), HeaderValue::from_str(v).unwrap()))
-            .collect()
-    }
-
-    fn all<'a>(h: &'a HeaderMap, name: &str) -> Vec<&'a str> {
-        h.get_all(name).iter().map(|v| v.to_str().unwrap()).collect()
-    }
 
     #[test]
     fn identity_replaces_every_claim_of_the_client() {

@@ -146,11 +146,7 @@ fn remove_named(headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pair = |(n, v): &(&'static str, &'static str)| (HeaderName::from_static(n), HeaderValue::from_static(v));
-        pairs.iter().map(pair).collect()
-    }
+    use crate::client::headers::tests::map;
 
     #[test]
     fn what_a_connection_takes_with_it_was_never_asked_for() {

@@ -45,13 +45,8 @@ enum Codec {
 impl Encoding {
     /// How an answer is packed whose links are to be rewritten: `text/html` in an encoding that is understood.
     pub fn of_page(headers: &HeaderMap) -> Option<Self> {
-        let kind = headers.get(header::CONTENT_TYPE)?;
-        // Hardly any answer of an API is a page: what follows is for those that may be one.
-        if !kind.as_bytes().trim_ascii_start().starts_with(b"text/html") {
-            return None;
-        }
-        let kind = kind.to_str().ok()?;
         let text = |name| headers.get(name).map_or(Some(""), |v| v.to_str().ok());
+        let kind = text(header::CONTENT_TYPE)?;
         if kind.split(';').next().unwrap_or("").trim() != "text/html" {
             return None;
         }

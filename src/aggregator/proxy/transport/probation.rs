@@ -41,6 +41,17 @@ impl Default for Question {
     }
 }
 
+impl From<Question> for Outgoing {
+    fn from(question: Question) -> Self {
+        Self {
+            method: Method::GET,
+            target: question.target,
+            headers: question.headers,
+            body: Body::empty(),
+        }
+    }
+}
+
 impl Host {
     /// Asks in the background, where the time for which the address is left alone is over and nobody is asking. Called where
     /// a request would have come here, so that an address that nobody wants is not asked at all.
@@ -67,12 +78,7 @@ impl Host {
             NoConnection::Dial(e) => e.0,
             NoConnection::Full => "no connection is free".to_owned(),
         })?;
-        let out = Outgoing {
-            method: Method::GET,
-            target: self.question.target.clone(),
-            headers: self.question.headers.clone(),
-            body: Body::empty(),
-        };
+        let out = Outgoing::from(Question::clone(&self.question));
         let answer = exchange(self, lease, out, None).await;
         let status = answer.as_ref().ok().map(|a| a.status().as_u16());
         if let Some(counts) = &self.counts {
