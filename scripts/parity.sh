@@ -4,6 +4,7 @@
 #   scripts/parity.sh AREA…      these areas only, with all differences
 #   scripts/parity.sh --write    every area; rewrites docs/wire/parity.txt
 #   BACKEND=etcd                 with a throw-away etcd as the store
+#   SAMPLE_APISERVER=BINARY      with Kubernetes' sample-apiserver behind it: area "aggregation" (needs etcd)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kit=${PARITY_KIT:-../shared/parity}
@@ -11,20 +12,20 @@ kit=${PARITY_KIT:-../shared/parity}
 bin=${TORANA_BIN:-target/release/torana}
 [ -n "${TORANA_BIN:-}" ] || cargo build -q --release
 dir=$(mktemp -d)
+free() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 store=()
-if [ "${BACKEND:-embedded}" = etcd ]; then
-	free() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+if [ "${BACKEND:-embedded}" = etcd ] || [ -n "${SAMPLE_APISERVER:-}" ]; then
 	client=http://127.0.0.1:$(free) peer=http://127.0.0.1:$(free)
 	etcd --data-dir="$dir/etcd" --listen-client-urls="$client" --advertise-client-urls="$client" \
 		--listen-peer-urls="$peer" --initial-advertise-peer-urls="$peer" --initial-cluster="default=$peer" >"$dir/etcd.log" 2>&1 &
 	etcd=$!
-	store=(--etcd-servers="$client")
+	[ "${BACKEND:-embedded}" != etcd ] || store=(--etcd-servers="$client")
 fi
 "$bin" serve --secure-port=0 --bind-address=127.0.0.1 --data-dir="$dir/data" --token-auth-file="$kit/tokens.csv" \
 	--authorization-mode=Node,RBAC --allow-privileged=true --service-cluster-ip-range=10.0.0.0/24 \
 	--service-account-issuer=https://kubernetes.default.svc --etcd-compaction-interval=5s "${store[@]}" >"$dir/log" 2>&1 &
 pid=$!
-trap 'kill $pid ${etcd:-} 2>/dev/null; wait $pid ${etcd:-} 2>/dev/null || true; cp "$dir/log" target/parity.log; rm -rf "$dir"' EXIT
+trap 'kill $pid ${sample:-} ${etcd:-} 2>/dev/null; wait $pid ${sample:-} ${etcd:-} 2>/dev/null || true; cp "$dir/log" target/parity.log; rm -rf "$dir"' EXIT
 for _ in $(seq 200); do
 	[ -f "$dir/data/admin.kubeconfig" ] && url=$(sed -n 's/.*server: *//p' "$dir/data/admin.kubeconfig" | tr -d '"') &&
 		curl -sk "$url/readyz" 2>/dev/null | grep -q '^ok' && break
@@ -32,6 +33,17 @@ for _ in $(seq 200); do
 	sleep 0.05
 done
 args=(check --server "$url" --ca "$dir/data/pki/ca.crt" --jobs 4 --patience "${PATIENCE:-4}")
+if [ -n "${SAMPLE_APISERVER:-}" ]; then
+	port=$(free)
+	bash "$kit/start-sample.sh" "$url" "$dir/data/pki/ca.crt" admintoken "$client" "$port" "$dir/sample" >"$dir/sample.log" 2>&1 &
+	sample=$!
+	for _ in $(seq 600); do
+		curl -sk "https://127.0.0.1:$port/healthz" 2>/dev/null | grep -q '^ok' && break
+		kill -0 $sample 2>/dev/null || { cat "$dir/sample.log"; exit 1; }
+		sleep 0.1
+	done
+	args+=(--sample-port "$port")
+fi
 mkdir -p target
 if [ $# -gt 0 ] && [ "$1" != --write ]; then
 	only=()
@@ -40,12 +52,14 @@ if [ $# -gt 0 ] && [ "$1" != --write ]; then
 	exit 0
 fi
 "$kit/parity" "${args[@]}"  >target/parity.txt 2>&1 || true
+ledger=(target/parity.txt docs/wire/parity.txt)
+[ -n "${SAMPLE_APISERVER:-}" ] || ledger+=(--without=aggregation)
 again=()
-if [ $# -eq 0 ] && fallen=$(python3 scripts/parity_ledger.py fallen target/parity.txt docs/wire/parity.txt) && [ -n "$fallen" ]; then
+if [ $# -eq 0 ] && fallen=$(python3 scripts/parity_ledger.py fallen "${ledger[@]}") && [ -n "$fallen" ]; then
 	echo "once more, one case at a time: $fallen"
 	only=()
 	for a in $fallen; do only+=(--only "$a/*"); done
 	"$kit/parity" "${args[@]}" --jobs 1 --patience 15 "${only[@]}" >target/parity-again.txt 2>&1 || true
 	again=(target/parity-again.txt)
 fi
-python3 scripts/parity_ledger.py "${1:-check}" target/parity.txt docs/wire/parity.txt "${again[@]}"
+python3 scripts/parity_ledger.py "${1:-check}" "${ledger[@]}" "${again[@]}"
