@@ -1,9 +1,9 @@
-# The only spelling of run, test, check, bench and fuzz. CI calls nothing else.
+# The only spelling of run, test, check, dist, bench and fuzz. CI calls nothing else.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help run test check bench fuzz parity tools golden
+.PHONY: help run test check dist bench fuzz parity tools golden
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -22,7 +22,10 @@ check: ## format, lints and docs, without tests
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib
 
-bench: ## measure a release build beside HAProxy and nginx in one run
+dist: ## the binary to deploy, target/dist/torana: optimised by what a build that counts sees under load
+	@scripts/dist.sh
+
+bench: ## measure that binary beside HAProxy and nginx in one run
 	@scripts/bench.sh $(ONLY)
 
 fuzz: ## every fuzz body for FUZZ_SECONDS each (default 30) over generated input

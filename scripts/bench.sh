@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# Builds in release mode and measures; HAProxy and nginx run beside it where Debian's packages are installed.
+# Builds what is deployed (make dist) and measures it; HAProxy and nginx run beside it where Debian's packages are installed.
+#   BUILD=release                the plain release build instead: quicker to make, slower to run
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for p in haproxy nginx; do
 	[ -x "/usr/sbin/$p" ] || echo "note: $p is not installed, so there is no ratio to it (apt-get install haproxy nginx-light)" >&2
 done
-cargo build -q --release --bin torana --example extension-server
+case ${BUILD:-dist} in
+dist) scripts/dist.sh ;;
+release) cargo build -q --release --bin torana ;;
+*) echo "make bench: BUILD is dist or release, not $BUILD" >&2 && exit 1 ;;
+esac
+cargo build -q --release --example extension-server
 cargo build -q --release -p torana-bench
 [ $# -gt 0 ] || cargo bench -q --bench objects --bench access
-exec target/release/torana-bench run target/release/torana "$@"
+exec target/release/torana-bench run "target/${BUILD:-dist}/torana" "$@"

@@ -107,7 +107,7 @@ impl Rig {
     }
 }
 
-const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+pub(crate) const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
 fn group(i: usize) -> String {
     format!("g{i}.bench.example.com")
@@ -117,7 +117,7 @@ fn path(i: usize) -> String {
     format!("/apis/{}/v1/gadgets/a", group(i))
 }
 
-async fn create(target: &Target, collection: &str, object: &Value) -> Result<(), String> {
+pub(crate) async fn create(target: &Target, collection: &str, object: &Value) -> Result<(), String> {
     let (status, body) = target.once(Method::POST, collection, &object.to_string()).await?;
     if status.is_success() {
         return Ok(());

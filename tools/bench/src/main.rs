@@ -12,6 +12,7 @@ mod process;
 mod report;
 mod scenarios;
 mod svg;
+mod train;
 
 use std::path::PathBuf;
 
@@ -31,7 +32,11 @@ fn main() {
             let torana = args.get(1).map(PathBuf::from).expect("run TORANA_BINARY [SCENARIO…]");
             runtime.block_on(scenarios::run(torana, &args[2..]))
         }
-        _ => Err("usage: torana-bench run TORANA_BINARY [SCENARIO…] | torana-bench backend DIR".into()),
+        Some("train") => runtime.block_on(train::run(args.get(1).map(PathBuf::from).expect("train TORANA_BINARY"))),
+        _ => Err(
+            "usage: torana-bench run TORANA_BINARY [SCENARIO…] | torana-bench train TORANA_BINARY | torana-bench backend DIR"
+                .into(),
+        ),
     };
     if let Err(e) = done {
         eprintln!("torana-bench: {e}");

@@ -89,9 +89,14 @@ pub(crate) fn config_map(i: u64) -> Bytes {
 }
 
 pub async fn run(torana: PathBuf, only: &[String]) -> Result<(), String> {
+    in_own_dir(async |dir| all(&torana, dir, only).await).await
+}
+
+/// Gives a new directory to `work` and removes it afterwards.
+pub(crate) async fn in_own_dir(work: impl AsyncFnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
     let dir = std::env::temp_dir().join(format!("torana-bench-{}", std::process::id()));
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let result = all(&torana, &dir, only).await;
+    let result = work(&dir).await;
     let _ = std::fs::remove_dir_all(&dir);
     result
 }
@@ -275,41 +280,7 @@ async fn fan_out(g: &Gateway, r: &mut Report) -> Result<(), String> {
 const WORKING: &str = "HAProxy with the same headers";
 
 async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> {
-    let (_backend, port, pem) = backend(dir).await?;
-    let service = json!({"apiVersion":"v1","kind":"Service","metadata":{"name":"bench","namespace":"bench"},
-        "spec":{"type":"ExternalName","externalName":"localhost","ports":[{"port":port}]}});
-    let (s, b) = g
-        .target
-        .once(Method::POST, "/api/v1/namespaces/bench/services", &service.to_string())
-        .await?;
-    if !s.is_success() {
-        return Err(format!("service: {s} {}", String::from_utf8_lossy(&b)));
-    }
-    let bundle = base64(pem.as_bytes());
-    let apiservice = json!({"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",
-        "metadata":{"name":"v1.bench.example.com"},
-        "spec":{"group":"bench.example.com","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,
-            "caBundle":bundle,"service":{"name":"bench","namespace":"bench","port":port}}});
-    let (s, b) = g
-        .target
-        .once(
-            Method::POST,
-            "/apis/apiregistration.k8s.io/v1/apiservices",
-            &apiservice.to_string(),
-        )
-        .await?;
-    if !s.is_success() {
-        return Err(format!("apiservice: {s} {}", String::from_utf8_lossy(&b)));
-    }
-    const PATH: &str = "/apis/bench.example.com/v1/gadgets/a";
-    let until = Instant::now() + Duration::from_secs(20);
-    while !g.target.once(Method::GET, PATH, "").await?.0.is_success() {
-        if Instant::now() > until {
-            return Err("the APIService did not become available within 20 s".into());
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-
+    let (_backend, port) = aggregated(g, dir).await?;
     let (ha_port, working_port, ng_port) = (free_port()?, free_port()?, free_port()?);
     let ha = peers::haproxy(dir, ha_port, port, None)?;
     let working = peers::haproxy(dir, working_port, port, Some(TOKEN))?;
@@ -379,6 +350,30 @@ async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> 
         }
     }
     Ok(())
+}
+
+/// Of the group that `aggregated` makes.
+pub(crate) const PATH: &str = "/apis/bench.example.com/v1/gadgets/a";
+
+/// A backend behind the gateway, in the namespace `bench`, and its port; returns when requests reach it.
+pub(crate) async fn aggregated(g: &Gateway, dir: &Path) -> Result<(Server, u16), String> {
+    let (server, port, pem) = backend(dir).await?;
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bench", "namespace": "bench"},
+        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}});
+    aggregation::create(&g.target, "/api/v1/namespaces/bench/services", &service).await?;
+    let apiservice = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.bench.example.com"},
+        "spec": {"group": "bench.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10,
+            "caBundle": base64(pem.as_bytes()), "service": {"name": "bench", "namespace": "bench", "port": port}}});
+    aggregation::create(&g.target, aggregation::API_SERVICES, &apiservice).await?;
+    let until = Instant::now() + Duration::from_secs(20);
+    while !g.target.once(Method::GET, PATH, "").await?.0.is_success() {
+        if Instant::now() > until {
+            return Err("the APIService did not become available within 20 s".into());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok((server, port))
 }
 
 /// Starts the backend: its process, its port, and the certificate to trust.

@@ -34,8 +34,10 @@ struct Replica {
     relay: Relay,
 }
 
-fn example(torana: &Path) -> Result<PathBuf, String> {
-    let path = torana.with_file_name("examples").join("extension-server");
+/// The example server, built where this program was.
+fn example() -> Result<PathBuf, String> {
+    let me = std::env::current_exe().map_err(|e| e.to_string())?;
+    let path = me.with_file_name("examples").join("extension-server");
     if path.exists() {
         Ok(path)
     } else {
@@ -56,9 +58,9 @@ fn own_address() -> Result<IpAddr, String> {
 }
 
 /// Starts a server and reads its port from the line it says when it is ready.
-async fn serve(torana: &Path, dir: &Path, kubeconfig: &Path) -> Result<(Server, u16), String> {
+async fn serve(dir: &Path, kubeconfig: &Path) -> Result<(Server, u16), String> {
     let log = dir.join("log");
-    let mut command = Command::new(example(torana)?);
+    let mut command = Command::new(example()?);
     command
         .arg(format!("--kubeconfig={}", kubeconfig.display()))
         .arg(format!("--data-dir={}", dir.display()));
@@ -79,9 +81,9 @@ async fn serve(torana: &Path, dir: &Path, kubeconfig: &Path) -> Result<(Server, 
     }
 }
 
-async fn replica(torana: &Path, dir: PathBuf, kubeconfig: &Path, at: IpAddr) -> Result<Replica, String> {
+async fn replica(dir: PathBuf, kubeconfig: &Path, at: IpAddr) -> Result<Replica, String> {
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let (server, port) = serve(torana, &dir, kubeconfig).await?;
+    let (server, port) = serve(&dir, kubeconfig).await?;
     let relay = Relay::start(at, port).await.map_err(|e| e.to_string())?;
     let direct = Target::new(port, TOKEN);
     for i in 0..SHARED {
@@ -264,7 +266,7 @@ const STEPS: [Step; 7] = [
     ("it is reached again", Duration::from_secs(8)),
 ];
 
-async fn happen(step: usize, replicas: &mut [Replica], torana: &Path, kubeconfig: &Path) -> Result<(), String> {
+async fn happen(step: usize, replicas: &mut [Replica], kubeconfig: &Path) -> Result<(), String> {
     match step {
         1 => {
             let killed = replicas[0].server.take();
@@ -273,7 +275,7 @@ async fn happen(step: usize, replicas: &mut [Replica], torana: &Path, kubeconfig
             }
         }
         2 => {
-            let (server, port) = serve(torana, &replicas[0].dir, kubeconfig).await?;
+            let (server, port) = serve(&replicas[0].dir, kubeconfig).await?;
             replicas[0].relay.lead(port);
             (replicas[0].server, replicas[0].port) = (Some(server), port);
         }
@@ -294,7 +296,7 @@ pub(super) async fn replicas(torana: &Path, dir: &Path, r: &mut Report) -> Resul
     let kubeconfig = dir.join("data/admin.kubeconfig");
     let mut all = Vec::new();
     for i in 0..3 {
-        all.push(replica(torana, dir.join(format!("replica-{i}")), &kubeconfig, at).await?);
+        all.push(replica(dir.join(format!("replica-{i}")), &kubeconfig, at).await?);
     }
     register(&g, &all, at).await?;
     let (stop, seen) = (Stop::default(), Arc::new(Watched::default()));
@@ -309,7 +311,7 @@ pub(super) async fn replicas(torana: &Path, dir: &Path, r: &mut Report) -> Resul
     for (i, (_, time)) in STEPS.iter().enumerate() {
         began.push(Instant::now());
         let before = seen.ended.load(Ordering::Relaxed);
-        happen(i, &mut all, torana, &kubeconfig).await?;
+        happen(i, &mut all, &kubeconfig).await?;
         tokio::time::sleep(*time).await;
         ends.push(seen.ended.load(Ordering::Relaxed) - before);
     }

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The build to deploy and to measure: built once to count, run under a mixed load, built again with what was counted.
+#   scripts/dist.sh              target/dist/torana; some fifteen minutes on two cores, at once where nothing has changed
+#   LLVM_PROFDATA=…              of the same LLVM as the compiler; without it, the toolchain's own (rustup's llvm-tools)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/tools.sh build
+host=$(rustc -vV | sed -n 's/^host: //p')
+tool=${LLVM_PROFDATA:-$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata}
+if [ ! -x "$tool" ] && ! { command -v rustup >/dev/null && rustup component add llvm-tools >/dev/null 2>&1 && [ -x "$tool" ]; }; then
+	echo "make dist: $tool is missing: run 'rustup component add llvm-tools', or name one in LLVM_PROFDATA" >&2
+	exit 1
+fi
+target=${CARGO_TARGET_DIR:-target}
+out=$target/dist
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+
+# With --target, what only builds (build scripts, macros) does not count.
+build() { RUSTFLAGS="${RUSTFLAGS:-} $1" cargo build -q --release --bin torana --target "$host" --target-dir "$out/$2"; }
+echo "building one that counts …"
+build "-Cprofile-generate=$out/counts" counting
+counting=$out/counting/$host/release/torana
+if ! [ -f "$out/counted" ] || ! sha256sum -c --quiet "$out/counted" 2>/dev/null; then
+	echo "letting it work …"
+	cargo build -q --release -p torana-bench
+	rm -rf "$out/counts" "$out"/*.profdata
+	"$target/release/torana-bench" train "$counting"
+	"$tool" merge -o "$out/new" "$out"/counts/*.profraw
+	# Named by what it says, for cargo to see when that changes.
+	mv "$out/new" "$out/$(sha256sum "$out/new" | cut -c1-16).profdata"
+	sha256sum "$counting" >"$out/counted"
+fi
+echo "building with what it counted …"
+build "-Cprofile-use=$(echo "$out"/*.profdata) -Cllvm-args=-pgo-warn-missing-function=false" guided
+cp "$out/guided/$host/release/torana" "$out/torana.new"
+mv "$out/torana.new" "$out/torana"
+echo "$target/dist/torana"
