@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 /// A server under measurement; killed (by pid) when dropped.
 pub struct Server {
     child: Child,
+    needs: Option<Box<Server>>,
 }
 
 impl Server {
@@ -19,13 +20,20 @@ impl Server {
             .stderr(Stdio::from(err))
             .spawn()
             .map_err(|e| format!("{:?}: {e}", command.get_program()))?;
-        Ok(Self { child })
+        Ok(Self { child, needs: None })
     }
 
-    /// The process, and the children it does its work in (nginx' workers).
+    /// What this one cannot work without: it is measured with it, and ends after it.
+    pub fn with(mut self, other: Server) -> Self {
+        self.needs = Some(Box::new(other));
+        self
+    }
+
+    /// The process, the children it does its work in (nginx' workers), and what it needs.
     fn pids(&self) -> Vec<u32> {
         let me = self.child.id();
-        let mut all = vec![me];
+        let mut all = self.needs.as_ref().map_or_else(Vec::new, |s| s.pids());
+        all.push(me);
         if let Ok(text) = std::fs::read_to_string(format!("/proc/{me}/task/{me}/children")) {
             all.extend(text.split_whitespace().filter_map(|p| p.parse::<u32>().ok()));
         }

@@ -5,11 +5,35 @@ use serde_json::{Value, json};
 #[derive(Default)]
 pub struct Report {
     rows: Vec<Value>,
+    beside: Option<&'static str>,
 }
 
 impl Report {
+    /// From here on, rows are of this program instead: nothing is promised of them, and they name their ratio to the row of
+    /// the same name before.
+    pub fn beside(&mut self, program: &'static str) {
+        self.beside = Some(program);
+    }
+
+    fn ratio(&self, what: &str, value: f64) -> Option<f64> {
+        let row = self.rows.iter().find(|r| r["what"] == what)?;
+        Some(value / row["value"].as_f64()?)
+    }
+
     /// A figure, its unit, and the most it may be (0: no figure is promised).
     pub fn row(&mut self, what: &str, value: f64, unit: &str, at_most: f64, note: &str) {
+        if let Some(program) = self.beside.take() {
+            let ratio = self.ratio(what, value).map(|x| format!("{x:.1} × Torana's"));
+            let note: Vec<&str> = ratio
+                .as_deref()
+                .into_iter()
+                .chain([note])
+                .filter(|n| !n.is_empty())
+                .collect();
+            self.row(&format!("{what}: {program}"), value, unit, 0.0, &note.join("; "));
+            self.beside = Some(program);
+            return;
+        }
         let verdict = if at_most == 0.0 {
             String::new()
         } else if value <= at_most {

@@ -3,6 +3,7 @@
 use crate::aggregation;
 use crate::client::{Load, Target, load};
 use crate::growth;
+use crate::kube_apiserver::KubeApiserver;
 use crate::peers;
 use crate::process::{Server, free_port};
 use crate::report::Report;
@@ -59,7 +60,12 @@ pub(crate) async fn start_with(torana: &Path, dir: &Path, port: u16, flags: &[&s
         .arg("--max-mutating-requests-inflight=1000")
         .args(flags);
     let t = Instant::now();
-    let server = Server::start(&mut c, &dir.join("torana.log"))?;
+    let log = dir.join("torana.log");
+    ready(Server::start(&mut c, &log)?, port, t, &log).await
+}
+
+/// Asks until it is ready what was started at `t`.
+pub(crate) async fn ready(server: Server, port: u16, t: Instant, log: &Path) -> Result<Gateway, String> {
     let target = Target::new(port, TOKEN);
     loop {
         if let Ok((s, _)) = target.once(Method::GET, "/readyz", "").await
@@ -72,8 +78,8 @@ pub(crate) async fn start_with(torana: &Path, dir: &Path, port: u16, flags: &[&s
             });
         }
         if t.elapsed() > Duration::from_secs(60) {
-            let log = std::fs::read_to_string(dir.join("torana.log")).unwrap_or_default();
-            return Err(format!("the gateway did not get ready within 60 s; its log:\n{log}"));
+            let log = std::fs::read_to_string(log).unwrap_or_default();
+            return Err(format!("it did not get ready within 60 s; its log:\n{log}"));
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -110,20 +116,7 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     let port = free_port()?;
     start(torana, dir, port).await?.server.stop();
     if wanted("start") {
-        let mut times = Vec::new();
-        for _ in 0..7 {
-            let g = start(torana, dir, port).await?;
-            times.push(g.started.as_secs_f64() * 1e3);
-            g.server.stop();
-        }
-        times.sort_by(f64::total_cmp);
-        r.row(
-            "start to /readyz 200",
-            times[3],
-            "ms",
-            150.0,
-            "median of 7, PKI made before",
-        );
+        starts(&mut r, async || start(torana, dir, port).await).await?;
     }
     // The curves take minutes and stores of their own: only where they are asked for.
     let growth = |name: &str| only.iter().any(|o| o == name || o == "growth");
@@ -139,6 +132,43 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
         return r.write(Path::new("target/bench-growth.json"));
     }
     let g = start(torana, dir, port).await?;
+    rows(&g, true, dir, wanted, &mut r).await?;
+    g.server.stop();
+    if wanted("kube-apiserver")
+        && let Some(k) = KubeApiserver::find(dir)?
+    {
+        r.beside("kube-apiserver and its etcd");
+        k.start().await?.server.stop();
+        starts(&mut r, async || k.start().await).await?;
+        let g = k.start().await?;
+        rows(&g, false, &k.dir, wanted, &mut r).await?;
+        g.server.stop();
+    }
+    r.write(Path::new("target/bench.json"))
+}
+
+/// How long it takes to get ready, over a store that is there.
+async fn starts(r: &mut Report, start: impl AsyncFn() -> Result<Gateway, String>) -> Result<(), String> {
+    let mut times = Vec::new();
+    for _ in 0..7 {
+        let g = start().await?;
+        times.push(g.started.as_secs_f64() * 1e3);
+        g.server.stop();
+    }
+    times.sort_by(f64::total_cmp);
+    let how = "median of 7, PKI made before";
+    r.row("start to /readyz 200", times[3], "ms", 150.0, how);
+    Ok(())
+}
+
+/// What is measured of a gateway that has been started.
+async fn rows(
+    g: &Gateway,
+    with_peers: bool,
+    dir: &Path,
+    wanted: impl Fn(&str) -> bool,
+    r: &mut Report,
+) -> Result<(), String> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     r.row("resident memory, idle", g.server.rss_mb(), "MB", 40.0, "");
 
@@ -207,13 +237,12 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
         r.row("resident memory after lists", g.server.rss_mb(), "MB", 0.0, "");
     }
     if wanted("watch") {
-        fan_out(&g, &mut r).await?;
+        fan_out(g, r).await?;
     }
     if wanted("proxy") {
-        proxied(&g, dir, &mut r).await?;
+        proxied(g, with_peers, dir, r).await?;
     }
-    g.server.stop();
-    r.write(Path::new("target/bench.json"))
+    Ok(())
 }
 
 async fn fan_out(g: &Gateway, r: &mut Report) -> Result<(), String> {
@@ -277,24 +306,31 @@ async fn fan_out(g: &Gateway, r: &mut Report) -> Result<(), String> {
 }
 
 /// The HAProxy that looks up a token and states the same headers.
-const WORKING: &str = "HAProxy with the same headers";
+const WORKING: &str = ", HAProxy with the same headers";
+const HAPROXY: &str = ", HAProxy";
+const NGINX: &str = ", nginx";
+/// What is measured has no name in its rows.
+const SUBJECT: &str = "";
 
-async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> {
+async fn proxied(g: &Gateway, with_peers: bool, dir: &Path, r: &mut Report) -> Result<(), String> {
     let (_backend, port) = aggregated(g, dir).await?;
     let (ha_port, working_port, ng_port) = (free_port()?, free_port()?, free_port()?);
-    let ha = peers::haproxy(dir, ha_port, port, None)?;
-    let working = peers::haproxy(dir, working_port, port, Some(TOKEN))?;
-    let ng = peers::nginx(dir, ng_port, port)?;
+    let (mut ha, mut working, mut ng) = (None, None, None);
+    if with_peers {
+        ha = peers::haproxy(dir, ha_port, port, None)?;
+        working = peers::haproxy(dir, working_port, port, Some(TOKEN))?;
+        ng = peers::nginx(dir, ng_port, port)?;
+    }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let mut runs: Vec<(&str, &Server, Target)> = vec![("Torana", &g.server, g.target.clone())];
+    let mut runs: Vec<(&str, &Server, Target)> = vec![(SUBJECT, &g.server, g.target.clone())];
     if let Some(s) = &ha {
-        runs.push(("HAProxy", s, Target::new(ha_port, "")));
+        runs.push((HAPROXY, s, Target::new(ha_port, "")));
     }
     if let Some(s) = &working {
         runs.push((WORKING, s, Target::new(working_port, TOKEN)));
     }
     if let Some(s) = &ng {
-        runs.push(("nginx", s, Target::new(ng_port, "")));
+        runs.push((NGINX, s, Target::new(ng_port, "")));
     }
     let mut cost = Vec::new();
     for (name, server, target) in &runs {
@@ -309,8 +345,8 @@ async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> 
         .await?;
         let us = per(server.cpu() - cpu, l.requests);
         cost.push((*name, us));
-        let goal = if *name == "Torana" { 30.0 } else { 0.0 };
-        r.row(&format!("proxied GET, 16×10, {name}"), us, "µs CPU", goal, &note(&l));
+        let goal = if *name == SUBJECT { 30.0 } else { 0.0 };
+        r.row(&format!("proxied GET, 16×10{name}"), us, "µs CPU", goal, &note(&l));
     }
     let mut serial = Vec::new();
     for (name, _, target) in &runs {
@@ -320,7 +356,7 @@ async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> 
         .await?;
         serial.push((*name, l.mean_us));
         r.row(
-            &format!("proxied GET, one at a time, {name}"),
+            &format!("proxied GET, one at a time{name}"),
             l.mean_us,
             "µs mean",
             0.0,
@@ -328,23 +364,23 @@ async fn proxied(g: &Gateway, dir: &Path, r: &mut Report) -> Result<(), String> 
         );
     }
     let find = |v: &[(&str, f64)], n: &str| v.iter().find(|(k, _)| *k == n).map(|(_, x)| *x);
-    for peer in ["HAProxy", WORKING, "nginx"] {
-        if let (Some(t), Some(p)) = (find(&cost, "Torana"), find(&cost, peer)) {
-            let goal = if peer == "HAProxy" { 1.5 } else { 0.0 };
+    for peer in [HAPROXY, WORKING, NGINX] {
+        if let (Some(t), Some(p)) = (find(&cost, SUBJECT), find(&cost, peer)) {
+            let goal = if peer == HAPROXY { 1.5 } else { 0.0 };
             r.row(
-                &format!("ratio of CPU per proxied GET to {peer}"),
+                &format!("ratio of CPU per proxied GET to {}", &peer[2..]),
                 t / p,
                 "×",
                 goal,
                 "same run",
             );
         }
-        if let (Some(t), Some(p)) = (find(&serial, "Torana"), find(&serial, peer)) {
+        if let (Some(t), Some(p)) = (find(&serial, SUBJECT), find(&serial, peer)) {
             r.row(
-                &format!("ratio of serial latency to {peer}"),
+                &format!("ratio of serial latency to {}", &peer[2..]),
                 t / p,
                 "×",
-                if peer == "HAProxy" { 1.3 } else { 0.0 },
+                if peer == HAPROXY { 1.3 } else { 0.0 },
                 "same run",
             );
         }
