@@ -64,14 +64,37 @@ async fn idle_cpu(rig: &Rig) -> f64 {
     last
 }
 
-/// The aggregated discovery document of 300 APIServices: asked for again, and after a change.
+/// CustomResourceDefinitions, ten to a group: each of their groups gets an APIService of its own.
+async fn definitions(rig: &Rig, n: u64) -> Result<(), String> {
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let made = load(&rig.g.target, 2, 4, Duration::ZERO, n, move |i| {
+        let (group, kind) = (format!("c{}.bench.example.org", i / 10), format!("Thing{i}"));
+        let plural = format!("{}s", kind.to_lowercase());
+        let version = json!({"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {"group": group, "scope": "Namespaced", "versions": [version],
+                "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")}}});
+        (Method::POST, path.to_owned(), definition.to_string().into())
+    })
+    .await?;
+    match made.failures {
+        0 => Ok(()),
+        failures => Err(format!("{failures} of {n} CustomResourceDefinitions were refused")),
+    }
+}
+
+/// The aggregated discovery document of 300 APIServices beside 1,000 CustomResourceDefinitions: asked for again, and after a change.
 pub(super) async fn discovery(rig: &Rig, r: &mut Report) -> Result<(), String> {
     const GROUPS: usize = 300;
+    const DEFINITIONS: u64 = 1000;
     const CHANGES: u32 = 20;
     rig.service("bench").await?;
     for i in 0..GROUPS {
         rig.group(i, "bench").await?;
     }
+    definitions(rig, DEFINITIONS).await?;
     rig.answered(0..GROUPS).await?;
     idle_cpu(rig).await;
     let mut target = rig.g.target.clone();
@@ -84,12 +107,18 @@ pub(super) async fn discovery(rig: &Rig, r: &mut Report) -> Result<(), String> {
     let l = load(&conditional, 4, 4, Duration::from_secs(3), 0, make).await?;
     let us = per(rig.g.server.cpu() - cpu, l.requests);
     let text = format!(
-        "{}; a document of {} KiB with {} kinds of backends; custom resources are not served yet",
+        "{}; a document of {} KiB with {} kinds of backends; {DEFINITIONS} definitions, whose resources are not served yet",
         note(&l),
         size >> 10,
         GROUPS * KINDS
     );
-    r.row("aggregated discovery, 300 APIServices, 304", us, "µs CPU", 60.0, &text);
+    r.row(
+        "aggregated discovery, 300 APIServices, 1,000 CRDs, 304",
+        us,
+        "µs CPU",
+        60.0,
+        &text,
+    );
 
     let mut times = Vec::new();
     let mut changed = 0;
