@@ -160,8 +160,8 @@ async fn all(command: Invocation) -> Result<bool, String> {
         world.clean_up().await;
     }
     print!("{}", report::written(&verdicts, command.format));
-    let (_, failed, differs) = report::counts(&verdicts);
-    Ok(failed == 0 && (!command.strict || differs == 0))
+    let c = report::counts(&verdicts);
+    Ok(c.failed == 0 && (!command.strict || c.differs + c.lacks == 0))
 }
 
 fn main() -> ExitCode {

@@ -19,6 +19,8 @@ pub enum Level {
     Must,
     /// What kube-apiserver v1.36 does, where another gateway may choose otherwise.
     Upstream,
+    /// What kube-apiserver v1.36 does not do, and a gateway can.
+    Beyond,
 }
 
 /// What a gateway, or the caller, has to be like for a row to mean something.
@@ -116,6 +118,12 @@ impl Row {
                 change(script);
             }
         })
+    }
+
+    /// kube-apiserver does not do this itself.
+    pub fn beyond(mut self) -> Self {
+        self.level = Level::Beyond;
+        self
     }
 
     /// Another gateway may choose otherwise.

@@ -93,6 +93,7 @@ pub(super) fn rows() -> Vec<Row> {
             "a GET on a kept connection that died meanwhile is answered",
             died_idle,
         )
+        .beyond()
         .at(&["f1", "f2"]),
         story(
             "3.4.8a",

@@ -217,6 +217,7 @@ fn encodings() -> Vec<Row> {
         .answer_headers(gzip)
         .answer_body(packed(b"hello"))
         .answer_trailer("X-Sum", "5")
+        .beyond()
         .expect([Body("hello"), crate::row::Expect::Trailer("X-Sum", "5")]),
         row("3.3.7l", "trailers of the request travel")
             .ask("POST", "{base}/things")
@@ -224,6 +225,7 @@ fn encodings() -> Vec<Row> {
                 vec![b"a".to_vec()],
                 vec![("X-Sum".into(), "1".into())],
             ))
+            .beyond()
             .expect([Status(200), SentTrailer("X-Sum", "1")]),
     ]
 }

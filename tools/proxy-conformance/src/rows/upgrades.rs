@@ -20,7 +20,9 @@ pub(super) fn rows() -> Vec<Row> {
         .front1(),
         story("3.8.3b", "so is SPDY", spdy).front1(),
         story("3.8.3c", "what the backend sends with its 101 arrives", early_payload).front1(),
-        story("3.8.3d", "what the client sends with its request arrives", early_bytes).front1(),
+        story("3.8.3d", "what the client sends with its request arrives", early_bytes)
+            .beyond()
+            .front1(),
         story(
             "3.8.3e",
             "when the backend ends, the client's connection ends",
