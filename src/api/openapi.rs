@@ -131,18 +131,20 @@ impl Components {
             None => drop(out.insert("type", "object")),
         }
         let mut properties = Map::new();
-        let mut required: Vec<&str> = Vec::new();
+        let mut required: Vec<&Field> = Vec::new();
         for (f, text) in def.fields.iter().zip(texts) {
             properties.insert(f.name, property(dialect, f, text, def.enumeration(f.name)));
             if f.required {
-                required.push(f.name);
+                required.push(f);
             }
         }
+        // Upstream's order is that of the fields in the source, which their numbers follow.
+        required.sort_by_key(|f| f.tag);
         if !properties.is_empty() {
             out.insert("properties", properties);
         }
         if !required.is_empty() {
-            out.insert("required", required);
+            out.insert("required", required.iter().map(|f| f.name).collect::<Vec<_>>());
         }
         if def.atomic {
             out.insert("x-kubernetes-map-type", "atomic");
@@ -285,7 +287,7 @@ fn schema(dialect: Dialect, ty: Ty, text: Option<&str>, default: Option<Value>) 
         }
         return out;
     }
-    let inner = |t: Ty| schema(dialect, t, None, element_default(t).filter(|_| dialect == Dialect::V3));
+    let inner = |t: Ty| schema(dialect, t, None, None);
     let (kind, format) = match ty {
         Ty::Int32 => ("integer", "int32"),
         Ty::Int64 => ("integer", "int64"),
@@ -329,6 +331,24 @@ mod tests {
         assert_eq!(
             *limits.at(&["properties", "limits", "additionalProperties"]),
             json!({"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"})
+        );
+    }
+
+    #[test]
+    fn what_a_list_holds_stands_bare_and_required_fields_in_their_order() {
+        let selector =
+            component("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement").expect("a definition");
+        assert_eq!(*selector.get("required"), json!(["key", "operator"]));
+        let attached = component("io.k8s.api.core.v1.AttachedVolume").expect("a definition");
+        assert_eq!(*attached.get("required"), json!(["name", "devicePath"]));
+        let pod = component("io.k8s.api.core.v1.PodSpec").expect("a definition");
+        assert_eq!(
+            *pod.at(&["properties", "containers", "items"]),
+            json!({"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"})
+        );
+        assert_eq!(
+            *pod.at(&["properties", "nodeSelector", "additionalProperties"]),
+            json!({"type": "string"})
         );
     }
 

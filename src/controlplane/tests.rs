@@ -119,6 +119,39 @@ fn running_rows() -> ControlPlane {
 }
 
 #[test]
+fn connections_and_logs_are_documented_as_by_upstream() {
+    let plane = running_rows();
+    let gv = GroupVersion::new("", "v1");
+    let core = plane.groups.iter().flat_map(|g| &g.resources).map(|(row, _)| row);
+    let rows: Vec<_> = core.filter(|row| row.gvr.group.is_empty()).cloned().collect();
+    let doc = crate::endpoints::openapi::group_version_document(&gv, &rows);
+    let pod = |sub: &str| {
+        doc.at(&[
+            "paths",
+            &format!("/api/v1/namespaces/{{namespace}}/pods/{{name}}/{sub}"),
+        ])
+    };
+    let shared = |sub: &str| -> Vec<String> {
+        let parameters = pod(sub).get("parameters").items();
+        parameters.iter().map(|p| p.str_at(&["name"]).to_owned()).collect()
+    };
+    let attach = ["container", "name", "namespace", "stderr", "stdin", "stdout", "tty"];
+    assert_eq!(shared("attach"), attach, "by name, whether in the path or the query");
+    assert_eq!(
+        pod("attach").str_at(&["post", "operationId"]),
+        "connectCoreV1PostNamespacedPodAttach"
+    );
+    assert_eq!(
+        pod("proxy/{path}").str_at(&["options", "operationId"]),
+        "connectCoreV1OptionsNamespacedPodProxyWithPath"
+    );
+    assert!(!shared("log").contains(&"sinceTime".to_owned()), "no simple type");
+    let log = pod("log").at(&["get", "responses", "200", "content"]);
+    assert_eq!(*log.at(&["text/plain"]), json!({"schema": {"type": "string"}}));
+    assert!(!log.at(&["application/json"]).is_null());
+}
+
+#[test]
 fn a_second_registration_is_an_error() {
     let plane = running_rows();
     assert_eq!(super::twice(plane.groups.iter()), None);

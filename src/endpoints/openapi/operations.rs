@@ -14,7 +14,7 @@ pub struct Operation {
     pub method: &'static str,
     /// `x-kubernetes-action`
     pub action: &'static str,
-    /// Verb part of the operation id: `read`, `list`, `connectGet`.
+    /// Verb part of the operation id: `read`, `list`, `connect`.
     pub verb: String,
     /// What follows group and version in the operation id.
     pub subject: String,
@@ -258,7 +258,12 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
                 method,
                 action,
                 verb,
-                subject: subject.to_owned(),
+                // Connections of one path differ by method only.
+                subject: if connects {
+                    format!("{}{subject}", title(method))
+                } else {
+                    subject.to_owned()
+                },
                 gvk: sub.kind.clone(),
                 definition: definition.clone(),
                 in_path: in_path.to_vec(),
@@ -279,7 +284,7 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
             &subject,
             method,
             "connect",
-            format!("connect{}", title(method)),
+            "connect".to_owned(),
             Shape::Connect,
             &in_path,
         );
@@ -290,14 +295,13 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
         let deep = format!("{path}/{{path}}");
         let deep_subject = format!("{subject}WithPath");
         for method in ["get", "post", "put", "patch", "delete", "head", "options"] {
-            let verb = format!("connect{}", title(method));
             if ["head", "options"].contains(&method) {
                 add(
                     &path,
                     &subject,
                     method,
                     "connect",
-                    verb.clone(),
+                    "connect".to_owned(),
                     Shape::Connect,
                     &in_path,
                 );
@@ -307,7 +311,7 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
                 &deep_subject,
                 method,
                 "connect",
-                verb,
+                "connect".to_owned(),
                 Shape::Connect,
                 &with_path,
             );

@@ -156,7 +156,7 @@ fn parameters(op: &Operation) -> Vec<Parameter> {
 fn connect_options(op: &Operation) -> Vec<(&'static str, &'static str)> {
     match op.shape {
         Shape::Connect => connect::described(&op.gvk.kind),
-        Shape::Get if op.path.ends_with("/pods/{name}/log") => connect::described("PodLogOptions"),
+        Shape::Get if is_log(op) => connect::described("PodLogOptions"),
         _ => Vec::new(),
     }
 }
@@ -206,7 +206,13 @@ fn rendered_parameters(dialect: Dialect, op: &Operation) -> Vec<Value> {
     for p in parameters(op) {
         out.push(parameter(dialect, p.name, p.place, p.ty, p.description));
     }
+    out.sort_by(|a, b| key(a).cmp(&key(b)));
     out
+}
+
+/// Parameters stand by name, wherever they are in the request.
+fn key(parameter: &Value) -> (&str, &str) {
+    (parameter.str_at(&["name"]), parameter.str_at(&["in"]))
 }
 
 fn parameter(dialect: Dialect, name: &str, place: &str, ty: &str, description: &str) -> Value {
@@ -239,6 +245,11 @@ fn reference(dialect: Dialect, definition: &str) -> Value {
     Value::Object(m)
 }
 
+/// A GET whose answer is lines of text.
+fn is_log(op: &Operation) -> bool {
+    op.path.ends_with("/pods/{name}/log")
+}
+
 /// What an operation answers with: the definition, or text.
 pub(super) fn answer(op: &Operation) -> Option<String> {
     match op.shape {
@@ -246,7 +257,7 @@ pub(super) fn answer(op: &Operation) -> Option<String> {
         Shape::Watch => Some(format!("{META}WatchEvent")),
         Shape::DeleteCollection | Shape::Delete { returns_object: false } => Some(format!("{META}Status")),
         Shape::Connect => None,
-        _ if op.path.ends_with("/log") => None,
+        _ if is_log(op) => None,
         _ => Some(op.definition.clone()),
     }
 }
@@ -271,6 +282,12 @@ fn consumed(op: &Operation) -> &'static [&'static str] {
 
 fn produced(op: &Operation) -> Vec<&'static str> {
     match (op.shape, answer(op).is_some()) {
+        (_, false) if is_log(op) => vec![
+            "application/json",
+            "application/vnd.kubernetes.protobuf",
+            "application/yaml",
+            "text/plain",
+        ],
         (_, false) => vec!["*/*"],
         _ if op.custom => vec!["application/json", "application/yaml"],
         (Shape::List | Shape::Watch, true) => vec![
@@ -367,8 +384,9 @@ fn responses(dialect: Dialect, op: &Operation) -> Map {
             (Dialect::V3, Some(d)) => drop(m.insert("content", content(dialect, &produced(op), &d))),
             (Dialect::V2, Some(d)) => drop(m.insert("schema", reference(dialect, &d))),
             (Dialect::V3, None) => {
-                let text = crate::json!({"*/*": {"schema": {"type": "string"}}});
-                m.insert("content", text);
+                let text = crate::json!({"schema": {"type": "string"}});
+                let content: Map = produced(op).into_iter().map(|t| (t, text.clone())).collect();
+                m.insert("content", content);
             }
             (Dialect::V2, None) => drop(m.insert("schema", crate::json!({"type": "string"}))),
         }

@@ -91,7 +91,7 @@ pub fn document(served: &Served) -> Value {
     }
     let mut out = crate::json!({
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.2"},
+        "info": {"title": "Kubernetes", "version": "1.36"},
         "securityDefinitions": {"BearerToken": {
             "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}},
         "security": [{"BearerToken": []}],

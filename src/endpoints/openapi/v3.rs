@@ -165,7 +165,7 @@ pub fn key(gv: &GroupVersion) -> String {
 pub fn document(paths: Map, schemas: Map) -> Value {
     let mut out = crate::json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.2"},
+        "info": {"title": "Kubernetes", "version": "1.36"},
         "components": {"securitySchemes": {"BearerToken": {
             "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}}},
     });
