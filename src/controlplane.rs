@@ -10,6 +10,7 @@ mod components;
 mod defaults;
 mod fields;
 mod groups;
+mod metadata;
 pub mod reviews;
 pub mod schema;
 pub mod stored;

@@ -194,6 +194,10 @@ impl FieldError {
     pub fn not_found(path: &FieldPath, value: impl Into<Value>) -> Self {
         Self::of_value(FieldErrorKind::NotFound, path, &value.into(), Cow::Borrowed(""))
     }
+    /// The field could not be judged.
+    pub fn internal<'a>(path: &FieldPath, detail: impl Into<Cow<'a, str>>) -> Self {
+        Self::of(FieldErrorKind::Internal, path, None, detail.into())
+    }
     /// The value is none of `supported` (shown quoted, in the order given; upstream sorts sets before).
     pub fn not_supported(path: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
         Self::none_of(path, &value.into(), supported)

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A heading: name, type, priority, description.
 pub(super) type Heading = (&'static str, &'static str, i64, &'static str);
 
-/// A table of these headings; the column `Name` has the format `name`. `reads`: the fields the cells are made of, beside
+/// A table of these headings; the columns `Name` and `Attacher` have the format `name`. `reads`: the fields the cells are made of, beside
 /// the name and the time of creation.
 pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> Vec<Value>) -> Columns {
     let columns: Vec<Column> = headings
@@ -28,7 +28,11 @@ pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> V
         .map(|(name, kind, priority, description)| Column {
             name,
             kind,
-            format: if *name == "Name" { "name" } else { "" },
+            format: if matches!(*name, "Name" | "Attacher") {
+                "name"
+            } else {
+                ""
+            },
             description,
             priority: *priority,
         })

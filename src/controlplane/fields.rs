@@ -101,6 +101,14 @@ pub(super) fn required_choice(out: &mut ErrorList, object: &Value, key: &str, pa
     }
 }
 
+/// As [`required_choice`], for what is a pointer upstream: there `""` is a value, though a wrong one.
+pub(super) fn required_pointer(out: &mut ErrorList, object: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
+    match object.get(key) {
+        Value::Null => out.push(FieldError::required(&path.child(key), "")),
+        _ => optional_choice(out, object, key, path, supported),
+    }
+}
+
 /// As [`required_choice`], but absence is fine.
 pub(super) fn optional_choice(out: &mut ErrorList, object: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
     if let Some(other) = object.get(key).as_str()
@@ -198,5 +206,20 @@ mod tests {
         assert!(why("::1").contains("loopback") && why("fe80::1").contains("link-local range"));
         assert!(why("224.0.0.9").contains("multicast") && why("ff02::1").contains("multicast"));
         assert_eq!(why("x"), "must be a valid IP address");
+    }
+
+    #[test]
+    fn a_pointer_to_nothing_is_missing_and_one_to_an_empty_text_is_wrong() {
+        let said = |v: Value| {
+            let mut out = Vec::new();
+            required_pointer(&mut out, &v, "a", &FieldPath::default(), &["x"]);
+            out.first().map(ToString::to_string).unwrap_or_default()
+        };
+        assert_eq!(said(crate::json!({})), "a: Required value");
+        assert_eq!(
+            said(crate::json!({"a": ""})),
+            "a: Unsupported value: \"\": supported values: \"x\""
+        );
+        assert_eq!(said(crate::json!({"a": "x"})), "");
     }
 }

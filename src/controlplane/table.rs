@@ -1,5 +1,6 @@
 //! The words a row is written in: a kind is one chain of calls, and what it does not say is the common case.
 
+use super::metadata;
 use super::schema::BuiltinSchema;
 use super::versions::Pair;
 use crate::api;
@@ -57,6 +58,7 @@ impl Group {
             selectable: None,
             returns_deleted: false,
             unconditional_update: true,
+            meta_checks: metadata::checks(self.group, kind),
             create_on_update: false,
             storage_version_hash: storage_version_hash(self.group, self.version, kind),
             subresources: Vec::new(),

@@ -74,7 +74,7 @@ fn kind_rules(resource: &Resource) -> MetaRules {
             NameRule::Label1035 => name_is_dns1035_label,
             NameRule::PathSegment => name_is_path_segment,
         },
-        strict_finalizers: true,
+        strict_finalizers: resource.meta_checks.strict_finalizers,
     }
 }
 
@@ -90,18 +90,23 @@ pub(super) fn validate_create(resource: &Resource, object: &Value) -> ErrorList 
     errors
 }
 
-/// The checks of a changed object. Upstream's kinds repeat the generic ones, so their causes stand there twice
+/// The checks of a changed object: the generic ones, then the kind's, which say most of it again
 /// (`recordings/metadata/system-fields`).
 pub(super) fn validate_update(resource: &Resource, subresource: &str, new: &Value, old: &Value) -> ErrorList {
     let (new_meta, old_meta) = (new.get("metadata"), old.get("metadata"));
     let path = FieldPath::new("metadata");
-    let mut errors = validate_object_meta_update(new_meta, old_meta, MetaRules::generic(resource.namespaced), &path);
-    errors.extend(validate_object_meta_update(
-        new_meta,
-        old_meta,
-        kind_rules(resource),
-        &path,
-    ));
+    let generic = MetaRules::generic(resource.namespaced);
+    let mut errors = validate_object_meta(new_meta, generic, &path);
+    errors.extend(validate_object_meta_update(new_meta, old_meta, generic, &path));
+    let (own, kind) = (resource.meta_checks, kind_rules(resource));
+    let whole = subresource.is_empty();
+    if whole {
+        (0..own.as_new).for_each(|_| errors.extend(validate_object_meta(new_meta, kind, &path)));
+    }
+    let against_old = if whole { own.against_old } else { own.in_parts };
+    if against_old {
+        errors.extend(validate_object_meta_update(new_meta, old_meta, kind, &path));
+    }
     errors.extend(match subresource {
         "" => resource.strategy.validate_update(new, old),
         "status" => resource.strategy.validate_status_update(new, old),
@@ -190,5 +195,32 @@ mod tests {
         dedup_owner_references(&mut o, &warnings, true);
         assert_eq!(o.at(&["metadata", "ownerReferences"]).items().len(), 2);
         assert!(warnings.take()[0].ends_with("duplicate UID(s) observed: u"));
+    }
+
+    #[test]
+    fn each_check_of_an_update_says_what_it_finds() {
+        let group = |group, version| crate::controlplane::table::Group { group, version };
+        let bad = crate::json!({"metadata": {"name": "a", "namespace": "b", "resourceVersion": "1", "labels": {"k": "-"}, "finalizers": ["f"]}});
+        for (row, subresource, labels, finalizers) in [
+            (group("", "v1").kind("configmaps", "ConfigMap"), "", 4, 2),
+            (group("apps", "v1").kind("deployments", "Deployment"), "", 3, 1),
+            (group("apps", "v1").kind("deployments", "Deployment"), "status", 3, 1),
+            (group("batch", "v1").kind("cronjobs", "CronJob"), "status", 2, 0),
+            (group("", "v1").kind("limitranges", "LimitRange"), "", 3, 1),
+            (group("", "v1").kind("events", "Event"), "", 2, 0),
+            (
+                group("policy", "v1").kind("poddisruptionbudgets", "PodDisruptionBudget"),
+                "",
+                2,
+                0,
+            ),
+            (group("coordination.k8s.io", "v1").kind("leases", "Lease"), "", 3, 0),
+        ] {
+            let resource = row.namespaced().done();
+            let found = validate_update(&resource, subresource, &bad, &bad);
+            let count = |field: &str| found.iter().filter(|e| e.field == field).count();
+            let said = (count("metadata.labels"), count("metadata.finalizers[0]"));
+            assert_eq!(said, (labels, finalizers), "{} {subresource}", resource.kind);
+        }
     }
 }

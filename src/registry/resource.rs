@@ -2,7 +2,7 @@
 
 use super::converting::Conversion;
 use super::schema::Schema;
-use super::strategy::{Context, Strategy};
+use super::strategy::{Context, MetaChecks, Strategy};
 use crate::apimachinery::codec::json::parts::Mask;
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
@@ -273,6 +273,8 @@ pub struct Resource {
     pub unconditional_update: bool,
     /// A PUT to a missing name creates.
     pub create_on_update: bool,
+    /// What the kind checks of the metadata itself.
+    pub meta_checks: MetaChecks,
     /// Discovery's storageVersionHash; empty: none.
     pub storage_version_hash: Str,
     /// Subresources.

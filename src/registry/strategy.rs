@@ -52,6 +52,56 @@ pub enum NameRule {
     PathSegment,
 }
 
+/// What a kind checks of the metadata itself, beside what the registry checks of every kind. Each check says again what
+/// another has said, and upstream leaves the causes of a refusal as they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaChecks {
+    /// Finalizers must be well-known or have a domain.
+    pub strict_finalizers: bool,
+    /// How often an update checks the metadata as that of a new object.
+    pub as_new: usize,
+    /// An update checks the metadata against the stored one.
+    pub against_old: bool,
+    /// So does an update of the status or of another part.
+    pub in_parts: bool,
+}
+
+impl MetaChecks {
+    /// Most kinds: an update is a new object that keeps to the old one.
+    pub const BOTH: Self = Self {
+        strict_finalizers: true,
+        as_new: 1,
+        against_old: true,
+        in_parts: true,
+    };
+    /// Kinds whose update checks no more than what may change.
+    pub const AGAINST_OLD: Self = Self {
+        as_new: 0,
+        ..Self::BOTH
+    };
+    /// Kinds whose update is checked as a new object.
+    pub const AS_NEW: Self = Self {
+        against_old: false,
+        in_parts: false,
+        ..Self::BOTH
+    };
+    /// Kinds that leave the metadata to the registry.
+    pub const NONE: Self = Self {
+        as_new: 0,
+        against_old: false,
+        in_parts: false,
+        strict_finalizers: false,
+    };
+
+    /// The same, with finalizers of any form.
+    pub const fn any_finalizers(self) -> Self {
+        Self {
+            strict_finalizers: false,
+            ..self
+        }
+    }
+}
+
 /// What a delete that names no policy does with dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageCollection {

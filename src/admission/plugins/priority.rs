@@ -58,8 +58,8 @@ impl Priority {
             );
             return Err(forbidden(attributes, pod, why));
         }
-        let given = pod.str_at(&["spec", "preemptionPolicy"]);
-        if !preemption.is_empty() && !given.is_empty() && given != preemption {
+        let given = pod.at(&["spec", "preemptionPolicy"]).as_str();
+        if let Some(given) = given.filter(|given| !preemption.is_empty() && *given != preemption) {
             let why = format!(
                 "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
                  controller computed {preemption} from the given PriorityClass name"

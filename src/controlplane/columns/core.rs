@@ -2,6 +2,7 @@
 
 use super::cells::{age, condition, first_three, labels, name, none_if_empty, since};
 use super::text::*;
+use super::words::ENDPOINTS_SUBSETS;
 use super::{Heading, table};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::strings;
@@ -129,7 +130,7 @@ fn external_ips(o: &Value) -> String {
 
 pub(crate) fn endpoints() -> Columns {
     table(
-        &[N, ("Endpoints", "string", 0, ""), A],
+        &[N, ("Endpoints", "string", 0, ENDPOINTS_SUBSETS), A],
         &["subsets.addresses.ip", "subsets.ports.port"],
         |o| vec![name(o), endpoints_cell(o).into(), age(o)],
     )

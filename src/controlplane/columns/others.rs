@@ -2,6 +2,7 @@
 
 use super::cells::{age, condition, first_three, name, none_if_empty};
 use super::text::*;
+use super::words::*;
 use super::{Heading, table};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::strings;
@@ -28,9 +29,9 @@ pub(crate) fn leases() -> Columns {
 pub(crate) fn endpoint_slices() -> Columns {
     let headings = [
         N,
-        ("AddressType", "string", 0, ""),
-        ("Ports", "string", 0, ""),
-        ("Endpoints", "string", 0, ""),
+        ("AddressType", "string", 0, SLICE_ADDRESS_TYPE),
+        ("Ports", "string", 0, SLICE_PORTS),
+        ("Endpoints", "string", 0, SLICE_ENDPOINTS),
         A,
     ];
     table(
@@ -110,7 +111,7 @@ pub(crate) fn cluster_role_bindings() -> Columns {
 pub(crate) fn role_bindings() -> Columns {
     binding(&[
         N,
-        ("Role", "string", 0, ""),
+        ("Role", "string", 0, RB_ROLE),
         A,
         ("Users", "string", 1, "Users in the roleBinding"),
         ("Groups", "string", 1, "Groups in the roleBinding"),
@@ -216,11 +217,11 @@ pub(crate) fn policy_bindings() -> Columns {
 pub(crate) fn flow_schemas() -> Columns {
     let headings = [
         N,
-        ("PriorityLevel", "string", 0, ""),
-        ("MatchingPrecedence", "string", 0, ""),
-        ("DistinguisherMethod", "string", 0, ""),
+        ("PriorityLevel", "string", 0, FLOW_LEVEL),
+        ("MatchingPrecedence", "string", 0, FLOW_PRECEDENCE),
+        ("DistinguisherMethod", "string", 0, FLOW_DISTINGUISHER),
         A,
-        ("MissingPL", "string", 0, ""),
+        ("MissingPL", "string", 0, FLOW_MISSING),
     ];
     table(
         &headings,
@@ -246,10 +247,10 @@ pub(crate) fn flow_schemas() -> Columns {
 pub(crate) fn priority_classes() -> Columns {
     let headings = [
         N,
-        ("Value", "integer", 0, ""),
-        ("Global-Default", "boolean", 0, ""),
+        ("Value", "integer", 0, PRIORITY_VALUE),
+        ("Global-Default", "boolean", 0, PRIORITY_GLOBAL),
         A,
-        ("PreemptionPolicy", "string", 0, ""),
+        ("PreemptionPolicy", "string", 0, PRIORITY_PREEMPTION),
     ];
     table(&headings, &["{value,globalDefault,preemptionPolicy}"], |o| {
         vec![
@@ -265,11 +266,11 @@ pub(crate) fn priority_classes() -> Columns {
 pub(crate) fn priority_levels() -> Columns {
     let headings = [
         N,
-        ("Type", "string", 0, ""),
-        ("NominalConcurrencyShares", "string", 0, ""),
-        ("Queues", "string", 0, ""),
-        ("HandSize", "string", 0, ""),
-        ("QueueLengthLimit", "string", 0, ""),
+        ("Type", "string", 0, LEVEL_TYPE),
+        ("NominalConcurrencyShares", "string", 0, LEVEL_SHARES),
+        ("Queues", "string", 0, LEVEL_QUEUES),
+        ("HandSize", "string", 0, LEVEL_HAND),
+        ("QueueLengthLimit", "string", 0, LEVEL_LENGTH),
         A,
     ];
     table(

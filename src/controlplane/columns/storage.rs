@@ -120,10 +120,8 @@ pub(crate) fn persistent_volume_claims() -> Columns {
             let (capacity, modes) = if volume.is_empty() {
                 ("", String::new())
             } else {
-                (
-                    o.str_at(&["status", "capacity", "storage"]),
-                    access_modes(o.at(&["status", "accessModes"])),
-                )
+                let capacity = o.at(&["status", "capacity", "storage"]).as_str();
+                (capacity.unwrap_or("0"), access_modes(o.at(&["status", "accessModes"])))
             };
             vec![
                 name(o),
@@ -210,7 +208,16 @@ pub(crate) fn storage_classes() -> Columns {
 
 pub(crate) fn volume_attributes_classes() -> Columns {
     table(
-        &[N, ("DriverName", "string", 0, "Name of the CSI driver"), A],
+        &[
+            N,
+            (
+                "DriverName",
+                "string",
+                0,
+                "Name of the CSI driver This field is immutable.",
+            ),
+            A,
+        ],
         &["driverName"],
         |o| vec![name(o), o.str_at(&["driverName"]).into(), age(o)],
     )

@@ -1,13 +1,11 @@
 //! Defaults of webhook configurations and admission policies.
 
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+use crate::controlplane::fields::{elements_mut, set_default};
 
 fn rules(v: &mut Value, path: &[&str]) {
     for rule in elements_mut(v, path) {
-        if rule.str_at(&["scope"]).is_empty() {
-            rule.set(&["scope"], "*");
-        }
+        set_default(rule, &["scope"], "*");
     }
 }
 
@@ -18,12 +16,12 @@ fn selectors(v: &mut Value) {
 
 pub(crate) fn webhooks(v: &mut Value, mutating: bool) {
     for hook in elements_mut(v, &["webhooks"]) {
-        set_default_str(hook, &["failurePolicy"], "Fail");
-        set_default_str(hook, &["matchPolicy"], "Equivalent");
+        set_default(hook, &["failurePolicy"], "Fail");
+        set_default(hook, &["matchPolicy"], "Equivalent");
         selectors(hook);
         set_default(hook, &["timeoutSeconds"], 10i64);
         if mutating {
-            set_default_str(hook, &["reinvocationPolicy"], "Never");
+            set_default(hook, &["reinvocationPolicy"], "Never");
         }
         if !hook.at(&["clientConfig", "service"]).is_null() {
             set_default(hook, &["clientConfig", "service", "port"], 443i64);
@@ -33,14 +31,14 @@ pub(crate) fn webhooks(v: &mut Value, mutating: bool) {
 }
 
 fn match_resources(v: &mut Value) {
-    set_default_str(v, &["matchPolicy"], "Equivalent");
+    set_default(v, &["matchPolicy"], "Equivalent");
     selectors(v);
     rules(v, &["resourceRules"]);
     rules(v, &["excludeResourceRules"]);
 }
 
 pub(crate) fn policy(v: &mut Value) {
-    set_default_str(v, &["spec", "failurePolicy"], "Fail");
+    set_default(v, &["spec", "failurePolicy"], "Fail");
     if let Some(m) = v.at_mut(&["spec", "matchConstraints"]).filter(|m| !m.is_null()) {
         match_resources(m);
     }
@@ -67,5 +65,14 @@ mod tests {
                      "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}, "timeoutSeconds": 10,
                      "rules": [{"apiGroups": [""], "scope": "*"}]}])
         );
+    }
+
+    #[test]
+    fn an_empty_text_is_a_value_of_its_own() {
+        let mut v = json!({"webhooks": [{"failurePolicy": "", "matchPolicy": "", "rules": [{"scope": ""}]}]});
+        webhooks(&mut v, true);
+        let hook = &v.get("webhooks").items()[0];
+        assert_eq!(hook.get("failurePolicy"), &json!(""));
+        assert_eq!(hook.get("rules").items()[0].get("scope"), &json!(""));
     }
 }

@@ -1,7 +1,7 @@
 //! Defaults of networking kinds.
 
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+use crate::controlplane::fields::{elements_mut, set_default};
 
 pub(crate) fn ingress_class(v: &mut Value) {
     if !v.at(&["spec", "parameters"]).is_null() {
@@ -13,7 +13,7 @@ pub(crate) fn network_policy(v: &mut Value) {
     for side in ["ingress", "egress"] {
         for rule in elements_mut(v, &["spec", side]) {
             for port in elements_mut(rule, &["ports"]) {
-                set_default_str(port, &["protocol"], "TCP");
+                set_default(port, &["protocol"], "TCP");
             }
         }
     }

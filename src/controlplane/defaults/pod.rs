@@ -2,12 +2,15 @@
 
 mod container;
 mod gates;
+mod image;
 mod volume;
 
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
 pub(super) use volume::source_fields;
+
+const HUGE_PAGES: &str = "hugepages-";
 
 /// Fills in what is not said of a Pod.
 pub(crate) fn pod(v: &mut Value) {
@@ -39,6 +42,7 @@ pub(crate) fn pod(v: &mut Value) {
             }
         }
     }
+    pod_level_pages(spec);
     pod_level_requests(spec);
 }
 
@@ -93,11 +97,42 @@ pub(crate) fn template(v: &mut Value) {
     }
 }
 
+/// A pod with resources of its own has the huge pages of its containers too.
+fn pod_level_pages(spec: &mut Value) {
+    let own = spec.get("resources");
+    if own.get("requests").is_empty_value() && own.get("limits").is_empty_value() {
+        return;
+    }
+    let mut pages: Vec<(String, Quantity)> = Vec::new();
+    for (list, together) in [("containers", true), ("initContainers", false)] {
+        for c in spec.get(list).items() {
+            let requests = c.at(&["resources", "requests"]).as_object();
+            let requests = requests.into_iter().flat_map(|m| m.iter());
+            for (name, q) in requests.filter(|(name, _)| name.starts_with(HUGE_PAGES)) {
+                let Some(q) = q.as_str().and_then(|q| Quantity::parse(q).ok()) else {
+                    continue;
+                };
+                match pages.iter_mut().find(|(n, _)| n == name) {
+                    Some((_, sum)) if together => *sum = sum.plus(q),
+                    Some((_, most)) => *most = q.max(*most),
+                    None => pages.push((name.to_owned(), q)),
+                }
+            }
+        }
+    }
+    pages.retain(|(name, _)| spec.at(&["resources", "requests", name]).is_null());
+    for (name, q) in pages {
+        set_default(spec, &["resources", "limits", &name], q.to_string());
+    }
+}
+
 /// A limit of the whole pod without a request gets what its containers request together, or itself.
 fn pod_level_requests(spec: &mut Value) {
     let limits = spec.at(&["resources", "limits"]).clone();
     for (k, limit) in limits.as_object().into_iter().flat_map(|m| m.iter()) {
-        if !matches!(k, "cpu" | "memory") || !spec.at(&["resources", "requests", k]).is_null() {
+        if !(matches!(k, "cpu" | "memory") || k.starts_with(HUGE_PAGES))
+            || !spec.at(&["resources", "requests", k]).is_null()
+        {
             continue;
         }
         let together = spec
@@ -121,7 +156,6 @@ fn limits_are_requests(c: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::container::tag_is_latest;
     use super::*;
     use crate::json;
 
@@ -139,17 +173,19 @@ mod tests {
     }
 
     #[test]
-    fn latest_is_pulled_always() {
-        for (image, latest) in [
-            ("a", true),
-            ("a:latest", true),
-            ("a:1", false),
-            ("host:5000/a", true),
-            ("host:5000/a:1", false),
-            ("a@sha256:00", false),
-        ] {
-            assert_eq!(tag_is_latest(image), latest, "{image}");
-        }
+    fn huge_pages_of_containers_are_the_pods_where_it_has_resources() {
+        let container = json!({"resources": {"limits": {"hugepages-2Mi": "4Mi"}}});
+        let containers = json!([container.clone(), container]);
+        let mut v = json!({"spec": {"containers": containers.clone(), "resources": {"limits": {"cpu": "1"}}}});
+        pod(&mut v);
+        let pages = json!({"cpu": "1", "hugepages-2Mi": "8Mi"});
+        assert_eq!(
+            v.at(&["spec", "resources"]),
+            &json!({"limits": pages.clone(), "requests": pages})
+        );
+        let mut bare = json!({"spec": {"containers": containers, "resources": {}}});
+        pod(&mut bare);
+        assert_eq!(bare.at(&["spec", "resources"]), &json!({}));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::pod::template;
 use super::storage::claim;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+use crate::controlplane::validation::job::CONTROLLER_UID;
 
 fn spec_template(v: &mut Value) {
     if let Some(t) = v.at_mut(&["spec", "template"]) {
@@ -106,15 +107,21 @@ pub(crate) fn job(v: &mut Value) {
         i64::from(i32::MAX)
     };
     set_default(v, &["spec", "backoffLimit"], retries);
-    job_labels(v);
-    set_default_str(v, &["spec", "completionMode"], "NonIndexed");
+    // Labels that are yet to be generated come with it.
+    let generated = v.at(&["spec", "manualSelector"]).as_bool() != Some(true)
+        && v.at(&["spec", "template", "metadata", "labels", CONTROLLER_UID])
+            .is_null();
+    if !generated {
+        job_labels(v);
+    }
+    set_default(v, &["spec", "completionMode"], "NonIndexed");
     set_default(v, &["spec", "suspend"], false);
     let replacement = if absent(v, "podFailurePolicy") {
         "TerminatingOrFailed"
     } else {
         "Failed"
     };
-    set_default_str(v, &["spec", "podReplacementPolicy"], replacement);
+    set_default(v, &["spec", "podReplacementPolicy"], replacement);
     set_default(v, &["spec", "manualSelector"], false);
     pod_conditions(v, &["spec"]);
 }

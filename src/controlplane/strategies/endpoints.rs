@@ -4,7 +4,7 @@ use super::common::first_generation;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, same, set_default_str};
+use crate::controlplane::fields::{elements_mut, same, set_default, set_default_str};
 use crate::controlplane::validation;
 use crate::registry::strategy::Strategy;
 
@@ -61,7 +61,7 @@ impl Strategy for EndpointSlice {
             if port.get("name").is_null() {
                 port.set(&["name"], "");
             }
-            set_default_str(port, &["protocol"], "TCP");
+            set_default(port, &["protocol"], "TCP");
         }
     }
 

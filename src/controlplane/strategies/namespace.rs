@@ -7,7 +7,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, restore, strings};
+use crate::controlplane::fields::{invalid_each, restore, set_default_str, strings};
 use crate::registry::strategy::{NameRule, Strategy};
 
 /// The label that carries the name.
@@ -34,9 +34,8 @@ pub(crate) fn finalizers(object: &Value, indexed: bool) -> ErrorList {
     for (i, name) in strings(object.at(&["spec", "finalizers"])).into_iter().enumerate() {
         let at = if indexed { path.index(i) } else { path.clone() };
         let messages = qualified_name(name);
-        if !messages.is_empty() {
-            invalid_each(&mut out, &at, name, messages);
-        } else if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+        invalid_each(&mut out, &at, name, messages);
+        if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
             out.push(FieldError::invalid(
                 &at,
                 name,
@@ -54,6 +53,7 @@ impl Strategy for Namespace {
 
     fn default(&self, object: &mut Value) {
         label(object);
+        set_default_str(object, &["status", "phase"], "Active");
     }
 
     fn prepare_create(&self, object: &mut Value) {
@@ -186,5 +186,18 @@ mod tests {
                 .check_delete(&json!({"metadata": {"name": "kube-node-lease"}}))
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn a_finalizer_without_a_form_is_no_standard_one_either() {
+        let found = finalizers(&json!({"spec": {"finalizers": ["-"]}}), false);
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn a_phase_that_is_not_said_is_active() {
+        let mut v = json!({"metadata": {"name": "a"}});
+        Namespace.default(&mut v);
+        assert_eq!(v.str_at(&["status", "phase"]), "Active");
     }
 }

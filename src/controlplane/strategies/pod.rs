@@ -25,7 +25,7 @@ pub(crate) fn quality_of_service(v: &Value) -> &'static str {
     let spec = v.get("spec");
     let (mut any, mut all) = (false, true);
     // Resources of the whole pod decide alone.
-    let whole = !spec.get("resources").is_empty_value();
+    let whole = !spec.get("resources").is_null();
     let judged: Vec<&Value> = if whole {
         vec![spec]
     } else {

@@ -5,7 +5,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{optional_choice, set_default_str};
+use crate::controlplane::fields::{required_choice, set_default};
 use crate::registry::strategy::Strategy;
 
 /// The group.
@@ -61,7 +61,7 @@ fn odd_system_class(v: &Value) -> Option<String> {
 
 impl Strategy for PriorityClass {
     fn default(&self, v: &mut Value) {
-        set_default_str(v, &["preemptionPolicy"], "PreemptLowerPriority");
+        set_default(v, &["preemptionPolicy"], "PreemptLowerPriority");
     }
 
     fn prepare_create(&self, v: &mut Value) {
@@ -82,7 +82,9 @@ impl Strategy for PriorityClass {
             out.push(FieldError::forbidden(&FieldPath::new("value"), text));
         }
         let policies = ["PreemptLowerPriority", "Never"];
-        optional_choice(&mut out, v, "preemptionPolicy", &FieldPath::default(), &policies);
+        if !v.get("preemptionPolicy").is_null() {
+            required_choice(&mut out, v, "preemptionPolicy", &FieldPath::default(), &policies);
+        }
         out
     }
 

@@ -214,3 +214,25 @@ fn no_table_reads_all_of_an_object() {
         }
     }
 }
+
+#[test]
+fn columns_say_what_they_show() {
+    let rows = running_rows();
+    let column = |resource: &str, name: &str| {
+        let mut all = rows.groups.iter().flat_map(|g| &g.resources);
+        let (row, _) = all.find(|(r, _)| r.gvr.resource == resource).unwrap();
+        let columns = row.columns.as_ref().unwrap().columns.clone();
+        columns.iter().find(|c| c.name == name).unwrap().clone()
+    };
+    for (resource, name) in [
+        ("endpoints", "Endpoints"),
+        ("endpointslices", "AddressType"),
+        ("rolebindings", "Role"),
+        ("priorityclasses", "PreemptionPolicy"),
+        ("flowschemas", "MatchingPrecedence"),
+        ("prioritylevelconfigurations", "HandSize"),
+    ] {
+        assert!(!column(resource, name).description.is_empty(), "{resource} {name}");
+    }
+    assert_eq!(column("volumeattachments", "Attacher").format, "name");
+}

@@ -131,12 +131,10 @@ pub(super) fn client_config(out: &mut ErrorList, config: &Value, at: &FieldPath)
         (Some(url), true) => webhook_url(out, url, &at.child("url")),
         (None, false) => {
             let at = at.child("service");
-            for (key, what) in [("name", "name"), ("namespace", "namespace")] {
+            // Upstream takes one for the other.
+            for (key, other) in [("name", "namespace"), ("namespace", "name")] {
                 if service.str_at(&[key]).is_empty() {
-                    out.push(FieldError::required(
-                        &at.child(key),
-                        format!("service {what} is required"),
-                    ));
+                    out.push(FieldError::required(&at.child(other), ""));
                 }
             }
             let port = service.get("port").as_i64().unwrap_or(443);
@@ -208,7 +206,10 @@ fn webhook_path(out: &mut ErrorList, path: &str, at: &FieldPath) {
     if !path.starts_with('/') {
         out.push(FieldError::invalid(at, path, "must start with a '/'"));
     }
-    let trimmed = path.strip_prefix('/').unwrap_or(path);
+    // Whatever it is that it begins with.
+    let mut trimmed = path.chars();
+    trimmed.next();
+    let trimmed = trimmed.as_str();
     let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
     for (i, segment) in trimmed.split('/').enumerate() {
         if segment.is_empty() {
@@ -297,6 +298,22 @@ mod tests {
         assert_eq!(
             said(json!({"clientConfig": {}})),
             "webhooks[0].clientConfig: Required value: exactly one of url or service is required"
+        );
+    }
+
+    #[test]
+    fn a_service_without_a_name_is_told_in_upstreams_order() {
+        let mut out = ErrorList::new();
+        let config = crate::json!({"service": {"namespace": "n", "path": "a/b"}});
+        client_config(&mut out, &config, &FieldPath::new("c"));
+        let said: Vec<String> = out.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "c.service.namespace: Required value",
+                "c.service.path: Invalid value: \"a/b\": must start with a '/'",
+                "c.service.path: Invalid value: \"a/b\": segment[0] may not be empty",
+            ]
         );
     }
 }

@@ -7,7 +7,9 @@ use crate::apimachinery::validation::{
     self, dns1123_label, dns1123_subdomain, label_value, net, parse_ip, qualified_name,
 };
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, PROTOCOLS, invalid_each, non_special_ip, required_choice, same, strings};
+use crate::controlplane::fields::{
+    IMMUTABLE, PROTOCOLS, invalid_each, non_special_ip, required_choice, required_pointer, same, strings,
+};
 use std::net::IpAddr;
 
 pub(crate) fn endpoints(v: &Value) -> ErrorList {
@@ -122,7 +124,7 @@ fn slice_ports(out: &mut ErrorList, v: &Value) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
         seen.push(name);
-        required_choice(out, p, "protocol", &at, PROTOCOLS);
+        required_pointer(out, p, "protocol", &at, PROTOCOLS);
         if let Some(app) = p.get("appProtocol").as_str() {
             invalid_each(out, &at.child("appProtocol"), app, qualified_name(app));
         }

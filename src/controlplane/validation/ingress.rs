@@ -233,7 +233,7 @@ pub(crate) fn class_update(new: &Value, old: &Value) -> ErrorList {
     let controller = ["spec", "controller"];
     if new.at(&controller) != old.at(&controller) {
         let at = FieldPath::new("spec").child("controller");
-        out.push(FieldError::invalid(&at, new.at(&controller).clone(), IMMUTABLE));
+        out.push(FieldError::invalid(&at, new.str_at(&controller), IMMUTABLE));
     }
     out.extend(class(new));
     out

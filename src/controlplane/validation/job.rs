@@ -11,7 +11,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::selector::labels::LabelSelector;
 use crate::apimachinery::validation::dns1123_label;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, label_selector, required_choice, same};
+use crate::controlplane::fields::{IMMUTABLE, label_selector, optional_choice, required_choice, same};
 pub(crate) use status::status;
 
 /// The label by which a Job finds its pods.
@@ -55,7 +55,8 @@ fn job(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 
 /// The labels and the selector the server made.
 fn generated(out: &mut ErrorList, v: &Value) {
-    if v.at(&["spec", "manualSelector"]).as_bool() == Some(true) {
+    // A selector that is missing is said elsewhere.
+    if v.at(&["spec", "manualSelector"]).as_bool() == Some(true) || v.at(&["spec", "selector"]).is_null() {
         return;
     }
     let path = FieldPath::new("spec");
@@ -128,16 +129,10 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         }
     }
     let mode = spec.str_at(&["completionMode"]);
-    if !mode.is_empty() && !matches!(mode, "NonIndexed" | "Indexed") {
-        out.push(FieldError::not_supported(
-            &path.child("completionMode"),
-            mode,
-            &["NonIndexed", "Indexed"],
-        ));
-    }
+    optional_choice(out, spec, "completionMode", path, &["NonIndexed", "Indexed"]);
     if mode == "Indexed" {
         indexed(out, spec, path);
-    } else {
+    } else if mode == "NonIndexed" || spec.get("completionMode").is_null() {
         for key in ["backoffLimitPerIndex", "maxFailedIndexes"] {
             if let Some(n) = number(key) {
                 out.push(FieldError::invalid(
@@ -395,5 +390,35 @@ mod tests {
         new.set(&["spec", "parallelism"], 9i64);
         new.set(&["spec", "suspend"], true);
         assert_eq!(aggregate(&update(&new, &old)), "[]");
+    }
+
+    #[test]
+    fn an_unknown_mode_is_no_mode() {
+        let mut v = valid();
+        v.set(&["spec", "completionMode"], "");
+        v.set(&["spec", "backoffLimitPerIndex"], 1i64);
+        assert_eq!(
+            aggregate(&create(&v)),
+            "spec.completionMode: Unsupported value: \"\": supported values: \"NonIndexed\", \"Indexed\""
+        );
+    }
+
+    #[test]
+    fn a_status_names_indexes_and_pods_once() {
+        let old = valid();
+        let mut new = valid();
+        new.set(
+            &["status"],
+            json!({"failedIndexes": "0", "completedIndexes": "9", "uncountedTerminatedPods": {"succeeded": ["a", ""], "failed": ["a"]}}),
+        );
+        let said = aggregate(&status(&new, &old));
+        for part in [
+            "status.completedIndexes: Invalid value: \"9\": error parsing completedIndexes: too large index: \"9\"",
+            "status.failedIndexes: Invalid value: \"0\": cannot set non-null failedIndexes when backoffLimitPerIndex is null",
+            "status.uncountedTerminatedPods.succeeded[1]: Invalid value: \"\": must not be empty",
+            "status.uncountedTerminatedPods.failed[0]: Duplicate value: \"a\"",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
     }
 }

@@ -49,6 +49,7 @@ fn cidrs(v: &Value) -> Vec<&str> {
             }
         }
     }
+    all.retain(|c| !c.is_empty());
     all
 }
 
@@ -222,10 +223,22 @@ pub(crate) fn ip_address_update(new: &Value, old: &Value) -> ErrorList {
     let parent = ["spec", "parentRef"];
     if !same(new.at(&parent), old.at(&parent)) {
         let at = FieldPath::new("spec").child("parentRef");
-        out.push(FieldError::invalid(&at, new.at(&parent).clone(), IMMUTABLE));
+        let shown = match new.at(&parent) {
+            Value::Null => "null".to_owned(),
+            said => internal(said, PARENT),
+        };
+        out.push(FieldError::invalid_raw(&at, shown, IMMUTABLE));
     }
     out
 }
+
+/// What an address belongs to, the way upstream prints it.
+const PARENT: &[(&str, &str, &str)] = &[
+    ("Group", "group", "\"\""),
+    ("Resource", "resource", "\"\""),
+    ("Namespace", "namespace", "\"\""),
+    ("Name", "name", "\"\""),
+];
 
 pub(crate) fn service_cidr(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
@@ -345,6 +358,17 @@ mod tests {
         assert_eq!(
             aggregate(&ip_address(&v)),
             "[metadata.name: Invalid value: \"192.0.2.01\": must not have leading 0s, spec.parentRef: Required value]"
+        );
+    }
+
+    #[test]
+    fn a_parent_that_changes_is_shown_with_its_go_names() {
+        let old = json!({"metadata": {"name": "192.0.2.1"}, "spec": {"parentRef": {"resource": "r", "name": "a"}}});
+        let mut new = old.clone();
+        new.set(&["spec", "parentRef", "name"], "b");
+        assert_eq!(
+            aggregate(&ip_address_update(&new, &old)),
+            "spec.parentRef: Invalid value: {\"Group\":\"\",\"Resource\":\"r\",\"Namespace\":\"\",\"Name\":\"b\"}: field is immutable"
         );
     }
 }

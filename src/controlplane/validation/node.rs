@@ -140,6 +140,14 @@ fn pod_ranges(out: &mut ErrorList, v: &Value) {
         invalid_each(out, &path.index(i), *r, cidr_strict(r));
     }
     let family = |r: &str| net::parse_cidr(r).map(|(ip, _)| ip.is_ipv4());
+    if ranges.len() > 1
+        && let Some((i, odd)) = ranges.iter().enumerate().find(|(_, r)| net::parse_cidr(r).is_none())
+    {
+        let why = format!(
+            "failed to check with dual stack with error:invalid CIDR[{i}]: <nil> (invalid CIDR address: {odd})"
+        );
+        out.push(FieldError::internal(&path, format!("invalid PodCIDRs. {why}")));
+    }
     let clash = ranges.len() > 2 || (ranges.len() == 2 && family(ranges[0]) == family(ranges[1]));
     if clash {
         out.push(FieldError::invalid(

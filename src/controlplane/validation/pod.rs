@@ -134,6 +134,8 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
             "existing toleration can not be modified except its tolerationSeconds",
         ));
     }
+    // Judged with the spec already, and once more here, as upstream.
+    spec::tolerations(&mut out, new.get("spec"), &path);
     let gates: Vec<&str> = old
         .at(&["spec", "schedulingGates"])
         .items()

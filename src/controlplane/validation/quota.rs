@@ -190,9 +190,7 @@ fn compare(out: &mut ErrorList, item: &Value, k: &str, kind: &str, at: &FieldPat
         if ratio.milli_value() < 1000 {
             refuse("maxLimitRequestRatio", &shown, format!("ratio {ratio} is less than 1"));
         }
-        if let (Some((max, _)), Some((min, _))) = (&max, &min)
-            && min.milli_value() > 0
-        {
+        if let (Some((max, _)), Some((min, _))) = (&max, &min) {
             let most = max.milli_value() as f64 / min.milli_value() as f64;
             if ratio.milli_value() as f64 / 1000.0 > most {
                 let why = format!("ratio {ratio} is greater than max/min = {most:.6}");

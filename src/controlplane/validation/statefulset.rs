@@ -1,8 +1,8 @@
 //! StatefulSets.
 
-use super::common::{internal, not_negative};
-use super::workloads::{STRATEGY, always, at_most, collisions, finds, mismatch, required_selector};
-use super::{pod, volumes};
+use super::common::not_negative;
+use super::workloads::{always, at_most, collisions, finds, mismatch, required_selector};
+use super::{internal, pod, volumes};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_label;
 use crate::apimachinery::value::Value;
@@ -81,9 +81,9 @@ fn with_claims(spec: &Value) -> Value {
     }
     let own = template.at(&["spec", "volumes"]).items().iter();
     let own = own.filter(|v| !names.contains(&v.str_at(&["name"])));
-    let all: Vec<Value> = names
-        .iter()
-        .map(|name| crate::json!({"name": (*name), "persistentVolumeClaim": {"claimName": (*name)}}))
+    let once = names.iter().enumerate().filter(|(i, name)| !names[..*i].contains(name));
+    let all: Vec<Value> = once
+        .map(|(_, name)| crate::json!({"name": (*name), "persistentVolumeClaim": {"claimName": (*name)}}))
         .chain(own.cloned())
         .collect();
     template.set(&["spec", "volumes"], all);
@@ -96,13 +96,7 @@ fn strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         "" => out.push(FieldError::required(path, "")),
         "OnDelete" => {
             if !rolling.is_null() {
-                let shown = internal(
-                    rolling,
-                    &[
-                        ("Partition", "partition", "0"),
-                        ("MaxUnavailable", "maxUnavailable", "null"),
-                    ],
-                );
+                let shown = internal::compact(rolling, internal::SET_ROLLING);
                 let why = "only allowed for updateStrategy 'RollingUpdate'";
                 out.push(FieldError::invalid_raw(&at, shown, why));
             }
@@ -110,7 +104,7 @@ fn strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         "RollingUpdate" => not_negative(out, rolling, "partition", &at),
         _ => out.push(FieldError::invalid_raw(
             path,
-            internal(v, STRATEGY),
+            internal::compact(v, internal::SET_STRATEGY),
             "must be 'RollingUpdate' or 'OnDelete'",
         )),
     }

@@ -4,7 +4,7 @@ use super::common::{NOT_NEGATIVE, internal, is_negative, not_negative, quantity}
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, required_choice, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, required_pointer, same, strings};
 
 fn root() -> FieldPath {
     FieldPath::default()
@@ -67,7 +67,7 @@ pub(crate) fn storage_class(v: &Value) -> ErrorList {
     provisioner(&mut out, v.str_at(&["provisioner"]), &FieldPath::new("provisioner"));
     parameters(&mut out, v, true);
     super::volumes::reclaim_policy(&mut out, v);
-    required_choice(
+    required_pointer(
         &mut out,
         v,
         "volumeBindingMode",
@@ -162,7 +162,7 @@ pub(crate) fn csi_driver(v: &Value) -> ErrorList {
             out.push(FieldError::required(&path.child(key), ""));
         }
     }
-    required_choice(
+    required_pointer(
         &mut out,
         spec,
         "fsGroupPolicy",
@@ -476,6 +476,15 @@ mod tests {
         assert_eq!(
             aggregate(&volume_attachment_update(&new, &old)),
             "spec: Invalid value: {\"Attacher\":\"d.example.com\",\"Source\":{\"PersistentVolumeName\":\"pv1\",\"InlineVolumeSpec\":null},\"NodeName\":\"other\"}: field is immutable"
+        );
+    }
+
+    #[test]
+    fn an_empty_binding_mode_is_no_mode() {
+        let v = json!({"provisioner": "a.io/b", "reclaimPolicy": "", "volumeBindingMode": ""});
+        assert_eq!(
+            crate::apimachinery::field::aggregate(&storage_class(&v)),
+            "volumeBindingMode: Unsupported value: \"\": supported values: \"Immediate\", \"WaitForFirstConsumer\""
         );
     }
 }

@@ -1,15 +1,11 @@
 //! PodTemplates, ReplicationControllers, Deployments, ReplicaSets, DaemonSets, ControllerRevisions.
 
-use super::common::{amount, at_most_all, internal, is_nothing, not_negative, not_supported_raw};
-use super::pod;
+use super::common::{amount, at_most_all, is_nothing, not_negative, not_supported_raw};
+use super::{internal, pod};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::selector::labels::LabelSelector;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, label_selector, same};
-
-/// A strategy the way upstream prints it.
-pub(super) const STRATEGY: &[(&str, &str, &str)] =
-    &[("Type", "type", "\"\""), ("RollingUpdate", "rollingUpdate", "null")];
 
 pub(crate) fn pod_template(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
@@ -173,7 +169,7 @@ fn deployment_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         }
         _ => out.push(not_supported_raw(
             path,
-            internal(v, STRATEGY),
+            internal::compact(v, internal::STRATEGY),
             &["Recreate", "RollingUpdate"],
         )),
     }
@@ -360,7 +356,7 @@ fn daemon_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         }
         _ => out.push(not_supported_raw(
             path,
-            internal(v, STRATEGY),
+            internal::compact(v, internal::STRATEGY),
             &["RollingUpdate", "OnDelete"],
         )),
     }

@@ -76,6 +76,7 @@ fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy: Arc
         selectable: None,
         returns_deleted: false,
         unconditional_update: true,
+        meta_checks: crate::registry::strategy::MetaChecks::BOTH,
         create_on_update: false,
         storage_version_hash: super::super::discovery::resources::storage_version_hash("", "v1", kind).into(),
         subresources: vec![],

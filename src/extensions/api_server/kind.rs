@@ -10,7 +10,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::discovery::resources::storage_version_hash;
 use crate::extensions::schema::{KindSchema, SchemaStrategy};
 use crate::registry::resource::{Backing, Column, Columns, Resource, SubresourceHandler};
-use crate::registry::strategy::Plain;
+use crate::registry::strategy::{MetaChecks, Plain};
 use crate::registry::{Store, Strategy, Subresource, SubresourceBehaviour, Verbs};
 use crate::storage::Storage;
 use std::sync::Arc;
@@ -150,6 +150,7 @@ impl Kind {
             selectable: None,
             returns_deleted: false,
             unconditional_update: false,
+            meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
             create_on_update: false,
             storage_version_hash: Str::from(storage_version_hash(&gv.group, &gv.version, self.kind)),
             subresources,

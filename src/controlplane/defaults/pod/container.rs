@@ -1,5 +1,6 @@
 //! Defaults of containers.
 
+use super::image;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
 
@@ -53,17 +54,9 @@ fn handler(h: &mut Value) {
 
 /// How an image is pulled when nobody says.
 pub(super) fn pull_policy(image: &str) -> &'static str {
-    if tag_is_latest(image) { "Always" } else { "IfNotPresent" }
-}
-
-/// True where the image has the tag `latest`, or neither tag nor digest.
-pub(super) fn tag_is_latest(image: &str) -> bool {
-    if image.contains('@') || image.is_empty() {
-        return false;
-    }
-    let last = image.rsplit('/').next().unwrap_or(image);
-    match last.split_once(':') {
-        None => true,
-        Some((_, tag)) => tag == "latest",
+    if image::tag_is_latest(image) {
+        "Always"
+    } else {
+        "IfNotPresent"
     }
 }

@@ -10,9 +10,6 @@ const STRINGS: &[(&str, &str, &str)] = &[
     ("rbd", "pool", "rbd"),
     ("rbd", "user", "admin"),
     ("rbd", "keyring", "/etc/ceph/keyring"),
-    ("azureDisk", "cachingMode", "ReadWrite"),
-    ("azureDisk", "kind", "Shared"),
-    ("azureDisk", "fsType", "ext4"),
     ("scaleIO", "storageMode", "ThinProvisioned"),
     ("scaleIO", "fsType", "xfs"),
 ];
@@ -25,6 +22,9 @@ pub(in crate::controlplane::defaults) fn source_fields(v: &mut Value) {
         }
     }
     if !v.get("azureDisk").is_null() {
+        for (key, value) in [("cachingMode", "ReadWrite"), ("kind", "Shared"), ("fsType", "ext4")] {
+            set_default(v, &["azureDisk", key], value);
+        }
         set_default(v, &["azureDisk", "readOnly"], false);
     }
     if !v.get("hostPath").is_null() {

@@ -24,8 +24,6 @@ struct Taking<'a> {
     dry_run: bool,
     ips: Vec<IpAddr>,
     ports: Vec<i64>,
-    /// Where a dry run's invented node ports go on.
-    invented: i64,
 }
 
 impl ServiceNumbers {
@@ -141,7 +139,6 @@ impl<'a> Taking<'a> {
             dry_run,
             ips: Vec::new(),
             ports: Vec::new(),
-            invented: 32768,
         }
     }
 
@@ -311,7 +308,6 @@ impl<'a> Taking<'a> {
             if self.numbers.ports.is_taken(port) {
                 return Err("provided port is already allocated".to_owned());
             }
-            self.invented = self.invented.max(port);
         } else {
             self.numbers.ports.take(port, &self.owner).map_err(|e| e.to_string())?;
         }
@@ -321,8 +317,10 @@ impl<'a> Taking<'a> {
 
     fn take_any_port(&mut self) -> Result<i64> {
         if self.dry_run {
-            self.invented += 1;
-            return Ok(self.invented);
+            // A dry run makes them up: after the greatest it has, or after all there are.
+            let invented = self.ports.iter().max().copied().unwrap_or(32768) + 1;
+            self.ports.push(invented);
+            return Ok(invented);
         }
         let port = self
             .numbers
@@ -391,6 +389,19 @@ impl<'a> Taking<'a> {
                 n => self
                     .take_port(n)
                     .map_err(|why| Self::node_port_refused(new, i, n, why))?,
+            }
+        }
+        let ports = new.at(&["spec", "ports"]).items().iter();
+        let known: Vec<(&str, i64)> = ports
+            .map(|p| p.str_at(&["protocol"]))
+            .zip(given.iter().copied())
+            .collect();
+        for (i, pair) in known.iter().enumerate().filter(|(_, (_, np))| *np != 0) {
+            if known[..i].contains(pair) {
+                return Err(Status::raw_error(format!(
+                    "duplicate nodePort: {{{} {}}}",
+                    pair.0, pair.1
+                )));
             }
         }
         write_ports(new, &given);

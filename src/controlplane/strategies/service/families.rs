@@ -43,7 +43,7 @@ pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Val
         return Ok(());
     }
     if let Some(old) = old {
-        if policy(new).is_empty() && !policy(old).is_empty() {
+        if new.at(&["spec", "ipFamilyPolicy"]).is_null() && !policy(old).is_empty() {
             let was = old.at(&["spec", "ipFamilyPolicy"]).clone();
             new.set(&["spec", "ipFamilyPolicy"], was);
         }

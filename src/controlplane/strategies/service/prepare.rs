@@ -30,13 +30,11 @@ pub(super) fn health_port(v: &Value) -> i64 {
 
 /// Copies what was given out and the update does not say.
 pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
-    if needs_cluster_ip(new)
-        && needs_cluster_ip(old)
-        && new.str_at(&["spec", "clusterIP"]).is_empty()
-        && new.at(&["spec", "clusterIPs"]).items().is_empty()
-    {
+    if needs_cluster_ip(new) && needs_cluster_ip(old) && new.str_at(&["spec", "clusterIP"]).is_empty() {
         restore(new, old, &["spec", "clusterIP"]);
-        restore(new, old, &["spec", "clusterIPs"]);
+        if new.at(&["spec", "clusterIPs"]).items().is_empty() {
+            restore(new, old, &["spec", "clusterIPs"]);
+        }
     }
     if needs_node_port(new) && needs_node_port(old) {
         let mut used: Vec<i64> = new.at(&["spec", "ports"]).items().iter().map(node_port).collect();

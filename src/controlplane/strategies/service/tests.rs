@@ -227,3 +227,45 @@ async fn a_headless_service_without_selector_has_both_families() {
         .unwrap();
     assert_eq!(v.at(&["spec", "ipFamilies"]), &json!(["IPv4"]));
 }
+
+#[tokio::test]
+async fn a_dry_run_makes_ports_up_after_the_greatest() {
+    let s = strategy();
+    let spec =
+        json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80, "nodePort": 31990}]});
+    let mut v = new("e", spec);
+    s.default(&mut v);
+    s.prepare_create(&mut v);
+    let dry = Context { dry_run: true, ..cx() };
+    s.begin_create(&dry, &mut v).await.unwrap();
+    assert_eq!(v.at(&["spec", "healthCheckNodePort"]), &json!(31991));
+}
+
+#[tokio::test]
+async fn two_ports_of_a_changed_service_share_no_node_port() {
+    let s = strategy();
+    let spec = json!({"type": "NodePort", "ports": [{"name": "a", "port": 80, "nodePort": 31989}]});
+    let a = create(&s, new("np", spec)).await.unwrap();
+    let mut doubled = a.clone();
+    let port = a.at(&["spec", "ports"]).items()[0].clone();
+    doubled.set(&["spec", "ports"], vec![port.clone(), port]);
+    let e = update(&s, doubled, &a).await.unwrap_err();
+    assert_eq!((e.code, e.message.as_str()), (500, "duplicate nodePort: {TCP 31989}"));
+}
+
+#[tokio::test]
+async fn a_cluster_ip_left_out_stays() {
+    let s = strategy();
+    let a = create(&s, new("a", json!({"ports": [{"port": 80}]}))).await.unwrap();
+    let mut changed = a.clone();
+    changed.unset(&["spec", "clusterIP"]);
+    let b = update(&s, changed, &a).await.unwrap();
+    assert_eq!(b.at(&["spec", "clusterIP"]), a.at(&["spec", "clusterIP"]));
+    let mut strange = a.clone();
+    strange.set(&["spec", "type"], "X");
+    let e = update(&s, strange, &a).await.unwrap_err();
+    assert_eq!(
+        e.message,
+        "Service \"a\" is invalid: spec.type: Unsupported value: \"X\": supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\""
+    );
+}

@@ -92,7 +92,7 @@ fn ranged(out: &mut ErrorList, range: &Value, default: Quantity, capacity: Quant
             out,
             default,
             format!("default is less than min: {min}"),
-            &at.child("default"),
+            &at.child("min"),
         );
     }
     if let Some(max) = max {
@@ -108,7 +108,7 @@ fn ranged(out: &mut ErrorList, range: &Value, default: Quantity, capacity: Quant
                 out,
                 default,
                 format!("default is more than max: {max}"),
-                &at.child("default"),
+                &at.child("max"),
             );
         }
     }

@@ -175,7 +175,7 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
         attribute(out, a, &path.key(&cut(key)));
     }
     let kept = |key: &str| was.is_some_and(|o| same(o.get(key), v.get(key)));
-    if !kept("capacity") {
+    if !kept("capacity") || !kept("allowMultipleAllocations") {
         let path = at.child("capacity");
         let shared = v.get("allowMultipleAllocations").as_bool() == Some(true);
         for (key, c) in entries(v.get("capacity")) {

@@ -6,11 +6,12 @@ use super::{
     MOST_CONFIGS, at_most, binding_conditions, configuration, duplicates, label_name, pool_name, raw_object,
     tolerations,
 };
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{net, objects};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same};
+use crate::controlplane::validation::common::internal;
 use crate::controlplane::validation::internal::compact;
 use crate::controlplane::validation::pod::node_selector;
 use crate::controlplane::validation::storage::driver;
@@ -25,11 +26,13 @@ const LONGEST_HARDWARE_ADDRESS: usize = 128;
 
 /// Which device, in the words upstream shows.
 fn device_id(v: &Value) -> String {
-    let mut id = [v.str_at(&["driver"]), v.str_at(&["pool"]), v.str_at(&["device"])].join("/");
-    if let Some(share) = v.get("shareID").as_str().filter(|s| !s.is_empty()) {
-        id = format!("{id}/{share}");
-    }
-    id
+    const ID: &[(&str, &str, &str)] = &[
+        ("Driver", "driver", "\"\""),
+        ("Pool", "pool", "\"\""),
+        ("Device", "device", "\"\""),
+        ("ShareID", "shareID", "\"\""),
+    ];
+    internal(v, ID)
 }
 
 /// A claim's status.
@@ -171,7 +174,12 @@ fn device(out: &mut ErrorList, v: &Value, allocated: &[String], at: &FieldPath) 
             MOST_CONDITIONS,
         ));
     }
-    objects::validate_conditions(conditions, &at.child("conditions"), out);
+    let mut found = ErrorList::new();
+    objects::validate_conditions(conditions, &at.child("conditions"), &mut found);
+    // What is missing is said by the schema here, which says no more.
+    let missing = found.iter_mut().filter(|e| e.kind == FieldErrorKind::Required);
+    missing.for_each(|e| e.detail.clear());
+    out.extend(found);
     if !v.get("data").is_null() {
         raw_object(out, v.get("data"), LONGEST_DATA, &at.child("data"));
     }

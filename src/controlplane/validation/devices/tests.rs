@@ -207,7 +207,7 @@ fn nobody_reserves_what_is_not_allocated() {
     );
     assert_eq!(
         aggregate(&claim_status(&new, &old)),
-        "status.devices[0]: Invalid value: d.io/p/y: must be an allocated device in the claim"
+        "status.devices[0]: Invalid value: {\"Driver\":\"d.io\",\"Pool\":\"p\",\"Device\":\"y\",\"ShareID\":\"\"}: must be an allocated device in the claim"
     );
 }
 

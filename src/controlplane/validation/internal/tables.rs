@@ -7,8 +7,8 @@ use super::Field;
 use super::Kind::{Any, Bool, Int, List, Ptr, Str, Struct};
 pub(in crate::controlplane::validation) use pods::SELECTOR;
 use pods::{
-    AFFINITY, APP_ARMOR, CAPABILITIES, CLAIM_PART, DNS, ENV_FROM, FILE_KEY, HOST_ALIAS, LIFECYCLE, POD_CLAIM, PROBE,
-    RESIZE, RESTART_RULE, SE_LINUX, SECCOMP, SPREAD, SYSCTL, WINDOWS,
+    AFFINITY, APP_ARMOR, CAPABILITIES, CLAIM_PART, DNS, ENV_FROM, FILE_KEY, HOST_ALIAS, LIFECYCLE, NODE_SELECTOR,
+    POD_CLAIM, PROBE, RESIZE, RESTART_RULE, SE_LINUX, SECCOMP, SPREAD, SYSCTL, WINDOWS,
 };
 pub(in crate::controlplane::validation) use sources::PERSISTENT;
 
@@ -197,7 +197,7 @@ const MOUNT: &[Field] = &[
 const DEVICE: &[Field] = &[("Name", "name", Str), ("DevicePath", "devicePath", Str)];
 
 /// The security context of a container.
-const CONTEXT: &[Field] = &[
+pub(in crate::controlplane::validation) const CONTEXT: &[Field] = &[
     ("Capabilities", "capabilities", Ptr(CAPABILITIES)),
     ("Privileged", "privileged", Any),
     ("SELinuxOptions", "seLinuxOptions", Ptr(SE_LINUX)),
@@ -399,6 +399,27 @@ const SUCCESS_RULE: &[Field] = &[
 
 /// When a Job is done early.
 pub(in crate::controlplane::validation) const SUCCESS_POLICY: &[Field] = &[("Rules", "rules", List(SUCCESS_RULE))];
+
+/// The nodes that reach a volume.
+pub(in crate::controlplane::validation) const VOLUME_NODES: &[Field] = &[("Required", "required", Ptr(NODE_SELECTOR))];
+
+const ROLLING: &[Field] = &[("MaxUnavailable", "maxUnavailable", Int), ("MaxSurge", "maxSurge", Int)];
+
+/// The strategy of Deployments and DaemonSets.
+pub(in crate::controlplane::validation) const STRATEGY: &[Field] =
+    &[("Type", "type", Str), ("RollingUpdate", "rollingUpdate", Ptr(ROLLING))];
+
+/// What a StatefulSet rolls by.
+pub(in crate::controlplane::validation) const SET_ROLLING: &[Field] = &[
+    ("Partition", "partition", Int),
+    ("MaxUnavailable", "maxUnavailable", Any),
+];
+
+/// The strategy of StatefulSets.
+pub(in crate::controlplane::validation) const SET_STRATEGY: &[Field] = &[
+    ("Type", "type", Str),
+    ("RollingUpdate", "rollingUpdate", Ptr(SET_ROLLING)),
+];
 
 /// A disruption budget.
 pub(in crate::controlplane::validation) const BUDGET: &[Field] = &[

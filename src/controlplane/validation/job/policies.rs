@@ -153,14 +153,12 @@ fn success_rule(out: &mut ErrorList, completions: i64, rule: &Value, at: &FieldP
         if text.len() > 64 * 1024 {
             out.push(FieldError::too_long(&at, 64 * 1024));
         }
-        match parse_indexes(text, completions) {
-            Ok(n) => listed = Some(n),
-            Err(why) => out.push(FieldError::invalid(
-                &at,
-                text,
-                format!("error parsing succeededIndexes: {why}"),
-            )),
-        }
+        // What cannot be read names none.
+        listed = Some(parse_indexes(text, completions).unwrap_or_else(|why| {
+            let why = format!("error parsing succeededIndexes: {why}");
+            out.push(FieldError::invalid(&at, text, why));
+            0
+        }));
     }
     let Some(count) = count else { return };
     let at = at.child("succeededCount");

@@ -1,8 +1,10 @@
 //! The status of Jobs: what its writer may claim.
 
 use super::super::common::not_negative;
+use super::policies::parse_indexes;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
+use crate::controlplane::fields::strings;
 
 fn holds(v: &Value, kind: &str) -> bool {
     v.at(&["status", "conditions"])
@@ -101,7 +103,57 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
             "cannot set non-empty completedIndexes when non-indexed completion mode",
         ));
     }
+    indexes(&mut out, new, old, &path);
+    uncounted(
+        &mut out,
+        status.get("uncountedTerminatedPods"),
+        &path.child("uncountedTerminatedPods"),
+    );
     out
+}
+
+/// Indexes that are said to be done, or to have failed, where that is new.
+fn indexes(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
+    let (spec, status) = (new.get("spec"), new.get("status"));
+    let said = |key: &str| {
+        let text = status.get(key).as_str();
+        text.filter(|_| old.at(&["status", key]) != status.get(key))
+    };
+    let completions = spec.get("completions").as_i64().unwrap_or(0);
+    let mut refuse = |key: &str, text: &str, why: String| out.push(FieldError::invalid(&path.child(key), text, why));
+    if let Some(text) = said("completedIndexes")
+        && let Err(why) = parse_indexes(text, completions)
+    {
+        refuse(
+            "completedIndexes",
+            text,
+            format!("error parsing completedIndexes: {why}"),
+        );
+    }
+    if let Some(text) = said("failedIndexes") {
+        if spec.get("backoffLimitPerIndex").is_null() {
+            let why = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
+            refuse("failedIndexes", text, why.to_owned());
+        } else if let Err(why) = parse_indexes(text, completions) {
+            refuse("failedIndexes", text, format!("error parsing failedIndexes: {why}"));
+        }
+    }
+}
+
+/// Pods that are gone and not counted yet: each once.
+fn uncounted(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    let mut seen: Vec<&str> = Vec::new();
+    for key in ["succeeded", "failed"] {
+        for (i, uid) in strings(v.get(key)).into_iter().enumerate() {
+            let at = path.child(key).index(i);
+            if uid.is_empty() {
+                out.push(FieldError::invalid(&at, uid, "must not be empty"));
+            } else if seen.contains(&uid) {
+                out.push(FieldError::duplicate(&at, uid));
+            }
+            seen.push(uid);
+        }
+    }
 }
 
 fn conditions(out: &mut ErrorList, new: &Value, old: &Value, at: &FieldPath) {

@@ -1,27 +1,12 @@
 //! Security contexts of pods and containers, and what an operating system does not have.
 
-use super::super::common::internal;
 use super::super::sources::local_path;
+use super::super::{common, internal};
 use super::windows;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::net;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, optional_choice, strings};
-
-const CONTEXT: &[(&str, &str, &str)] = &[
-    ("Capabilities", "capabilities", "null"),
-    ("Privileged", "privileged", "null"),
-    ("SELinuxOptions", "seLinuxOptions", "null"),
-    ("WindowsOptions", "windowsOptions", "null"),
-    ("RunAsUser", "runAsUser", "null"),
-    ("RunAsGroup", "runAsGroup", "null"),
-    ("RunAsNonRoot", "runAsNonRoot", "null"),
-    ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem", "null"),
-    ("AllowPrivilegeEscalation", "allowPrivilegeEscalation", "null"),
-    ("ProcMount", "procMount", "null"),
-    ("SeccompProfile", "seccompProfile", "null"),
-    ("AppArmorProfile", "appArmorProfile", "null"),
-];
 
 fn id(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(n) = v.as_i64() {
@@ -125,7 +110,7 @@ fn seccomp(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         (false, Some(_)) => {
             let why = "can only be set when seccomp type is Localhost";
             // The whole profile is shown, as upstream.
-            out.push(FieldError::invalid_raw(&local_at, internal(v, SECCOMP), why));
+            out.push(FieldError::invalid_raw(&local_at, common::internal(v, SECCOMP), why));
         }
         (false, None) => {}
     }
@@ -178,7 +163,13 @@ pub(super) fn container(out: &mut ErrorList, v: &Value, at: &FieldPath, host_use
     }
     seccomp(out, v.get("seccompProfile"), &at.child("seccompProfile"));
     if v.get("allowPrivilegeEscalation").as_bool() == Some(false) {
-        let mut refuse = |why: &str| out.push(FieldError::invalid_raw(at, internal(v, CONTEXT), why));
+        let mut refuse = |why: &str| {
+            out.push(FieldError::invalid_raw(
+                at,
+                internal::compact(v, internal::CONTEXT),
+                why,
+            ))
+        };
         if v.get("privileged").as_bool() == Some(true) {
             refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
         }

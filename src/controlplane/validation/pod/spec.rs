@@ -63,9 +63,7 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of<'
             invalid_each(out, &path.child(key), text, dns1123_label(text));
         }
     }
-    for (i, t) in spec.get("tolerations").items().iter().enumerate() {
-        toleration(out, t, &path.child("tolerations").index(i));
-    }
+    tolerations(out, spec, path);
     host_aliases(out, spec, path);
     let class = spec.str_at(&["priorityClassName"]);
     if !class.is_empty() {
@@ -278,6 +276,13 @@ fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, m
         }
     }
     names
+}
+
+/// What taints a pod bears.
+pub(super) fn tolerations(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    for (i, t) in spec.get("tolerations").items().iter().enumerate() {
+        toleration(out, t, &path.child("tolerations").index(i));
+    }
 }
 
 pub(in crate::controlplane::validation) fn toleration(out: &mut ErrorList, t: &Value, at: &FieldPath) {

@@ -170,9 +170,16 @@ fn addresses(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
                 invalid_each(out, &at.index(i), text, net::ip_strict(text));
             }
         }
+        let mut strange = all.iter().map(|ip| ip.str_at(&["ip"])).enumerate();
+        if all.len() > 1
+            && let Some((i, text)) = strange.find(|(_, s)| s.parse::<IpAddr>().is_err())
+        {
+            let why = format!("failed to check for dual stack with error:invalid IP[{i}]: {text}");
+            out.push(FieldError::internal(&at, why));
+        }
         let parsed: Vec<IpAddr> = all.iter().filter_map(|ip| ip.str_at(&["ip"]).parse().ok()).collect();
-        let two_families = parsed.len() == 2 && parsed[0].is_ipv4() != parsed[1].is_ipv4();
-        if all.len() > 1 && parsed.len() == all.len() && !two_families {
+        let two_families = all.len() == 2 && parsed.len() == 2 && parsed[0].is_ipv4() != parsed[1].is_ipv4();
+        if all.len() > 1 && !two_families {
             let why = "may specify no more than one IP for each IP family";
             let shown: Vec<String> = all
                 .iter()

@@ -6,6 +6,7 @@ mod ports;
 use super::super::common::{is_whole, quantity};
 use super::super::service::warnings::ip_warning;
 use crate::apimachinery::field::show;
+use crate::apimachinery::validation::label_value;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::strings;
 
@@ -167,6 +168,16 @@ fn places(out: &mut Vec<String>, spec: &Value, path: &str) {
     let required = required.map(|(i, t)| (t, format!("{at}.{REQUIRED}.nodeSelectorTerms[{i}]")));
     let preferred = node.get(PREFERRED).items().iter().enumerate();
     let preferred = preferred.map(|(i, p)| (p.get("preference"), format!("{at}.{PREFERRED}[{i}].preference")));
+    for (term, at) in preferred.clone() {
+        for (i, e) in term.get("matchExpressions").items().iter().enumerate() {
+            for (j, value) in strings(e.get("values")).into_iter().enumerate() {
+                let said = label_value(value).into_iter();
+                out.extend(
+                    said.map(|why| format!("{at}.matchExpressions[{i}].values[{j}]: {value} is invalid, {why}")),
+                );
+            }
+        }
+    }
     for (term, at) in required.chain(preferred) {
         for (i, e) in term.get("matchExpressions").items().iter().enumerate() {
             let key = e.str_at(&["key"]);

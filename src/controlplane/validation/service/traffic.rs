@@ -4,7 +4,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{net, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::service::externally_accessible;
-use crate::controlplane::fields::{invalid_each, optional_choice, required_choice};
+use crate::controlplane::fields::{invalid_each, optional_choice, required_choice, required_pointer};
 
 const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
@@ -71,13 +71,16 @@ pub(super) fn load_balancer(out: &mut ErrorList, v: &Value, kind: &str, old: Opt
             ONLY,
         ));
     }
-    if let Some(class) = spec.get("loadBalancerClass").as_str() {
-        let at = path.child("loadBalancerClass");
-        if balanced {
-            invalid_each(out, &at, class, qualified_name(class));
-        } else {
-            out.push(FieldError::forbidden(&at, ONLY));
-        }
+    balancer_class(out, spec, balanced, path);
+}
+
+/// The class of a load balancer has a name's form, and nothing else has one.
+pub(super) fn balancer_class(out: &mut ErrorList, spec: &Value, balanced: bool, path: &FieldPath) {
+    let at = path.child("loadBalancerClass");
+    match spec.get("loadBalancerClass").as_str() {
+        Some(class) if balanced => invalid_each(out, &at, class, qualified_name(class)),
+        Some(_) => out.push(FieldError::forbidden(&at, ONLY)),
+        None => {}
     }
 }
 
@@ -96,15 +99,15 @@ pub(super) fn policies(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldP
         ));
     }
     let health = spec.get("healthCheckNodePort").as_i64().unwrap_or(0);
-    if health != 0 && !needs_health_check(v) {
-        out.push(FieldError::invalid(
-            &path.child("healthCheckNodePort"),
-            health,
-            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
-        ));
+    let at = path.child("healthCheckNodePort");
+    if health != 0 && needs_health_check(v) {
+        invalid_each(out, &at, health, net::port(health));
+    } else if health != 0 {
+        let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+        out.push(FieldError::invalid(&at, health, why));
     }
     if matches!(kind, "NodePort" | "LoadBalancer" | "ClusterIP") {
-        required_choice(out, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
+        required_pointer(out, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
     } else {
         optional_choice(out, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
     }

@@ -1,6 +1,6 @@
 //! What may not change about a Service.
 
-use super::traffic::needs_health_check;
+use super::traffic::{balancer_class, needs_health_check};
 use super::{is_headless, service};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
@@ -9,8 +9,8 @@ use crate::controlplane::fields::{IMMUTABLE, strings};
 /// A changed Service: upgrade and downgrade rules first, then everything a new one must be.
 pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    let external = |v: &Value| v.str_at(&["spec", "type"]) == "ExternalName";
-    if !external(new) && !external(old) {
+    let addressed = |v: &Value| matches!(v.str_at(&["spec", "type"]), "ClusterIP" | "NodePort" | "LoadBalancer");
+    if addressed(new) && addressed(old) {
         cluster_ips(&mut out, new, old);
         families(&mut out, new, old);
     }
@@ -26,6 +26,8 @@ pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
             ));
         }
     }
+    // Upstream judges its form here and with the rest; causes show it.
+    balancer_class(&mut out, new.get("spec"), balanced(new), &path);
     if needs_health_check(new) && needs_health_check(old) {
         let port = |v: &Value| v.at(&["spec", "healthCheckNodePort"]).as_i64().unwrap_or(0);
         if port(new) != port(old) {

@@ -92,3 +92,19 @@ fn a_revision_holds_an_object_that_stays() {
         "data: Invalid value: {\"a\":2}: field is immutable"
     );
 }
+
+#[test]
+fn strategies_show_their_go_names_all_the_way_down() {
+    let rolling = json!({"type": "X", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}});
+    let shown = "Unsupported value: {\"Type\":\"X\",\"RollingUpdate\":{\"MaxUnavailable\":1,\"MaxSurge\":\"25%\"}}: supported values: ";
+    let v = with(defaults::deployment, &[(&["strategy"], rolling.clone())]);
+    assert_eq!(
+        aggregate(&deployment(&v)),
+        format!("spec.strategy: {shown}\"Recreate\", \"RollingUpdate\"")
+    );
+    let v = with(defaults::daemon_set, &[(&["updateStrategy"], rolling)]);
+    assert_eq!(
+        aggregate(&daemon_set(&v)),
+        format!("spec.updateStrategy: {shown}\"RollingUpdate\", \"OnDelete\"")
+    );
+}

@@ -1,0 +1,50 @@
+//! Which built-in kinds check their metadata how: what upstream's kinds do, read off the causes of its refusals.
+
+use crate::registry::strategy::MetaChecks;
+
+/// What a built-in kind checks of its metadata beside the registry.
+pub(super) fn checks(group: &str, kind: &str) -> MetaChecks {
+    match (group, kind) {
+        ("", "Event") | (_, "PodDisruptionBudget") => MetaChecks::NONE,
+        (_, "RuntimeClass") => MetaChecks::BOTH.any_finalizers(),
+        (_, "Lease") => MetaChecks::AGAINST_OLD.any_finalizers(),
+        (_, "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration") => MetaChecks::AS_NEW.any_finalizers(),
+        (
+            _,
+            "LimitRange"
+            | "EndpointSlice"
+            | "CSINode"
+            | "VolumeAttachment"
+            | "FlowSchema"
+            | "PriorityLevelConfiguration",
+        ) => MetaChecks::AS_NEW,
+        (_, "PersistentVolume") => MetaChecks {
+            as_new: 2,
+            in_parts: true,
+            ..MetaChecks::AS_NEW
+        },
+        (_, "CronJob") => MetaChecks {
+            in_parts: false,
+            ..MetaChecks::AGAINST_OLD
+        },
+        (
+            _,
+            "ResourceQuota"
+            | "Event"
+            | "PodTemplate"
+            | "ReplicationController"
+            | "Service"
+            | "Deployment"
+            | "DaemonSet"
+            | "StatefulSet"
+            | "ReplicaSet"
+            | "HorizontalPodAutoscaler"
+            | "PriorityClass"
+            | "NetworkPolicy"
+            | "ServiceCIDR"
+            | "CSIDriver"
+            | "ResourceSlice",
+        ) => MetaChecks::AGAINST_OLD,
+        _ => MetaChecks::BOTH,
+    }
+}
