@@ -20,17 +20,21 @@ use std::sync::Arc;
 /// A heading: name, type, priority, description.
 pub(super) type Heading = (&'static str, &'static str, i64, &'static str);
 
-/// A table of these headings; the column `Name` has the format `name`. `reads`: the fields the cells are made of, beside
+/// A table of these headings; the column `Name` has the format `name`, as has one whose type is `string/name`. `reads`: the fields the cells are made of, beside
 /// the name and the time of creation.
 pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> Vec<Value>) -> Columns {
     let columns: Vec<Column> = headings
         .iter()
-        .map(|(name, kind, priority, description)| Column {
-            name,
-            kind,
-            format: if *name == "Name" { "name" } else { "" },
-            description,
-            priority: *priority,
+        .map(|&(name, kind, priority, description)| {
+            let implied = if name == "Name" { "name" } else { "" };
+            let (kind, format) = kind.split_once('/').unwrap_or((kind, implied));
+            Column {
+                name,
+                kind,
+                format,
+                description,
+                priority,
+            }
         })
         .collect();
     Columns {

@@ -129,7 +129,7 @@ fn external_ips(o: &Value) -> String {
 
 pub(crate) fn endpoints() -> Columns {
     table(
-        &[N, ("Endpoints", "string", 0, ""), A],
+        &[N, ("Endpoints", "string", 0, ENDPOINTS_ENDPOINTS), A],
         &["subsets.addresses.ip", "subsets.ports.port"],
         |o| vec![name(o), endpoints_cell(o).into(), age(o)],
     )

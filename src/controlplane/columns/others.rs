@@ -28,9 +28,9 @@ pub(crate) fn leases() -> Columns {
 pub(crate) fn endpoint_slices() -> Columns {
     let headings = [
         N,
-        ("AddressType", "string", 0, ""),
-        ("Ports", "string", 0, ""),
-        ("Endpoints", "string", 0, ""),
+        ("AddressType", "string", 0, SLICE_ADDRESSTYPE),
+        ("Ports", "string", 0, SLICE_PORTS),
+        ("Endpoints", "string", 0, SLICE_ENDPOINTS),
         A,
     ];
     table(
@@ -110,7 +110,7 @@ pub(crate) fn cluster_role_bindings() -> Columns {
 pub(crate) fn role_bindings() -> Columns {
     binding(&[
         N,
-        ("Role", "string", 0, ""),
+        ("Role", "string", 0, RB_ROLE),
         A,
         ("Users", "string", 1, "Users in the roleBinding"),
         ("Groups", "string", 1, "Groups in the roleBinding"),
@@ -216,11 +216,11 @@ pub(crate) fn policy_bindings() -> Columns {
 pub(crate) fn flow_schemas() -> Columns {
     let headings = [
         N,
-        ("PriorityLevel", "string", 0, ""),
-        ("MatchingPrecedence", "string", 0, ""),
-        ("DistinguisherMethod", "string", 0, ""),
+        ("PriorityLevel", "string", 0, FLOW_PRIORITYLEVEL),
+        ("MatchingPrecedence", "string", 0, FLOW_MATCHINGPRECEDENCE),
+        ("DistinguisherMethod", "string", 0, FLOW_DISTINGUISHERMETHOD),
         A,
-        ("MissingPL", "string", 0, ""),
+        ("MissingPL", "string", 0, FLOW_MISSINGPL),
     ];
     table(
         &headings,
@@ -246,10 +246,10 @@ pub(crate) fn flow_schemas() -> Columns {
 pub(crate) fn priority_classes() -> Columns {
     let headings = [
         N,
-        ("Value", "integer", 0, ""),
-        ("Global-Default", "boolean", 0, ""),
+        ("Value", "integer", 0, PRIORITY_VALUE),
+        ("Global-Default", "boolean", 0, PRIORITY_GLOBALDEFAULT),
         A,
-        ("PreemptionPolicy", "string", 0, ""),
+        ("PreemptionPolicy", "string", 0, PRIORITY_PREEMPTIONPOLICY),
     ];
     table(&headings, &["{value,globalDefault,preemptionPolicy}"], |o| {
         vec![
@@ -265,28 +265,24 @@ pub(crate) fn priority_classes() -> Columns {
 pub(crate) fn priority_levels() -> Columns {
     let headings = [
         N,
-        ("Type", "string", 0, ""),
-        ("NominalConcurrencyShares", "string", 0, ""),
-        ("Queues", "string", 0, ""),
-        ("HandSize", "string", 0, ""),
-        ("QueueLengthLimit", "string", 0, ""),
+        ("Type", "string", 0, LEVEL_TYPE),
+        ("NominalConcurrencyShares", "string", 0, LEVEL_NOMINALCONCURRENCYSHARES),
+        ("Queues", "string", 0, LEVEL_QUEUES),
+        ("HandSize", "string", 0, LEVEL_HANDSIZE),
+        ("QueueLengthLimit", "string", 0, LEVEL_QUEUELENGTHLIMIT),
         A,
     ];
     table(
         &headings,
-        &["spec.{type,limited.nominalConcurrencyShares,limited.limitResponse.queuing,exempt.nominalConcurrencyShares}"],
+        &["spec.{type,limited.nominalConcurrencyShares,limited.limitResponse.queuing}"],
         |o| {
             let spec = o.get("spec");
             let or_none = |v: &Value| if v.is_null() { Value::from("<none>") } else { v.clone() };
             let queuing = spec.at(&["limited", "limitResponse", "queuing"]);
-            let shares = match spec.at(&["limited", "nominalConcurrencyShares"]) {
-                Value::Null => spec.at(&["exempt", "nominalConcurrencyShares"]),
-                v => v,
-            };
             vec![
                 name(o),
                 spec.str_at(&["type"]).into(),
-                or_none(shares),
+                or_none(spec.at(&["limited", "nominalConcurrencyShares"])),
                 or_none(queuing.get("queues")),
                 or_none(queuing.get("handSize")),
                 or_none(queuing.get("queueLengthLimit")),

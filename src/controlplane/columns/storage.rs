@@ -210,7 +210,16 @@ pub(crate) fn storage_classes() -> Columns {
 
 pub(crate) fn volume_attributes_classes() -> Columns {
     table(
-        &[N, ("DriverName", "string", 0, "Name of the CSI driver"), A],
+        &[
+            N,
+            (
+                "DriverName",
+                "string",
+                0,
+                "Name of the CSI driver This field is immutable.",
+            ),
+            A,
+        ],
         &["driverName"],
         |o| vec![name(o), o.str_at(&["driverName"]).into(), age(o)],
     )
@@ -276,7 +285,7 @@ pub(crate) fn csi_drivers() -> Columns {
 pub(crate) fn volume_attachments() -> Columns {
     let headings = [
         N,
-        ("Attacher", "string", 0, ATTACHMENT_ATTACHER),
+        ("Attacher", "string/name", 0, ATTACHMENT_ATTACHER),
         ("PV", "string", 0, ATTACHMENT_PV),
         ("Node", "string", 0, ATTACHMENT_NODE),
         ("Attached", "boolean", 0, ATTACHMENT_ATTACHED),

@@ -75,14 +75,14 @@ pub(crate) const DEPLOYMENT_UPDATED: &str =
     "Total number of non-terminating pods targeted by this deployment that have the desired template spec.";
 pub(crate) const DEPLOYMENT_AVAILABLE: &str =
     "Total number of available non-terminating pods (ready for at least minReadySeconds) targeted by this deployment.";
-pub(crate) const DEPLOYMENT_SELECTOR: &str = "Label selector for pods. Existing ReplicaSets whose pods are selected by this will be the ones affected by this deployment.";
+pub(crate) const DEPLOYMENT_SELECTOR: &str = "Label selector for pods. Existing ReplicaSets whose pods are selected by this will be the ones affected by this deployment. It must match the pod template's labels.";
 pub(crate) const INGRESS_CLASS: &str =
     "The name of the IngressClass resource that should be used for additional configuration";
 pub(crate) const INGRESS_HOSTS: &str = "Hosts that incoming requests are matched against before the ingress rule";
 pub(crate) const INGRESS_ADDRESS: &str = "Address is a list containing ingress points for the load-balancer";
 pub(crate) const INGRESS_PORTS: &str = "Ports of TLS configurations that open";
-pub(crate) const PDB_MIN: &str = "An eviction is allowed if at least \"minAvailable\" pods selected by \"selector\" will still be available after the eviction, i.e. even in the absence of the evicted pod.  So for example you can prevent all voluntary evictions by specifying \"100%\".";
-pub(crate) const PDB_MAX: &str = "An eviction is allowed if at most \"maxUnavailable\" pods selected by \"selector\" are unavailable after the eviction, i.e. even in absence of the evicted pod. For example, one can prevent all voluntary evictions by specifying 0. This is a mutually exclusive setting with \"minAvailable\".";
+pub(crate) const PDB_MIN: &str = "The minimum number of pods that must be available.";
+pub(crate) const PDB_MAX: &str = "The maximum number of pods that may be unavailable.";
 pub(crate) const PDB_ALLOWED: &str = "Calculated number of pods that may be disrupted at this time.";
 pub(crate) const IP_PARENT: &str =
     "ParentRef references the resource that an IPAddress is attached to. An IPAddress must reference a parent object.";

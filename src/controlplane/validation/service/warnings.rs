@@ -37,7 +37,7 @@ pub(crate) fn service(v: &Value) -> Vec<String> {
     {
         out.extend(ip_warning(&format!("spec.clusterIPs[{i}]"), ip));
     }
-    if !external_ips.is_empty() {
+    if !external_ips.is_empty() && !is_headless(v) {
         out.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
     }
     for (i, ip) in external_ips.iter().enumerate() {
