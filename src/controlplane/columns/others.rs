@@ -291,3 +291,30 @@ pub(crate) fn priority_levels() -> Columns {
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn exempt_levels_show_no_shares() {
+        let level =
+            json!({"metadata": {"name": "l"}, "spec": {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0}}});
+        let cells = (priority_levels().cells)(&level);
+        assert_eq!((&cells[1], &cells[2]), (&"Exempt".into(), &"<none>".into()));
+    }
+
+    #[test]
+    fn headings_say_what_they_are() {
+        for table in [
+            endpoint_slices(),
+            role_bindings(),
+            flow_schemas(),
+            priority_classes(),
+            priority_levels(),
+        ] {
+            assert!(table.columns.iter().all(|c| !c.description.is_empty()));
+        }
+    }
+}
