@@ -6,7 +6,7 @@ mod delete;
 mod delete_collection;
 mod dry_run;
 pub mod errors;
-mod meta;
+pub(crate) mod meta;
 pub mod resource;
 pub mod schema;
 pub mod store;

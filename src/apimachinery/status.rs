@@ -1,7 +1,7 @@
 //! `metav1.Status`: every error a client of the API reads, with upstream's codes, reasons and words
 //! (`k8s.io/apimachinery/pkg/api/errors/errors.go`).
 
-use super::field::{ErrorList, aggregate};
+use super::field::{ErrorList, aggregate, quote};
 use super::gvk::GroupResource;
 use super::value::{Map, Value};
 
@@ -89,12 +89,12 @@ impl Status {
 
     /// 404 for an object.
     pub fn not_found(gr: &GroupResource, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{gr} {name:?} not found")).about(gr, name)
+        Self::new(404, "NotFound", format!("{gr} {} not found", quote(name))).about(gr, name)
     }
 
     /// 409: the name is taken.
     pub fn already_exists(gr: &GroupResource, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{gr} {name:?} already exists")).about(gr, name)
+        Self::new(409, "AlreadyExists", format!("{gr} {} already exists", quote(name))).about(gr, name)
     }
 
     /// 409: the write lost, `why` says against what. `gr.resource` may be a Kind where upstream shows one.
@@ -102,7 +102,7 @@ impl Status {
         Self::new(
             409,
             "Conflict",
-            format!("Operation cannot be fulfilled on {gr} {name:?}: {why}"),
+            format!("Operation cannot be fulfilled on {gr} {}: {why}", quote(name)),
         )
         .about(gr, name)
     }
@@ -126,7 +126,7 @@ impl Status {
         let mut s = Self::new(
             422,
             "Invalid",
-            format!("{qualified} {name:?} is invalid: {}", aggregate(errors)),
+            format!("{qualified} {} is invalid: {}", quote(name), aggregate(errors)),
         );
         let d = s.details_mut();
         d.group = group.to_owned();
@@ -160,7 +160,7 @@ impl Status {
         } else if name.is_empty() {
             format!("{gr} is forbidden: {why}")
         } else {
-            format!("{gr} {name:?} is forbidden: {why}")
+            format!("{gr} {} is forbidden: {why}", quote(name))
         };
         Self::new(403, "Forbidden", message).about(gr, name)
     }
@@ -322,3 +322,15 @@ impl std::fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_as_go_quotes_them() {
+        let gr = GroupResource::new("", "configmaps");
+        let absent = Status::not_found(&gr, "a\0b");
+        assert_eq!(absent.message, "configmaps \"a\\x00b\" not found");
+    }
+}

@@ -112,8 +112,8 @@ impl Call {
         let sub = self.route.subresource().map(|s| &s.behaviour);
         let answered = matches!(self.resource().backing, Backing::Answered(_));
         match sub {
-            Some(SubresourceBehaviour::Custom(handler)) if handler.columns().is_none() => Offer::Plain,
-            _ if answered => Offer::Plain,
+            Some(SubresourceBehaviour::Custom(handler)) if handler.columns().is_none() => Offer::Metadata,
+            _ if answered => Offer::Metadata,
             _ => Offer::Objects,
         }
     }

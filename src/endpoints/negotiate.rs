@@ -86,7 +86,9 @@ pub enum Offer {
     Objects,
     /// The same as a stream of events.
     Events,
-    /// Plain documents only: discovery, errors, answers without a table.
+    /// Objects and metadata: answers without a table.
+    Metadata,
+    /// Plain documents only: discovery, errors.
     Plain,
     /// As [`Objects`](Self::Objects), of a kind without messages: protobuf is for their metadata alone.
     CustomObjects,
@@ -195,6 +197,7 @@ pub fn clauses(line: &str) -> Vec<Clause<'_>> {
             let Some((k, v)) = param.split_once('=').filter(|(_, v)| !v.contains('=')) else {
                 continue;
             };
+            let (k, v) = (k.trim_matches(' '), v.trim_matches(' '));
             match k {
                 "q" => clause.quality = v.parse().unwrap_or(0.0),
                 _ => clause.params.push((k, v)),
@@ -253,7 +256,7 @@ pub fn negotiate_among(codecs: Codecs, headers: &HeaderMap, query: &Query, offer
             if !codecs.offers(media) || !clause.takes(media.content_type()) {
                 continue;
             }
-            let Some(transform) = transform(&clause, offer) else {
+            let Some(transform) = transform(&clause, media, offer) else {
                 continue;
             };
             // Cells have no messages, and neither have custom resources.
@@ -278,12 +281,13 @@ pub fn negotiate_among(codecs: Codecs, headers: &HeaderMap, query: &Query, offer
 }
 
 /// `None`: the clause asks for what there is not.
-fn transform(clause: &Clause<'_>, offer: Offer) -> Option<Transform> {
+fn transform(clause: &Clause<'_>, media: Media, offer: Offer) -> Option<Transform> {
     if clause.param("sv").is_some_and(|v| v != "v1") {
         return None;
     }
     match clause.param("stream") {
-        Some("watch") if offer.is_stream() => {}
+        // Also of what is no stream, in an encoding that has one.
+        Some("watch") if media != Media::Yaml => {}
         None => {}
         Some(_) => return None,
     }
@@ -298,6 +302,7 @@ fn transform(clause: &Clause<'_>, offer: Offer) -> Option<Transform> {
         _ => return None,
     };
     match parts[0]? {
+        "Table" if offer == Offer::Metadata => None,
         "Table" => Some(Transform::Table(version)),
         "PartialObjectMetadata" => Some(Transform::Partial(version)),
         "PartialObjectMetadataList" => Some(Transform::PartialList(version)),
@@ -348,6 +353,34 @@ mod tests {
         let table = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json";
         let n = ask(table, Offer::Objects).unwrap();
         assert_eq!((n.media, n.transform), (Media::Json, Transform::None));
+    }
+
+    #[test]
+    fn answers_without_a_table_have_metadata() {
+        let form = |kind: &str| {
+            ask(
+                &format!("application/json; as = {kind} ;g=meta.k8s.io;v=v1"),
+                Offer::Metadata,
+            )
+        };
+        assert_eq!(
+            form("PartialObjectMetadata").unwrap().transform,
+            Transform::Partial("v1")
+        );
+        assert_eq!(form("Table").unwrap_err().code, 406);
+    }
+
+    #[test]
+    fn what_is_no_stream_may_be_asked_for_as_one() {
+        let media = |main: &str| {
+            ask(&format!("{main};stream=watch"), Offer::Objects)
+                .map(|n| n.media)
+                .ok()
+        };
+        assert_eq!(media("application/json"), Some(Media::Json));
+        assert_eq!(media("application/vnd.kubernetes.protobuf"), Some(Media::Protobuf));
+        assert_eq!(media("application/yaml"), None);
+        assert_eq!(ask("application/json;stream=x", Offer::Objects).ok(), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::negotiate::{Codecs, Media, Negotiated, Offer, Transform, negotiate_am
 use super::options::Query;
 use crate::api::protobuf;
 use crate::apimachinery::codec::{cbor, json, yaml};
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::{Resource, Written};
@@ -106,7 +107,12 @@ pub fn object(
 ) -> Result<Response> {
     let media = negotiated.media.content_type();
     let plain = negotiated.media == Media::Json && !negotiated.pretty;
-    let body = match negotiated.transform {
+    let transform = match written {
+        // What happened is told as it is.
+        Written::Tree(object) if ObjectView::kind(object) == "Status" => Transform::None,
+        _ => negotiated.transform,
+    };
+    let body = match transform {
         // The bytes at rest are the answer.
         Transform::None if plain => chunks::line(written_bytes(written)),
         Transform::None => {
@@ -151,10 +157,14 @@ pub fn object(
             Body::full(encode(&partial, negotiated.media, negotiated.pretty)?)
         }
         Transform::PartialList(_) => {
+            let kind = match written {
+                Written::Tree(object) => object.gvk(),
+                Written::Stored(_) => resource.gvk(),
+            };
             return Err(not_acceptable(format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
-                internal_package(resource),
-                resource.kind
+                package(&kind.group),
+                kind.kind
             )));
         }
     };
@@ -180,7 +190,11 @@ pub(crate) fn not_acceptable(message: String) -> Status {
 
 /// The Go package of upstream's internal types; errors show it.
 pub(crate) fn internal_package(resource: &Resource) -> &str {
-    match resource.gvr.group.split('.').next() {
+    package(&resource.gvr.group)
+}
+
+fn package(group: &str) -> &str {
+    match group.split('.').next() {
         None | Some("") => "core",
         Some(first) => first,
     }

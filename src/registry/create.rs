@@ -82,6 +82,11 @@ async fn once(
     outcome
 }
 
+fn unversioned(mut object: Value) -> Value {
+    object.unset_meta("resourceVersion");
+    object
+}
+
 async fn checked(
     store: &Store,
     cx: &Context,
@@ -89,6 +94,15 @@ async fn checked(
     options: &WriteOptions,
 ) -> Result<std::result::Result<Written, Status>> {
     let resource = &store.resource;
+    let bare;
+    let object = match object.resource_version().parse::<u64>() {
+        Err(_) | Ok(0) if !cx.dry_run && !object.resource_version().is_empty() => {
+            // What names no version names none.
+            bare = unversioned(object.clone());
+            &bare
+        }
+        _ => object,
+    };
     let found = meta::validate_create(resource, object);
     if !found.is_empty() {
         return Err(Status::invalid(

@@ -2,7 +2,6 @@
 
 use super::errors;
 use super::store::Written;
-use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, MinRevision, Storage};
@@ -20,10 +19,6 @@ pub(super) async fn create(
         .map_err(|e| errors::read(&e))?;
     Ok(match existing {
         Some(entry) => Err(entry),
-        None => {
-            let mut object = object.clone();
-            object.unset_meta("resourceVersion");
-            Ok(Written::Tree(object))
-        }
+        None => Ok(Written::Tree(object.clone())),
     })
 }

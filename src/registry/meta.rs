@@ -32,7 +32,7 @@ pub(super) fn set_namespace(resource: &Resource, cx: &Context, object: &mut Valu
 }
 
 /// Drops what only the server may set.
-pub(super) fn wipe_system_fields(object: &mut Value) {
+pub(crate) fn wipe_system_fields(object: &mut Value) {
     for key in [
         "uid",
         "creationTimestamp",

@@ -204,6 +204,10 @@ pub trait SubresourceHandler: Send + Sync + 'static {
     async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
         self.get(cx, name).await
     }
+    /// True where what is POSTed may name the object it means, by its UID say.
+    fn keeps_system_fields(&self) -> bool {
+        false
+    }
     /// The schema of its kind, where that is not the resource's.
     fn schema(&self) -> Option<Arc<dyn Schema>> {
         None

@@ -90,8 +90,10 @@ pub fn apply_across<S: ApplySchema>(
         object = prune(object, &at, last, &mine, &entries);
     }
 
-    let change = typed::compare(&base, &object, schema).excluding(request.reset);
+    let change = typed::compare(&base, &object, schema);
+    // What is reset later counts as a change all the same.
     let mut changed = !change.is_same();
+    let change = change.excluding(request.reset);
     let changes = Changes::new(
         change,
         writer.api_version,

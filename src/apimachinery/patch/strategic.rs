@@ -82,6 +82,19 @@ fn no_merge_key(item: &Value, key: &str) -> Status {
     ))
 }
 
+/// Something else where a list belongs.
+fn no_list(v: &Value) -> Status {
+    let found = match v {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        _ => "map",
+    };
+    Status::raw_error(format!("expected a []interface {{}}, but received a {found}"))
+}
+
 fn lookup<S: PatchSchema>(schema: S, name: &str) -> Result<FieldPatch<S>, Status> {
     schema.field(name).ok_or_else(|| {
         let t = schema.type_name();
@@ -202,25 +215,25 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
         let order = patch.remove(&directive).unwrap_or_default();
         let name = directed(&directive, ELEMENT_ORDER, WHAT)?;
         let Value::Array(order) = order else {
-            return Err(bad_format(WHAT));
+            return Err(no_list(&order));
         };
+        let field = lookup(schema, name)?;
         if patch.get(name).is_some_and(Value::is_null) {
             continue;
         }
         let before = match live.remove(name) {
-            None | Some(Value::Null) => None,
+            None => None,
             Some(Value::Array(a)) => Some(a),
-            Some(_) => return Err(bad_format(WHAT)),
+            Some(other) => return Err(no_list(&other)),
         };
         let change = match patch.remove(name) {
             None => None,
             Some(Value::Array(a)) => Some(a),
-            Some(_) => return Err(bad_format(WHAT)),
+            Some(other) => return Err(no_list(&other)),
         };
         if before.is_none() && change.is_none() {
             continue;
         }
-        let field = lookup(schema, name)?;
         if let Some(change) = &change {
             list::check_order(change, &order, field.merge_key)?;
         }

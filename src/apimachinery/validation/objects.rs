@@ -13,33 +13,60 @@ pub fn validate_label_selector(selector: &Value, path: &FieldPath, out: &mut Err
     validate_labels(selector.get("matchLabels"), &path.child("matchLabels"), out);
     for (i, e) in selector.get("matchExpressions").items().iter().enumerate() {
         let at = path.child("matchExpressions").index(i);
-        let values = e.get("values").items();
-        match e.str_at(&["operator"]) {
-            "In" | "NotIn" if values.is_empty() => {
-                let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                out.push(FieldError::required(&at.child("values"), why));
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                out.push(FieldError::forbidden(&at.child("values"), why));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => out.push(FieldError::invalid(
+        check_values(e, &at, out);
+        let operator = e.str_at(&["operator"]);
+        if !["In", "NotIn", "Exists", "DoesNotExist"].contains(&operator) {
+            out.push(FieldError::invalid(
                 &at.child("operator"),
-                other,
+                operator,
                 "not a valid selector operator",
-            )),
+            ));
         }
-        let (key, at_key) = (e.str_at(&["key"]), at.child("key"));
-        out.extend(
-            qualified_name(key)
-                .into_iter()
-                .map(|m| FieldError::invalid(&at_key, key, m)),
-        );
-        for (j, v) in values.iter().filter_map(Value::as_str).enumerate() {
-            let at = at.child("values").index(j);
-            out.extend(label_value(v).into_iter().map(|m| FieldError::invalid(&at, v, m)));
+        check_label(e, &at, out);
+    }
+}
+
+/// Checks a `metav1.LabelSelectorRequirement` of a review, which may have an operator that nobody knows yet.
+pub fn validate_label_requirement(e: &Value, path: &FieldPath, out: &mut ErrorList) {
+    check_values(e, path, out);
+    check_label(e, path, out);
+}
+
+/// Checks a `metav1.FieldSelectorRequirement`; its operator may be one that nobody knows yet.
+pub fn validate_field_requirement(e: &Value, path: &FieldPath, out: &mut ErrorList) {
+    check_values(e, path, out);
+    if e.str_at(&["key"]).is_empty() {
+        out.push(FieldError::required(&path.child("key"), "must be specified"));
+    }
+}
+
+/// Whether there are values where the operator takes some, and none where it takes none.
+fn check_values(e: &Value, path: &FieldPath, out: &mut ErrorList) {
+    let values = e.get("values").items();
+    match e.str_at(&["operator"]) {
+        "In" | "NotIn" if values.is_empty() => {
+            let why = "must be specified when `operator` is 'In' or 'NotIn'";
+            out.push(FieldError::required(&path.child("values"), why));
         }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            out.push(FieldError::forbidden(&path.child("values"), why));
+        }
+        _ => {}
+    }
+}
+
+/// The key and the values of a requirement of labels.
+fn check_label(e: &Value, path: &FieldPath, out: &mut ErrorList) {
+    let (key, at_key) = (e.str_at(&["key"]), path.child("key"));
+    out.extend(
+        qualified_name(key)
+            .into_iter()
+            .map(|m| FieldError::invalid(&at_key, key, m)),
+    );
+    for (j, v) in e.get("values").items().iter().filter_map(Value::as_str).enumerate() {
+        let at = path.child("values").index(j);
+        out.extend(label_value(v).into_iter().map(|m| FieldError::invalid(&at, v, m)));
     }
 }
 
@@ -184,5 +211,32 @@ mod tests {
                 "metadata.finalizers: \"with.dots\": prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers",
             ]
         );
+    }
+
+    #[test]
+    fn requirements_of_reviews_may_have_unknown_operators_but_not_values_that_do_not_fit() {
+        let path = FieldPath::new("r");
+        let fields = |e: Value| {
+            let mut out = ErrorList::new();
+            validate_field_requirement(&e, &path, &mut out);
+            out.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            fields(json!({"key": "", "operator": "New"})),
+            ["r.key: Required value: must be specified"]
+        );
+        assert_eq!(
+            fields(json!({"key": "a b", "operator": "In", "values": ["b c"]})),
+            [""; 0]
+        );
+        assert_eq!(fields(json!({"key": "a", "operator": "In"})).len(), 1);
+        let labels = |e: Value| {
+            let mut out = ErrorList::new();
+            validate_label_requirement(&e, &path, &mut out);
+            out.len()
+        };
+        assert_eq!(labels(json!({"key": "a", "operator": "New", "values": ["b"]})), 0);
+        assert_eq!(labels(json!({"key": "a b", "operator": "In", "values": ["b c"]})), 2);
+        assert_eq!(labels(json!({"key": "a", "operator": "Exists", "values": ["b"]})), 1);
     }
 }

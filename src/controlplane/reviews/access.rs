@@ -6,6 +6,7 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::objects::{validate_field_requirement, validate_label_requirement};
 use crate::apimachinery::value::{Map, Value};
 use crate::authz::{Attributes, Decision};
 use crate::controlplane::fields::strings;
@@ -115,6 +116,13 @@ fn selector(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
             &at.child("requirements"),
             format!("when spec.resourceAttributes.{key} is specified, requirements or rawSelector is required"),
         ));
+    }
+    for (i, requirement) in v.get("requirements").items().iter().enumerate() {
+        let at = at.child("requirements").index(i);
+        match key {
+            "labelSelector" => validate_label_requirement(requirement, &at, out),
+            _ => validate_field_requirement(requirement, &at, out),
+        }
     }
 }
 

@@ -104,6 +104,10 @@ fn bound(pod: &Value, binding: &Value) -> Result<Value> {
 
 #[async_trait]
 impl SubresourceHandler for Binding {
+    fn keeps_system_fields(&self) -> bool {
+        true
+    }
+
     async fn get(&self, _cx: &Context, _name: &str) -> Result<Value> {
         Err(unsupported("get"))
     }

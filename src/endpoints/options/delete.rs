@@ -22,6 +22,11 @@ impl DeleteQuery {
     /// # Errors
     /// 400 for another kind or wrong types, 422 for wrong values.
     pub fn from_body(body: &Value) -> Result<Self> {
+        if !body.is_null() && body.as_object().is_none() {
+            return Err(Status::bad_request(
+                "couldn't get version/kind; json parse error: json: the options are no object",
+            ));
+        }
         let kind = body.str_at(&["kind"]);
         let version = body.str_at(&["apiVersion"]);
         if !kind.is_empty() && kind != "DeleteOptions" {
@@ -54,11 +59,13 @@ impl DeleteQuery {
             Value::Int(i) => Some(*i),
             other => return Err(bad(other, "gracePeriodSeconds", "int64")),
         };
-        let orphan = match body.get("orphanDependents") {
-            Value::Null => None,
-            Value::Bool(b) => Some(*b),
-            other => return Err(bad(other, "orphanDependents", "bool")),
+        let flag = |field: &str| match body.get(field) {
+            Value::Null => Ok(None),
+            Value::Bool(b) => Ok(Some(*b)),
+            other => Err(bad(other, field, "bool")),
         };
+        let orphan = flag("orphanDependents")?;
+        flag("ignoreStoreReadErrorWithClusterBreakingPotential")?;
         let dry_run: Vec<String> = match body.get("dryRun") {
             Value::Null => Vec::new(),
             Value::Array(a) => a.iter().map(|v| v.as_str().unwrap_or("").to_owned()).collect(),
@@ -82,8 +89,11 @@ impl DeleteQuery {
     /// # Errors
     /// 400 for wrong numbers, 422 for wrong values.
     pub fn from_query(query: &Query) -> Result<Self> {
+        let said = |name: &str| query.get(name).filter(|v| !v.is_empty()).map(str::to_owned);
         let options = DeleteOptions {
             grace_period_seconds: query.int("gracePeriodSeconds")?,
+            uid: said("uid"),
+            resource_version: said("resourceVersion"),
             propagation: query.get("propagationPolicy").map(str::to_owned),
             orphan_dependents: query.flag("orphanDependents"),
             ..DeleteOptions::default()
@@ -160,5 +170,29 @@ mod tests {
         );
         let e = DeleteQuery::from_body(&crate::json!({"propagationPolicy": "Orphan", "orphanDependents": true}));
         assert!(e.unwrap_err().message.contains("cannot be both set"));
+    }
+
+    #[test]
+    fn preconditions_stand_in_the_query_too() {
+        let q = DeleteQuery::from_query(&Query::parse("uid=u&resourceVersion=5")).unwrap();
+        assert_eq!(q.options.uid.as_deref(), Some("u"));
+        assert_eq!(q.options.resource_version.as_deref(), Some("5"));
+        let none = DeleteQuery::from_query(&Query::parse("uid=&resourceVersion=")).unwrap();
+        assert_eq!((none.options.uid, none.options.resource_version), (None, None));
+    }
+
+    #[test]
+    fn options_of_the_wrong_type_are_refused() {
+        let code = |body: Value| DeleteQuery::from_body(&body).map_err(|e| e.code).err();
+        for body in [
+            crate::json!([]),
+            crate::json!(1),
+            crate::json!("x"),
+            crate::json!({"orphanDependents": "x"}),
+            crate::json!({"ignoreStoreReadErrorWithClusterBreakingPotential": "x"}),
+        ] {
+            assert_eq!(code(body.clone()), Some(400), "{body:?}");
+        }
+        assert_eq!(code(Value::Null), None);
     }
 }

@@ -47,7 +47,7 @@ impl Query {
     /// # Errors
     /// 400 with Go's text.
     pub fn int(&self, name: &str) -> Result<Option<i64>> {
-        let Some(v) = self.get(name).filter(|v| !v.is_empty()) else {
+        let Some(v) = self.get(name) else {
             return Ok(None);
         };
         let digits = v.strip_prefix(['-', '+']).unwrap_or(v);
@@ -85,5 +85,8 @@ mod tests {
         );
         let e = Query::parse("limit=99999999999999999999").int("limit").unwrap_err();
         assert!(e.message.ends_with("value out of range"));
+        let e = Query::parse("limit=").int("limit").unwrap_err();
+        assert_eq!(e.message, "strconv.ParseInt: parsing \"\": invalid syntax");
+        assert_eq!(Query::parse("").int("limit").ok(), Some(None));
     }
 }

@@ -133,6 +133,12 @@ pub fn list(
             });
             streamed::respond(entries, document, "rows", negotiated, item, headers)
         }
+        // It is made item by item, and upstream's is not begun where there is none.
+        (Transform::PartialList(version), media) if entries.is_empty() && media != Media::Protobuf => {
+            let mut document = around("PartialObjectMetadataList".to_owned(), format!("meta.k8s.io/{version}"));
+            document.set(&["items"], Value::Null);
+            Ok(super::value(200, &document, negotiated, headers))
+        }
         (Transform::PartialList(version), _) if plain => {
             let head = format!("{{\"apiVersion\":\"meta.k8s.io/{version}\",\"items\":[");
             let mut tail = b"],\"kind\":\"PartialObjectMetadataList\",\"metadata\":".to_vec();

@@ -63,6 +63,17 @@ async fn lists_of_any_size_are_whole() {
     let partial = get(&s, CMS, partial).await;
     assert_eq!(partial.str_at(&["kind"]), "PartialObjectMetadataList");
     assert_eq!(partial.get("items").items().len(), 6);
+
+    // The older list has its members the other way round.
+    let older = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1";
+    let response = s.raw("GET", CMS, &[("accept", older)], "").await;
+    let whole = response.into_body().collect(1 << 20).await.unwrap();
+    let mut message = Reader::new(protobuf::open(&whole).unwrap().raw);
+    let mut numbers = Vec::new();
+    while let Some((number, _)) = message.next().unwrap() {
+        numbers.push(number);
+    }
+    assert_eq!(numbers, [2, 1, 1, 1, 1, 1, 1]);
 }
 
 #[tokio::test]

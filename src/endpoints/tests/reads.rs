@@ -128,6 +128,16 @@ async fn tables_and_metadata_come_where_they_are_asked_for() {
         .await
         .json();
     assert_eq!((one.kind(), one.get("data").is_null()), ("PartialObjectMetadata", true));
+    let lists = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let none = s
+        .send(
+            "GET",
+            &format!("{CMS}?labelSelector=no"),
+            &[(ACCEPT.as_str(), lists)],
+            "",
+        )
+        .await;
+    assert!(none.text.contains(r#""items":null"#), "{}", none.text);
     let list = s.send("GET", CMS, &[(ACCEPT.as_str(), partial)], "").await;
     assert_eq!(
         list.message(),

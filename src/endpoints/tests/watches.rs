@@ -98,3 +98,20 @@ async fn the_old_watch_paths_fix_the_name() {
     let r = s.raw("GET", &path, &[], "").await;
     assert_eq!(Reader(r, Vec::new()).summary().await, "DELETED a");
 }
+
+#[tokio::test]
+async fn what_is_wrong_with_a_watch_is_said_before_how_it_cannot_be_streamed() {
+    let s = serve().await;
+    let ask = async |query: &str, accept: &str| {
+        let path = format!("{CMS}?watch=true&{query}");
+        let answer = s.send("GET", &path, &[("accept", accept)], "").await;
+        (answer.code, answer.text)
+    };
+    assert_eq!(ask("labelSelector=a%3D%3D%3D", "application/yaml").await.0, 400);
+    let (code, message) = ask("", "application/yaml").await;
+    assert_eq!(code, 406);
+    assert!(message.contains("application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"));
+    let (code, message) = ask("", "application/json;as=Nope;g=meta.k8s.io;v=v1").await;
+    assert_eq!(code, 406);
+    assert!(message.contains("accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"));
+}

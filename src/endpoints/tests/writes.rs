@@ -65,6 +65,14 @@ async fn refusals_are_upstreams() {
         (made.code, made.message().as_str()),
         (500, "resourceVersion should not be set on objects to be created")
     );
+    let dry = s.post(&format!("{CMS}?dryRun=All"), with_version).await;
+    assert_eq!((dry.code, dry.json().resource_version()), (201, "5"));
+    for version in ["0", "x"] {
+        let body = format!(r#"{{"metadata":{{"name":"none-{version}","resourceVersion":"{version}"}}}}"#);
+        let made = s.post(CMS, &body).await;
+        assert_eq!(made.code, 201, "{}", made.text);
+        assert_ne!(made.json().resource_version(), version);
+    }
     let again = s.post(CMS, r#"{"metadata":{"name":"a"}}"#).await;
     assert_eq!(
         (again.code, again.message().as_str()),

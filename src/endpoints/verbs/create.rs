@@ -12,6 +12,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
+use crate::registry::meta::wipe_system_fields;
 use crate::registry::resource::Backing;
 use crate::registry::schema::{ManagerInfo, reset_set};
 use crate::registry::store::WriteOptions;
@@ -48,6 +49,9 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
             ));
         };
         let (mut object, attributes) = (object, attributes(&call, call.name(), raw));
+        if !handler.keeps_system_fields() {
+            wipe_system_fields(&mut object);
+        }
         handler.default(&mut object);
         manage(&call, &mut object, &manager);
         let admission = call.store().admission();
@@ -60,6 +64,7 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
     }
     if let Backing::Answered(answerer) = &call.resource().backing {
         let mut object = object;
+        wipe_system_fields(&mut object);
         call.resource().strategy.default(&mut object);
         let who = ManagerInfo {
             manager: &manager,

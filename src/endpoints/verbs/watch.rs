@@ -32,19 +32,26 @@ pub(crate) async fn watch(call: Call) -> Answer {
     if !resource.verbs.has(crate::registry::Verbs::WATCH) {
         return Err(Status::method_not_supported(&resource.group_resource(), "watch"));
     }
-    let negotiated = call.negotiate(Offer::Events)?;
+    call.negotiate(Offer::Objects)?;
     let mut query = ListQuery::parse(&call.query, &resource, !call.route.watch_path)?;
     fix_name(&call, &mut query)?;
-    let form = match negotiated.transform {
-        Transform::None => Form::Object,
-        Transform::Partial(version) | Transform::PartialList(version) => Form::Partial(version),
-        Transform::Table(version) => Form::Table(version, Include::parse(&call.query)?),
-    };
     let timeout = query
         .timeout_seconds
         .map_or_else(|| spread(call.min_request_timeout), Duration::from_secs);
     let until = Instant::now() + timeout;
     let options = options(&call, &query, until)?;
+    let watch = match call.store().watch(options).await {
+        // What is no longer kept is said in the stream: clients list anew on this event, not on a 410.
+        Err(s) if s.code != 410 => return Err(s),
+        other => other,
+    };
+    // How it is streamed is asked last: what is wrong with the question itself is said first.
+    let negotiated = call.negotiate(Offer::Events)?;
+    let form = match negotiated.transform {
+        Transform::None => Form::Object,
+        Transform::Partial(version) | Transform::PartialList(version) => Form::Partial(version),
+        Transform::Table(version) => Form::Table(version, Include::parse(&call.query)?),
+    };
     let (media, content_type) = (negotiated.media, negotiated.media.stream_type());
     let frames = Frames::new(
         resource,
@@ -54,11 +61,9 @@ pub(crate) async fn watch(call: Call) -> Answer {
         query.initial_events == Some(true),
     )
     .shared(call.store().budget());
-    let watch = match call.store().watch(options).await {
+    let watch = match watch {
         Ok(w) => w,
-        // What is no longer kept is said in the stream: clients list anew on this event, not on a 410.
-        Err(s) if s.code == 410 => return Ok(respond::bytes(200, content_type, Body::full(frames::error(&s, media)))),
-        Err(s) => return Err(s),
+        Err(s) => return Ok(respond::bytes(200, content_type, Body::full(frames::error(&s, media)))),
     };
     let stream = Stream {
         watch,

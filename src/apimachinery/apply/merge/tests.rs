@@ -213,3 +213,14 @@ fn a_body_must_be_of_the_endpoints_kind() {
             .starts_with("error decoding YAML: error converting YAML to JSON: yaml: line 1: ")
     );
 }
+
+#[test]
+fn what_is_reset_later_is_a_change_all_the_same() {
+    let a = applied(None, json!({"data": {"k": "1"}}), "a", false).unwrap().object;
+    let b = applied(Some(&a), json!({"data": {"k": "1"}, "status": {"x": 1}}), "b", false).unwrap();
+    assert!(b.changed);
+    let of_b = b.object.at(&["metadata", "managedFields"]).items().to_vec();
+    let of_b = of_b.iter().find(|e| e.str_at(&["manager"]) == "b").unwrap();
+    assert_eq!(of_b.str_at(&["time"]), "2001-01-01T00:00:00Z");
+    assert_eq!(*of_b.get("fieldsV1"), json!({"f:data": {"f:k": {}}}));
+}

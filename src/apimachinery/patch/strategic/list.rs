@@ -190,6 +190,11 @@ pub(super) fn arrange_by(
     server: &[Value],
     key: Option<&str>,
 ) -> Result<Vec<Value>, Status> {
+    if let Some(key) = key
+        && let Some(item) = order.iter().find(|item| item.get(key).is_null())
+    {
+        return Err(no_merge_key(item, key));
+    }
     arrange(merged, &Index::of(order, key), &Index::of(server, key), key)
 }
 

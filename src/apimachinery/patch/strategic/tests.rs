@@ -158,8 +158,23 @@ fn mistakes_have_upstreams_codes_and_words() {
         ),
         (
             json!({"$setElementOrder/containers": "x"}),
-            400,
-            "invalid patch format of setElementOrder list",
+            500,
+            "expected a []interface {}, but received a string",
+        ),
+        (
+            json!({"$setElementOrder/containers": null}),
+            500,
+            "expected a []interface {}, but received a %!s(<nil>)",
+        ),
+        (
+            json!({"$setElementOrder/containers": [{"x": "y"}]}),
+            500,
+            "map: map[x:y] does not contain declared merge key: name",
+        ),
+        (
+            json!({"$setElementOrder/bogus": [{"name": "a"}]}),
+            500,
+            "unable to find api field in struct Toy for the json field \"bogus\"",
         ),
         (
             json!({"finalizers": ["x"]}),

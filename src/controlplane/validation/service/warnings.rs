@@ -37,7 +37,7 @@ pub(crate) fn service(v: &Value) -> Vec<String> {
     {
         out.extend(ip_warning(&format!("spec.clusterIPs[{i}]"), ip));
     }
-    if !external_ips.is_empty() {
+    if !external_ips.is_empty() && !is_headless(v) {
         out.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
     }
     for (i, ip) in external_ips.iter().enumerate() {
@@ -141,6 +141,21 @@ mod tests {
         assert_eq!(
             cidr_warning("p", "1.2.3.4/8").unwrap(),
             "p: CIDR value \"1.2.3.4/8\" is ambiguous in this context (should be \"1.0.0.0/8\" or \"1.2.3.4/32\"?)"
+        );
+    }
+
+    #[test]
+    fn external_ips_of_headless_services_are_ignored_rather_than_deprecated() {
+        let said = |cluster_ip: &str| {
+            service(
+                &crate::json!({"spec": {"type": "ClusterIP", "clusterIP": cluster_ip, "clusterIPs": [cluster_ip],
+                "externalIPs": ["1.1.1.1"]}}),
+            )
+        };
+        assert_eq!(said("None"), ["spec.externalIPs is ignored for headless services"]);
+        assert_eq!(
+            said("10.0.0.1"),
+            ["spec.externalIPs is deprecated and may no longer be implemented in some clusters"]
         );
     }
 }

@@ -30,15 +30,20 @@ pub(super) fn list(
     item: Item,
     headers: &HeaderMap,
 ) -> Response {
+    // The one list whose members have other numbers.
+    let (metadata, items) = match (api_version, kind) {
+        ("meta.k8s.io/v1beta1", "PartialObjectMetadataList") => (2, 1),
+        _ => (1, 2),
+    };
     let mut head = Vec::with_capacity(128);
     envelope_head(&mut head, api_version, kind);
     let mut first = Vec::with_capacity(64);
-    put_message(&mut first, 1, |out| list_meta(meta, out));
+    put_message(&mut first, metadata, |out| list_meta(meta, out));
     let size: usize = entries.iter().map(|e| e.json.len()).sum();
     if size < BIG {
         let mut message = first;
         message.reserve(size);
-        entries.iter().for_each(|e| put_bytes(&mut message, 2, &item(e)));
+        entries.iter().for_each(|e| put_bytes(&mut message, items, &item(e)));
         put_bytes(&mut head, 2, &message);
         envelope_tail(&mut head);
         return gzip::maybe(bytes(200, CONTENT_TYPE, Body::full(head)), headers);
@@ -47,6 +52,7 @@ pub(super) fn list(
         head,
         length: first.len(),
         first,
+        items,
         entries,
         item,
         next: 0,
@@ -78,6 +84,8 @@ struct ListBody {
     first: Vec<u8>,
     /// Of the message, as far as it was gone through.
     length: usize,
+    /// The number of the member that the items are.
+    items: u8,
     entries: Vec<Arc<Entry>>,
     item: Item,
     /// The entry that comes next in this stage.
@@ -116,7 +124,7 @@ impl ListBody {
                 self.stage = Stage::Sent;
                 return;
             };
-            put_bytes(chunk, 2, &(self.item)(entry));
+            put_bytes(chunk, self.items, &(self.item)(entry));
             self.next += 1;
         }
     }
