@@ -144,6 +144,7 @@ impl Row {
         let conversion: Arc<dyn Conversion> = Arc::new(pair);
         let columns = hub.columns.clone().map(|c| Columns {
             conditions: c.conditions,
+            always_headed: c.always_headed,
             cells: Arc::new(move |v| (c.cells)(&pair.store(v.clone()))),
             columns: c.columns,
             // The conversion may read everything.

@@ -50,6 +50,9 @@ pub enum NameRule {
     Label1035,
     /// Anything that is one path segment: RBAC, CRD-like names, APIServices.
     PathSegment,
+    /// DNS-1123 subdomain where the check is declared, not coded (ReplicationControllers, DeviceClasses): a `generateName`
+    /// is not looked at.
+    Declared,
 }
 
 /// What a delete that names no policy does with dependents.
@@ -74,6 +77,12 @@ pub trait Strategy: Send + Sync + 'static {
     /// How names are checked.
     fn name_rule(&self) -> NameRule {
         NameRule::Subdomain
+    }
+
+    /// Whether any qualified name is a finalizer; else one without a domain must be Kubernetes' own. Upstream's kinds have
+    /// the one or the other by the package whose check of metadata they call.
+    fn any_finalizers(&self) -> bool {
+        false
     }
 
     /// Fills in defaults of a decoded object, as upstream's `SetDefaults_*`.

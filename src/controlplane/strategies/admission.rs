@@ -29,6 +29,10 @@ impl Admission {
 }
 
 impl Strategy for Admission {
+    fn any_finalizers(&self) -> bool {
+        true
+    }
+
     fn default(&self, v: &mut Value) {
         match self.0 {
             Kind::Webhooks(mutating) => defaults::admission::webhooks(v, mutating),

@@ -49,6 +49,10 @@ impl Strategy for ApiService {
         NameRule::PathSegment
     }
 
+    fn any_finalizers(&self) -> bool {
+        true
+    }
+
     fn default(&self, object: &mut Value) {
         if !object.at(&["spec", "service"]).is_null() {
             set_default(object, &["spec", "service", "port"], 443i64);

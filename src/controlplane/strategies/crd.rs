@@ -31,6 +31,10 @@ fn empty_status(v: &mut Value) {
 }
 
 impl Strategy for CustomResourceDefinition {
+    fn any_finalizers(&self) -> bool {
+        true
+    }
+
     fn default(&self, v: &mut Value) {
         let kind = v.str_at(&["spec", "names", "kind"]).to_owned();
         if !kind.is_empty() {

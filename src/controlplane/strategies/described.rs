@@ -37,6 +37,8 @@ pub struct Described {
     pub status_resets: &'static [&'static str],
     /// How names are checked.
     pub names: NameRule,
+    /// Whether any qualified name is a finalizer.
+    pub any_finalizers: bool,
     /// What happens to dependents of a deleted object.
     pub dependents: GarbageCollection,
     /// Annotations that stand for fields of upstream's internal object.
@@ -69,6 +71,7 @@ pub const PLAIN: Described = Described {
     status_keeps: &[],
     status_resets: &["spec"],
     names: NameRule::Subdomain,
+    any_finalizers: false,
     dependents: GarbageCollection::Background,
     unsaid_propagation: None,
     wire_annotations: &[],
@@ -84,6 +87,10 @@ pub const WORKLOAD: Described = Described {
 impl Strategy for Described {
     fn name_rule(&self) -> NameRule {
         self.names
+    }
+
+    fn any_finalizers(&self) -> bool {
+        self.any_finalizers
     }
 
     fn default(&self, object: &mut Value) {

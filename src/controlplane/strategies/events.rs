@@ -16,6 +16,10 @@ impl Strategy for CoreEvent {
         NameRule::PathSegment
     }
 
+    fn any_finalizers(&self) -> bool {
+        true
+    }
+
     fn validate_create(&self, object: &Value) -> ErrorList {
         validation::events::core_event(object)
     }

@@ -16,6 +16,10 @@ fn drop_disabled(new: &mut Value, old: Option<&Value>) {
 }
 
 impl Strategy for Lease {
+    fn any_finalizers(&self) -> bool {
+        true
+    }
+
     fn prepare_create(&self, object: &mut Value) {
         drop_disabled(object, None);
     }

@@ -8,5 +8,6 @@ pub const RUNTIME_CLASS: Described = Described {
     validate: check::class,
     validate_update: Some(check::class_update),
     warn: |new, _| check::warnings(new),
+    any_finalizers: true,
     ..PLAIN
 };

@@ -141,6 +141,10 @@ impl Strategy for SchemaStrategy {
         self.inner.name_rule()
     }
 
+    fn any_finalizers(&self) -> bool {
+        true
+    }
+
     fn default(&self, object: &mut Value) {
         self.schema.default(object);
         self.inner.default(object);
