@@ -27,15 +27,15 @@ use crate::audit::Audit;
 use crate::cli::CompletedOptions;
 use crate::cli::flags::FLAGS;
 use crate::client::outbound::Outbound;
-use crate::controlplane::bootstrap::{self, Advertise};
+use crate::controlplane::bootstrap::Advertise;
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
 use crate::endpoints::negotiate::Codecs;
+use crate::endpoints::zpages;
 use crate::extensions::api_server::ApiGroup;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
-use crate::server::zpages;
 use crate::serving::Drained;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
@@ -201,15 +201,7 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
         address: options.advertise_address,
         port: address.port(),
     };
-    head.add_post_start_hook("start-system-namespaces-controller", {
-        let (plane, advertise, trust) = (plane.clone(), advertise.clone(), trust.clone());
-        move |cx| async move {
-            let now = trust.borrow().clone();
-            let made = bootstrap::ensure(&plane, &advertise, &now).await;
-            bootstrap::keep(&cx.tasks, plane, advertise, trust);
-            made.map_err(|e| format!("making the system objects: {e}"))
-        }
-    });
+    hooks::system_objects(&mut head, &plane, advertise, trust);
     let consumer = flows.consumer;
     head.add_post_start_hook("priority-and-fairness-config-consumer", move |cx| async move {
         consumer.start(&cx.tasks);

@@ -16,6 +16,7 @@ pub mod options;
 pub mod respond;
 mod route;
 mod verbs;
+pub mod zpages;
 
 pub use group_version::ApiGroupVersion;
 

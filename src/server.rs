@@ -17,7 +17,6 @@ pub mod loopback;
 pub mod mux;
 pub mod respond;
 pub mod routes;
-pub mod zpages;
 
 pub use chain::ChainConfig;
 pub use container::{Container, WebService};

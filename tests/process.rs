@@ -188,3 +188,22 @@ fn the_watch_caches_are_in_the_metrics() {
     assert_eq!(value("torana_watch_cache_limit_bytes{part=\"all\"}"), 1000.0);
     assert!(g.process.log().contains("--watch-cache-max-bytes"), "the log says so");
 }
+
+#[test]
+fn what_the_start_makes_is_known_by_upstreams_names() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start(dir.path());
+    for path in [
+        "/readyz/poststarthook/bootstrap-controller",
+        "/livez/poststarthook/start-cluster-authentication-info-controller",
+        "/healthz/poststarthook/start-service-ip-repair-controllers",
+    ] {
+        assert_eq!(g.curl(&[path]).as_deref(), Ok("ok"), "{path}");
+    }
+    let listed = g.curl(&["/"]).expect("it is served");
+    for path in ["/apis/", "/openapi/v3/", "/livez/poststarthook/bootstrap-controller"] {
+        assert!(listed.contains(&format!("\"{path}\"")), "{path} in {listed}");
+    }
+    let metrics = g.curl(&["-i", "/metrics"]).expect("it is served");
+    assert!(metrics.to_ascii_lowercase().contains("\nprocess-start-time-unix: "));
+}

@@ -199,11 +199,12 @@ impl Availability {
         match (kind, &s.service) {
             (Kind::Local, None) => self.write(&s, &Condition::local()).await,
             (Kind::Remote, Some(service)) => {
-                let condition = match self.transports.of(&s) {
-                    Ok(transport) => check::condition(&s, service, &self.index, &*self.resolver, &transport).await,
+                let condition = match (self.transports.of(&s), check::wiring(service, &self.index)) {
                     // What mends it will bring us back.
-                    Err(Unusable::Annotations(unmet)) => Condition::new("False", unmet.reason, unmet.message),
-                    Err(Unusable::Bundle(why)) => return Err(why),
+                    (Err(Unusable::Annotations(unmet)), _) => Condition::new("False", unmet.reason, unmet.message),
+                    (_, Some(found)) => found,
+                    (Ok(transport), None) => check::answer(&s, service, &*self.resolver, &transport).await,
+                    (Err(Unusable::Bundle(why)), None) => return Err(why),
                 };
                 self.write(&s, &condition).await?;
                 match condition.reason.as_str() {

@@ -219,7 +219,7 @@ impl Aggregator {
         );
         let groups: Arc<dyn UnprotectedHandler> = Arc::new(GroupListHandler::new(api_services.clone()));
         let mux = server.mux();
-        mux.unlisted_handle("/apis/", groups.clone());
+        mux.handle("/apis/", groups.clone());
         mux.handle(
             "/apis",
             Arc::new(Negotiating {
@@ -244,7 +244,7 @@ impl Aggregator {
             registration: registration.clone(),
         });
         mux.handle(ROOT, openapi.clone());
-        mux.unlisted_handle_prefix(format!("{ROOT}/"), openapi);
+        mux.handle_prefix(format!("{ROOT}/"), openapi);
 
         let synced = [
             api_services.synced().clone(),

@@ -4855,7 +4855,7 @@ pub(super) static ENUMS: [(TypeRef, &str, &[&str]); 122] = [
 (TypeRef(412), "whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"]),
 (TypeRef(417), "mountPropagation", &["Bidirectional", "HostToContainer", "None"]),
 (TypeRef(429), "protocol", &["SCTP", "TCP", "UDP"]),
-(TypeRef(430), "addressType", &["FQDN"]),
+(TypeRef(430), "addressType", &["FQDN", "IPv4", "IPv6"]),
 (TypeRef(460), "pathType", &["Exact", "ImplementationSpecific", "Prefix"]),
 (TypeRef(475), "protocol", &["SCTP", "TCP", "UDP"]),
 (TypeRef(486), "protocol", &["SCTP", "TCP", "UDP"]),

@@ -324,6 +324,19 @@ pub fn name_is_dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
     dns1123_subdomain(&masked(name, prefix))
 }
 
+/// Names of kinds whose check of names is declared: nothing but the name itself, and its length in bytes.
+pub fn name_is_declared_subdomain(name: &str, prefix: bool) -> Vec<String> {
+    if prefix {
+        return Vec::new();
+    }
+    let mut out = dns1123_subdomain(name);
+    let coded = too_long(SUBDOMAIN_MAX);
+    if let Some(long) = out.iter_mut().find(|m| **m == coded) {
+        *long = format!("must be no more than {SUBDOMAIN_MAX} bytes");
+    }
+    out
+}
+
 /// Names of Namespaces and some others.
 pub fn name_is_dns_label(name: &str, prefix: bool) -> Vec<String> {
     dns1123_label(&masked(name, prefix))
@@ -386,6 +399,16 @@ mod tests {
         assert!(!name_is_dns_subdomain("x.-", false).is_empty());
         assert!(name_is_dns_subdomain("é-", true).is_empty());
         assert!(!name_is_dns_subdomain("-", true).is_empty());
+    }
+
+    #[test]
+    fn declared_checks_of_names_count_bytes_and_know_no_prefixes() {
+        assert!(name_is_declared_subdomain("A_", true).is_empty());
+        assert_eq!(name_is_declared_subdomain("A_", false), dns1123_subdomain("A_"));
+        assert_eq!(
+            name_is_declared_subdomain(&"a".repeat(254), false),
+            ["must be no more than 253 bytes"]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Post-start hooks and checks of the servers, under upstream's names.
 
 use crate::controlplane::ControlPlane;
-use crate::controlplane::bootstrap::{flowcontrol, priority_classes, rbac, retry};
+use crate::controlplane::bootstrap::{self, Advertise, Trust, flowcontrol, priority_classes, rbac, retry};
 use crate::extensions::naming::Naming;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
@@ -9,6 +9,7 @@ use crate::tasks::Signal;
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How long the default roles and classes may take; longer, and the process ends.
 const DEFAULTS: Duration = Duration::from_secs(30);
@@ -32,6 +33,37 @@ pub fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
         let made = retry(FLOW_CONTROL, || flowcontrol::ensure(&p)).await;
         made.map_err(|e| format!("making the flow control defaults: {e}"))?;
         flowcontrol::keep(&cx.tasks, p);
+        Ok(())
+    });
+}
+
+/// Makes the system namespaces, the server's own Service and endpoints, the record of cluster IPs and the trust of backends,
+/// and keeps them. One pass makes them all; it is known by the names of upstream's hooks that make one of them each.
+pub fn system_objects(
+    server: &mut GenericServer,
+    plane: &Arc<ControlPlane>,
+    advertise: Advertise,
+    trust: watch::Receiver<Arc<Trust>>,
+) {
+    let made = Signal::new("system objects");
+    for name in [
+        "bootstrap-controller",
+        "start-service-ip-repair-controllers",
+        "start-cluster-authentication-info-controller",
+    ] {
+        let made = made.clone();
+        server.add_post_start_hook(name, move |_| async move {
+            made.wait().await;
+            Ok(())
+        });
+    }
+    let plane = plane.clone();
+    server.add_post_start_hook("start-system-namespaces-controller", move |cx| async move {
+        let now = trust.borrow().clone();
+        let outcome = bootstrap::ensure(&plane, &advertise, &now).await;
+        bootstrap::keep(&cx.tasks, plane, advertise, trust);
+        outcome.map_err(|e| format!("making the system objects: {e}"))?;
+        made.fire();
         Ok(())
     });
 }

@@ -41,6 +41,7 @@ pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> V
         columns: columns.into(),
         reads: Mask::of(&[&["metadata.{name,creationTimestamp}"], reads].concat()),
         cells: Arc::new(cells),
+        always_headed: false,
         conditions: |_| Value::Null,
     }
 }

@@ -17,6 +17,17 @@ pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl In
     );
 }
 
+/// Adds what a kind's own check says of the object's names: of the prefix it was named by, and of the name. What has no name
+/// is told so by the check of the metadata.
+pub(super) fn names(out: &mut ErrorList, object: &Value, check: impl Fn(&str) -> Vec<String>) {
+    for key in ["generateName", "name"] {
+        let name = object.str_at(&["metadata", key]);
+        if !name.is_empty() {
+            invalid_each(out, &FieldPath::new("metadata").child(key), name, check(name));
+        }
+    }
+}
+
 /// The text of a field that must be there, in the form that `check` asks for.
 pub(super) fn required_valid(
     out: &mut ErrorList,

@@ -146,6 +146,7 @@ impl Row {
         let conversion: Arc<dyn Conversion> = Arc::new(pair);
         let columns = hub.columns.clone().map(|c| Columns {
             conditions: c.conditions,
+            always_headed: c.always_headed,
             cells: Arc::new(move |v| (c.cells)(&pair.store(v.clone()))),
             columns: c.columns,
             // The conversion may read everything.
@@ -180,6 +181,7 @@ impl Row {
             gvr,
             schema: own.schema,
             definition: own.definition,
+            meta_checks: own.meta_checks,
             strategy: Arc::new(ThroughHub::new(strategy, conversion.clone(), default)),
             backing: Backing::Converted {
                 prefix: hub.prefix().unwrap_or_default().to_owned(),

@@ -418,3 +418,36 @@ async fn an_eviction_charges_the_budget_and_ends_the_pod() {
     budgets.create_value(&cx, other).await.unwrap();
     assert_eq!(evict("b", cx).await.unwrap_err().code, 500);
 }
+
+#[tokio::test]
+async fn finalizers_without_a_domain_are_refused_by_most_kinds() {
+    let r = running();
+    let mut any = Vec::new();
+    let groups = r.plane.groups.iter().chain([&r.plane.apiregistration]);
+    for (row, _) in groups.flat_map(|g| &g.resources) {
+        if !row.meta_checks.strict_finalizers {
+            any.push(format!("{} {}", row.gvr.group, row.gvr.resource));
+        }
+    }
+    any.sort_unstable();
+    assert_eq!(
+        any,
+        [
+            " events",
+            "admissionregistration.k8s.io mutatingadmissionpolicies",
+            "admissionregistration.k8s.io mutatingadmissionpolicybindings",
+            "admissionregistration.k8s.io mutatingwebhookconfigurations",
+            "admissionregistration.k8s.io validatingadmissionpolicies",
+            "admissionregistration.k8s.io validatingadmissionpolicybindings",
+            "admissionregistration.k8s.io validatingwebhookconfigurations",
+            "apiextensions.k8s.io customresourcedefinitions",
+            "apiregistration.k8s.io apiservices",
+            "coordination.k8s.io leases",
+            "node.k8s.io runtimeclasses",
+            "policy poddisruptionbudgets",
+        ]
+    );
+    let budget = json!({"metadata": {"name": "A_b", "finalizers": ["x"]}, "spec": {}});
+    let budgets = r.plane.store("policy", "poddisruptionbudgets");
+    budgets.create_value(&Context::system("default"), budget).await.unwrap();
+}

@@ -1,5 +1,7 @@
 //! Request bodies: the size limit, the media type, and the checks of kind and version before a schema sees the object.
 
+mod known;
+
 use super::negotiate::Codecs;
 use crate::api;
 use crate::apimachinery::codec::hex;
@@ -234,7 +236,7 @@ fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Re
 
 /// What another kind or version than the expected one is answered with.
 fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
-    if api::by_gvk(&given.group, &given.version, &given.kind).is_none() {
+    if !known::known(given) {
         let text = format!(
             "no kind {} is registered for version {} in scheme {}",
             quote(&given.kind),
@@ -243,7 +245,7 @@ fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
         );
         return cannot_be_handled(given, expected, &text);
     }
-    if given.kind == expected.kind && given.group == expected.group {
+    if known::same_kind(given, expected) {
         return Status::bad_request(format!(
             "the API version in the data ({}) does not match the expected API version ({})",
             given.api_version(),
@@ -293,6 +295,31 @@ mod tests {
             Ok(d) => panic!("decoded {:?}", d.value),
             Err(e) => e.message,
         }
+    }
+
+    #[test]
+    fn versions_that_are_gone_are_wrong_versions_not_unknown_kinds() {
+        let message = |given: [&str; 3], expected: [&str; 3]| {
+            let kind = |[g, v, k]: [&str; 3]| GroupVersionKind::new(g, v, k);
+            mismatch(&kind(given), &kind(expected)).message
+        };
+        let deployment = ["apps", "v1", "Deployment"];
+        for gone in [
+            ["apps", "v1beta2", "Deployment"],
+            ["extensions", "v1beta1", "Deployment"],
+        ] {
+            assert_eq!(
+                message(gone, deployment),
+                format!(
+                    "the API version in the data ({}/{}) does not match the expected API version (apps/v1)",
+                    gone[0], gone[1]
+                )
+            );
+        }
+        let events = message(["", "v1", "Event"], ["events.k8s.io", "v1", "Event"]);
+        assert!(events.starts_with("the API version in the data (v1) "));
+        let never = message(["apps", "v1beta3", "Deployment"], deployment);
+        assert!(never.contains("no kind \"Deployment\" is registered for version \"apps/v1beta3\""));
     }
 
     #[test]

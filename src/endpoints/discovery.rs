@@ -7,26 +7,57 @@ pub mod versions;
 pub use aggregated::AggregatedDiscovery;
 pub use versions::{api_group, api_group_list, compare_versions, group_entry};
 
-use super::negotiate::{Offer, negotiate};
+use super::group_version::no_route;
+use super::negotiate::{Codecs, Offer, negotiate, router_check};
 use super::options::Query;
 use super::respond;
+use super::route::NoRoute;
+use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
+use crate::server::respond::{Answer, path};
 use async_trait::async_trait;
 use http::{HeaderMap, Method};
+use std::sync::Arc;
 
-/// A discovery document at a path of its own (`/api`, `/apis/<group>`): GET only, as the router has it.
-pub struct Document(pub Value);
+/// One path of the router: GET of `root`, in a media type the router knows. Whoever claims what is below has roots of
+/// their own.
+pub struct Route {
+    /// `/api`, `/apis/<group>`: no slash at the end.
+    pub root: String,
+    /// Who answers.
+    pub handler: Arc<dyn UnprotectedHandler>,
+}
+
+impl Route {
+    /// The path of a document that stays as it is.
+    pub fn of(root: &str, document: Value) -> Self {
+        Self {
+            root: root.to_owned(),
+            handler: Arc::new(Answer(move |req: &Request| {
+                plain(&document, req.headers(), &Query::of(req))
+            })),
+        }
+    }
+
+    fn refusal(&self, req: &Request) -> Option<Status> {
+        if path(req).trim_end_matches('/') != self.root {
+            return Some(no_route(NoRoute::Path));
+        }
+        if req.method() != Method::GET {
+            return Some(no_route(NoRoute::Method));
+        }
+        router_check(req.headers(), false, Codecs::default()).err()
+    }
+}
 
 #[async_trait]
-impl UnprotectedHandler for Document {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
-        let query = Query::of(&req);
-        if req.method() != Method::GET {
-            let refusal = super::group_version::no_route(super::route::NoRoute::Method);
-            return respond::status(&refusal, req.headers(), &query);
+impl UnprotectedHandler for Route {
+    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+        match self.refusal(&req) {
+            Some(refusal) => respond::status(&refusal, req.headers(), &Query::of(&req)),
+            None => self.handler.serve(req, authorized).await,
         }
-        plain(&self.0, req.headers(), &query)
     }
 }
 
@@ -35,5 +66,45 @@ pub fn plain(document: &Value, headers: &HeaderMap, query: &Query) -> Response {
     match negotiate(headers, query, Offer::Plain) {
         Ok(n) => respond::value(200, document, n, headers),
         Err(s) => respond::status(&s, headers, query),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Body, UserInfo};
+
+    async fn ask(method: &str, path: &str, accept: &str) -> (u16, String) {
+        let aggregated = Arc::new(AggregatedDiscovery::new());
+        let service = aggregated.route("/api", crate::json!({"kind": "APIVersions"}));
+        let req = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("accept", accept);
+        let authorized = Authorized::mint(Arc::new(UserInfo::anonymous()));
+        let response = service
+            .handler
+            .serve(req.body(Body::empty()).unwrap(), authorized)
+            .await;
+        let content_type = response.headers()["content-type"].to_str().unwrap().to_owned();
+        (response.status().as_u16(), content_type)
+    }
+
+    #[tokio::test]
+    async fn a_root_is_one_path_one_method_and_types_the_router_knows() {
+        let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let json = "application/json";
+        for (method, path, accept, want) in [
+            ("GET", "/api", aggregated, (200, aggregated)),
+            ("GET", "/api/", json, (200, json)),
+            ("GET", "/api/v2", aggregated, (404, json)),
+            ("HEAD", "/api", aggregated, (405, json)),
+            ("POST", "/api", aggregated, (405, json)),
+            ("GET", "/api", "application/*", (406, json)),
+            ("GET", "/api", "text/html", (406, json)),
+        ] {
+            let (code, content_type) = ask(method, path, accept).await;
+            assert_eq!((code, content_type.as_str()), want, "{method} {path} {accept}");
+        }
     }
 }

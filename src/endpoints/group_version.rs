@@ -154,6 +154,9 @@ impl ApiGroupVersion {
         if req.method() != Method::GET {
             return respond::status(&no_route(NoRoute::Method), req.headers(), &query);
         }
+        if let Err(s) = router_check(req.headers(), false, self.codecs) {
+            return respond::status(&s, req.headers(), &query);
+        }
         let list = discovery::resources::list(&self.gv, self.rows());
         discovery::plain(&list, req.headers(), &query)
     }

@@ -1,17 +1,12 @@
 //! Rows → routes, discovery and OpenAPI: one declaration, three outputs.
 
-use super::discovery::{self, AggregatedDiscovery, aggregated, resources, versions};
+use super::discovery::{AggregatedDiscovery, Route, aggregated, resources, versions};
 use super::group_version::ApiGroupVersion;
 use super::openapi::{OpenApiV3, group_version_document, small, v3};
-use super::options::Query;
 use crate::apimachinery::gvk::GroupVersion;
-use crate::apimachinery::value::Value;
 use crate::registry::resource::Resource;
-use crate::request::UnprotectedHandler;
 use crate::server::container::WebService;
 use crate::server::generic::GenericServer;
-use crate::server::respond::{self, Answer};
-use http::Method;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,20 +33,6 @@ impl Published {
             server_address,
         }
     }
-}
-
-/// A fixed discovery document: GET of `root`, and nothing else below it.
-pub fn document(root: &str, v: Value) -> Arc<dyn UnprotectedHandler> {
-    let root = root.to_owned();
-    Arc::new(Answer(move |req: &crate::request::Request| {
-        if respond::path(req).trim_end_matches('/') != root {
-            return respond::route_not_found(req.headers());
-        }
-        if req.method() != Method::GET {
-            return respond::method_not_allowed(req.headers());
-        }
-        discovery::plain(&v, req.headers(), &Query::of(req))
-    }))
 }
 
 /// Installs group versions: their routes in the server's container, their group's document, and their parts of
@@ -98,18 +79,12 @@ pub fn install(
             for (key, build) in small::all(&[]) {
                 published.openapi.set(&key, build);
             }
-            let plain = document("/api", versions::api_versions(&of, &published.server_address));
-            let handler = Arc::new(aggregated::Negotiating {
-                aggregated: published.api.clone(),
-                plain,
-            });
-            server.container().replace(WebService {
-                root: "/api".to_owned(),
-                handler,
-            });
+            let versions = versions::api_versions(&of, &published.server_address);
+            let route = published.api.clone().route("/api", versions);
+            server.container().replace(route);
         } else {
             let root = format!("/apis/{group}");
-            let handler = document(&root, versions::api_group(&group, &of));
+            let handler = Arc::new(Route::of(&root, versions::api_group(&group, &of)));
             let (key, build) = small::group(&group);
             published.openapi.set(&key, build);
             server.container().replace(WebService { root, handler });

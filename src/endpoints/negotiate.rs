@@ -118,6 +118,11 @@ impl Media {
         }
     }
 
+    /// Whether events can be told apart in it.
+    pub const fn streams(self) -> bool {
+        !matches!(self, Self::Yaml)
+    }
+
     /// The `Content-Type` of a watch; JSON keeps its plain one.
     pub const fn stream_type(self) -> &'static str {
         match self {
@@ -136,13 +141,6 @@ impl Offer {
     const fn is_custom(self) -> bool {
         matches!(self, Self::CustomObjects | Self::CustomEvents)
     }
-
-    const fn medias(self) -> &'static [Media] {
-        match self {
-            Self::Events | Self::CustomEvents => &[Media::Json, Media::Protobuf, Media::Cbor],
-            _ => &[Media::Json, Media::Yaml, Media::Protobuf, Media::Cbor],
-        }
-    }
 }
 
 /// One clause of an Accept header.
@@ -158,9 +156,10 @@ pub struct Clause<'a> {
 }
 
 impl<'a> Clause<'a> {
-    /// The value of a parameter.
+    /// The value of a parameter. An empty one is none.
     pub fn param(&self, name: &str) -> Option<&'a str> {
-        self.params.iter().find(|(k, _)| *k == name).map(|(_, v)| *v)
+        let found = self.params.iter().find(|(k, _)| *k == name).map(|(_, v)| *v);
+        found.filter(|v| !v.is_empty())
     }
 
     /// True where this clause takes `main/sub`.
@@ -252,7 +251,7 @@ pub fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Neg
 pub fn negotiate_among(codecs: Codecs, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
     let line = accept_line(headers);
     for clause in clauses(line) {
-        for &media in offer.medias() {
+        for media in [Media::Json, Media::Yaml, Media::Protobuf, Media::Cbor] {
             if !codecs.offers(media) || !clause.takes(media.content_type()) {
                 continue;
             }
@@ -265,6 +264,10 @@ pub fn negotiate_among(codecs: Codecs, headers: &HeaderMap, query: &Query, offer
                 Transform::None if media == Media::Protobuf && offer.is_custom() => continue,
                 _ => {}
             }
+            // The best clause decides, and only then whether what it takes can be streamed.
+            if offer.is_stream() && !media.streams() {
+                return Err(Status::not_acceptable(codecs.stream_types()));
+            }
             let asked = clause.param("pretty") == Some("1");
             return Ok(Negotiated {
                 media,
@@ -273,11 +276,7 @@ pub fn negotiate_among(codecs: Codecs, headers: &HeaderMap, query: &Query, offer
             });
         }
     }
-    Err(Status::not_acceptable(if offer.is_stream() {
-        codecs.stream_types()
-    } else {
-        codecs.object_types(true)
-    }))
+    Err(Status::not_acceptable(codecs.object_types(true)))
 }
 
 /// `None`: the clause asks for what there is not.
@@ -285,11 +284,9 @@ fn transform(clause: &Clause<'_>, media: Media, offer: Offer) -> Option<Transfor
     if clause.param("sv").is_some_and(|v| v != "v1") {
         return None;
     }
-    match clause.param("stream") {
-        // Also of what is no stream, in an encoding that has one.
-        Some("watch") if media != Media::Yaml => {}
-        None => {}
-        Some(_) => return None,
+    // Who takes a stream takes a document too.
+    if clause.param("stream").is_some_and(|v| v != "watch" || !media.streams()) {
+        return None;
     }
     let parts = [clause.param("as"), clause.param("g"), clause.param("v")];
     if parts == [None; 3] {
@@ -321,101 +318,4 @@ pub fn is_pretty(headers: &HeaderMap, query: &Query, asked: bool) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ask(accept: &str, offer: Offer) -> Result<Negotiated> {
-        let mut h = HeaderMap::new();
-        h.insert(ACCEPT, accept.parse().unwrap());
-        negotiate(&h, &Query::parse(""), offer)
-    }
-
-    #[test]
-    fn kubectls_tables_fall_back_to_json_where_there_is_none() {
-        let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        assert_eq!(ask(accept, Offer::Objects).unwrap().transform, Transform::Table("v1"));
-        assert_eq!(ask(accept, Offer::Plain).unwrap().transform, Transform::None);
-    }
-
-    #[test]
-    fn custom_kinds_have_protobuf_for_their_metadata_alone() {
-        let protobuf = "application/vnd.kubernetes.protobuf";
-        let or_json = "application/vnd.kubernetes.protobuf,application/json";
-        let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        assert_eq!(ask(or_json, Offer::Objects).unwrap().media, Media::Protobuf);
-        assert_eq!(ask(protobuf, Offer::CustomObjects).unwrap_err().code, 406);
-        assert_eq!(ask(or_json, Offer::CustomObjects).unwrap().media, Media::Json);
-        assert_eq!(ask(partial, Offer::CustomEvents).unwrap().media, Media::Protobuf);
-    }
-
-    #[test]
-    fn tables_are_not_in_protobuf() {
-        let table = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json";
-        let n = ask(table, Offer::Objects).unwrap();
-        assert_eq!((n.media, n.transform), (Media::Json, Transform::None));
-    }
-
-    #[test]
-    fn answers_without_a_table_have_metadata() {
-        let form = |kind: &str| {
-            ask(
-                &format!("application/json; as = {kind} ;g=meta.k8s.io;v=v1"),
-                Offer::Metadata,
-            )
-        };
-        assert_eq!(
-            form("PartialObjectMetadata").unwrap().transform,
-            Transform::Partial("v1")
-        );
-        assert_eq!(form("Table").unwrap_err().code, 406);
-    }
-
-    #[test]
-    fn what_is_no_stream_may_be_asked_for_as_one() {
-        let media = |main: &str| {
-            ask(&format!("{main};stream=watch"), Offer::Objects)
-                .map(|n| n.media)
-                .ok()
-        };
-        assert_eq!(media("application/json"), Some(Media::Json));
-        assert_eq!(media("application/vnd.kubernetes.protobuf"), Some(Media::Protobuf));
-        assert_eq!(media("application/yaml"), None);
-        assert_eq!(ask("application/json;stream=x", Offer::Objects).ok(), None);
-    }
-
-    #[test]
-    fn quality_sorts_and_specific_beats_star() {
-        assert_eq!(ask("*/*,application/yaml", Offer::Objects).unwrap().media, Media::Yaml);
-        assert_eq!(
-            ask("application/yaml;q=0.5,application/json", Offer::Objects)
-                .unwrap()
-                .media,
-            Media::Json
-        );
-        assert_eq!(
-            ask("application/yaml", Offer::Events).unwrap_err().message,
-            "only the following media types are accepted: application/json;stream=watch, \
-             application/vnd.kubernetes.protobuf;stream=watch"
-        );
-    }
-
-    #[test]
-    fn the_router_knows_bare_types_only() {
-        let check = |accept: &str| {
-            let mut h = HeaderMap::new();
-            h.insert(ACCEPT, accept.parse().unwrap());
-            router_check(&h, false, Codecs::default()).is_ok()
-        };
-        assert!(check("text/html, */*;q=0.1"));
-        assert!(!check("application/*"));
-        assert!(!check("text/html"));
-    }
-
-    #[test]
-    fn the_query_decides_alone_about_pretty() {
-        let mut h = HeaderMap::new();
-        h.insert(USER_AGENT, "curl/8".parse().unwrap());
-        assert!(is_pretty(&h, &Query::parse(""), false));
-        assert!(!is_pretty(&h, &Query::parse("pretty=abc"), true));
-    }
-}
+mod tests;

@@ -19,19 +19,18 @@ pub use kind::Kind;
 pub use port::{Port, Running};
 
 use crate::admission::{Admission, Always};
+use crate::apimachinery::value::Value;
 use crate::authn::Authenticator;
 use crate::authz::Authorizer;
 use crate::endpoints::ApiGroupVersion;
-use crate::endpoints::discovery::aggregated::{Negotiating, Priorities, Source};
+use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
-use crate::endpoints::install::{Published, document, install};
+use crate::endpoints::install::{Published, install};
 use crate::endpoints::openapi::OpenApiV2;
 use crate::registry::Store;
 use crate::registry::resource::{Backing, Resource};
-use crate::request::{Handler, UnprotectedHandler};
-use crate::server::{
-    ChainConfig, EmptyDelegate, Endpoints, GenericServer, HealthCheck, Lifecycle, Prepared, WebService,
-};
+use crate::request::Handler;
+use crate::server::{ChainConfig, EmptyDelegate, Endpoints, GenericServer, HealthCheck, Lifecycle, Prepared};
 use crate::storage::embedded::{self, Engine};
 use crate::storage::{ResourceConfig, Storage};
 use crate::tasks::TaskGroup;
@@ -134,11 +133,7 @@ impl ApiServerBuilder {
             &|_| Priorities::default(),
             &published,
         );
-        let aggregated = published.apis.clone();
-        server.container().replace(WebService {
-            root: "/apis".to_owned(),
-            handler: Arc::new(Negotiating { aggregated, plain }),
-        });
+        server.container().replace(published.apis.clone().route("/apis", plain));
         server.mux().handle("/openapi/v3", published.openapi.clone());
         server.mux().handle_prefix("/openapi/v3/", published.openapi);
 
@@ -154,11 +149,11 @@ impl ApiServerBuilder {
 }
 
 /// `/apis`; of each group the versions are in preference order already.
-fn group_list(groups: &[ApiGroupVersion]) -> Arc<dyn UnprotectedHandler> {
+fn group_list(groups: &[ApiGroupVersion]) -> Value {
     let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for ApiGroupVersion { gv, .. } in groups {
         by_name.entry(&gv.group).or_default().push(&gv.version);
     }
     let entries = by_name.iter().map(|(g, v)| versions::group_entry(g, v)).collect();
-    document("/apis", versions::api_group_list(entries))
+    versions::api_group_list(entries)
 }

@@ -8,7 +8,7 @@ use crate::apimachinery::field::{ErrorList, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 use crate::apimachinery::validation::{
-    name_is_dns_label, name_is_dns_subdomain, name_is_dns1035_label, name_is_path_segment,
+    name_is_declared_subdomain, name_is_dns_label, name_is_dns_subdomain, name_is_dns1035_label, name_is_path_segment,
 };
 use crate::apimachinery::value::Value;
 use crate::request::Warnings;
@@ -73,6 +73,7 @@ fn kind_rules(resource: &Resource) -> MetaRules {
             NameRule::Label => name_is_dns_label,
             NameRule::Label1035 => name_is_dns1035_label,
             NameRule::PathSegment => name_is_path_segment,
+            NameRule::Declared => name_is_declared_subdomain,
         },
         strict_finalizers: resource.meta_checks.strict_finalizers,
     }

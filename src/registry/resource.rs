@@ -93,6 +93,8 @@ pub struct Columns {
     pub cells: Cells,
     /// The fields that cells are made of: what else an object has need not be there.
     pub reads: Mask,
+    /// Every event of a watch has the headings, not the first alone.
+    pub always_headed: bool,
     /// What a row says about its object as a whole; null: nothing.
     pub conditions: fn(&Value) -> Value,
 }

@@ -50,6 +50,9 @@ pub enum NameRule {
     Label1035,
     /// Anything that is one path segment: RBAC, CRD-like names, APIServices.
     PathSegment,
+    /// DNS-1123 subdomain where the check is declared, not coded (ReplicationControllers, DeviceClasses): a `generateName`
+    /// is not looked at.
+    Declared,
 }
 
 /// What a kind checks of the metadata itself, beside what the registry checks of every kind. Each check says again what

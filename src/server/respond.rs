@@ -96,7 +96,11 @@ fn negotiate(headers: &HeaderMap) -> Option<Media> {
             PROTOBUF => Media::Protobuf,
             _ => return None,
         };
-        let transformed = parts.any(|p| p.starts_with("as=") || p.starts_with("stream="));
+        let transformed = parts.any(|p| match p.split_once('=') {
+            Some(("as", kind)) => !kind.is_empty(),
+            Some(("stream", schema)) => !schema.is_empty() && (schema != "watch" || matches!(media, Media::Yaml)),
+            _ => false,
+        });
         (!transformed).then_some(media)
     })
 }
@@ -204,6 +208,10 @@ mod tests {
             ),
             (
                 "application/vnd.kubernetes.protobuf, */*",
+                "application/vnd.kubernetes.protobuf",
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;stream=watch",
                 "application/vnd.kubernetes.protobuf",
             ),
             ("text/html", "application/json"),

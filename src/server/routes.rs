@@ -7,9 +7,11 @@ use super::respond::{self, Answer, JSON};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::request::Request;
-use crate::telemetry::process::{BUILD_DATE, COMPILER, GIT_COMMIT, GIT_TREE_STATE, GIT_VERSION, GO_VERSION, platform};
+use crate::telemetry::process::{
+    self, BUILD_DATE, COMPILER, GIT_COMMIT, GIT_TREE_STATE, GIT_VERSION, GO_VERSION, platform,
+};
 use crate::telemetry::{TEXT_FORMAT, Telemetry};
-use http::header::{ACCEPT, HeaderValue};
+use http::header::{ACCEPT, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use std::sync::Arc;
 
@@ -22,6 +24,9 @@ pub fn index(paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHand
     }))
 }
 
+/// Since when the counters count, for scrapers that know how to ask.
+const PROCESS_START: HeaderName = HeaderName::from_static("process-start-time-unix");
+
 /// `/metrics`.
 pub fn metrics(telemetry: Telemetry) -> DynHandler {
     exposition(move || telemetry.text())
@@ -33,8 +38,13 @@ pub fn slis(telemetry: Telemetry) -> DynHandler {
 }
 
 fn exposition(text: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> DynHandler {
+    let since = process::started().map(|seconds| HeaderValue::from(seconds as u64));
     Arc::new(Answer(move |_: &Request| {
-        respond::bytes(StatusCode::OK, HeaderValue::from_static(TEXT_FORMAT), text())
+        let mut response = respond::bytes(StatusCode::OK, HeaderValue::from_static(TEXT_FORMAT), text());
+        if let Some(since) = &since {
+            response.headers_mut().insert(PROCESS_START, since.clone());
+        }
+        response
     }))
 }
 

@@ -136,7 +136,8 @@ fn stat() -> Option<Vec<f64>> {
     Some(fields.split_whitespace().map(|f| f.parse().unwrap_or(0.0)).collect())
 }
 
-fn started() -> Option<f64> {
+/// Seconds from the epoch to the start of this process.
+pub(crate) fn started() -> Option<f64> {
     let ticks = stat()?.get(19).copied()?;
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let boot: f64 = text

@@ -12,17 +12,13 @@ const PROBES: usize = 5;
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 const GUARD: Duration = Duration::from_secs(6);
 
-/// What is to be said about the APIService now.
-pub(super) async fn condition(
+/// What is to be said about the APIService whose Service can be reached, as [`wiring`] has it.
+pub(super) async fn answer(
     s: &ApiService,
     service: &ServiceReference,
-    index: &ServiceIndex,
     resolver: &dyn ServiceResolver,
     transport: &Transport,
 ) -> Condition {
-    if let Some(found) = wiring(service, index) {
-        return found;
-    }
     match probe(s, service, resolver, transport).await {
         Ok(()) => Condition::new("True", "Passed", "all checks passed"),
         Err(why) => {
@@ -34,7 +30,7 @@ pub(super) async fn condition(
 }
 
 /// What is wrong with Service, port and endpoints.
-fn wiring(wanted: &ServiceReference, index: &ServiceIndex) -> Option<Condition> {
+pub(super) fn wiring(wanted: &ServiceReference, index: &ServiceIndex) -> Option<Condition> {
     if wanted.target.is_some() {
         return None;
     }

@@ -95,6 +95,10 @@ async fn a_wrong_bundle_makes_a_service_unavailable_and_junk_writes_nothing() {
     );
     w.until_condition("v1.g", &wanted).await;
     assert_eq!(w.condition("v1.junk"), "none");
+    // Nobody can ask the backend, but whether there is one can be seen.
+    w.services.remove("ns/ext");
+    let absent = "False/ServiceNotFound/service/ext in \"ns\" is not present";
+    w.until_condition("v1.junk", absent).await;
 }
 
 #[tokio::test]

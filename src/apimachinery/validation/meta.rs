@@ -16,7 +16,7 @@ pub struct MetaRules {
     pub namespaced: bool,
     /// How names are checked.
     pub name: NameFn,
-    /// Finalizers must be well-known or have a domain: all built-in kinds, not custom resources.
+    /// Finalizers must be well-known or have a domain: most built-in kinds, not custom resources.
     pub strict_finalizers: bool,
 }
 

@@ -3,7 +3,7 @@
 use crate::controlplane::columns::others as columns;
 use crate::controlplane::strategies::apiservice::ApiService;
 use crate::controlplane::table::Group;
-use crate::registry::resource::Resource;
+use crate::registry::resource::{Columns, Resource};
 
 const V1: Group = Group {
     group: "apiregistration.k8s.io",
@@ -17,7 +17,10 @@ pub fn rows() -> Vec<Resource> {
             .category("api-extensions")
             .stored_at("apiregistration.k8s.io/apiservices")
             .strategy(ApiService)
-            .columns(columns::api_services())
+            .columns(Columns {
+                always_headed: true,
+                ..columns::api_services()
+            })
             .conditional_update()
             .status()
             .done(),

@@ -13,7 +13,7 @@ use crate::controlplane::defaults::devices as defaults;
 use crate::controlplane::fields::{elements_mut, restore};
 use crate::controlplane::subresources::LateStore;
 use crate::controlplane::validation::devices as check;
-use crate::registry::strategy::{Context, Strategy};
+use crate::registry::strategy::{Context, NameRule, Strategy};
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ pub const GROUP: &str = "resource.k8s.io";
 pub const DEVICE_CLASS: Described = Described {
     validate: |v| check::class(v, None),
     validate_update: Some(|new, old| check::class(new, Some(old))),
+    names: NameRule::Declared,
     generation: &["spec"],
     ..PLAIN
 };

@@ -64,6 +64,8 @@ pub const SERVICE_CIDR: Described = Described {
 pub const POD_DISRUPTION_BUDGET: Described = Described {
     validate: policy::budget,
     validate_status: policy::budget_status,
+    // Their metadata has the checks of the registry alone.
+    names: NameRule::PathSegment,
     status: Some(|| json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0})),
     ..WORKLOAD
 };

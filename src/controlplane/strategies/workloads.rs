@@ -51,6 +51,7 @@ pub const POD_TEMPLATE: Described = Described {
 pub const REPLICATION_CONTROLLER: Described = Described {
     default: defaults::replication_controller,
     validate: check::replication_controller,
+    names: NameRule::Declared,
     validate_status: check::replicas_status,
     warn: |new, old| {
         // Upstream warns of the template as it was.

@@ -236,3 +236,13 @@ fn columns_say_what_they_show() {
     }
     assert_eq!(column("volumeattachments", "Attacher").format, "name");
 }
+
+#[tokio::test]
+async fn headings_come_once_but_for_api_services() {
+    let r = running();
+    let groups = r.plane.groups.iter().chain([&r.plane.apiregistration]);
+    let rows = groups.flat_map(|g| &g.resources).map(|(row, _)| row);
+    let always = rows.filter(|row| row.columns.as_ref().is_some_and(|c| c.always_headed));
+    let always: Vec<String> = always.map(|row| row.gvr.resource.to_string()).collect();
+    assert_eq!(always, ["apiservices"]);
+}

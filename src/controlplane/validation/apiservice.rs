@@ -1,11 +1,10 @@
 //! APIServices (`kube-aggregator/pkg/apis/apiregistration/validation`).
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
-use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, net, path_segment_name};
 use crate::apimachinery::value::Value;
 use crate::client::target;
-use crate::controlplane::fields::{invalid_each, required_choice};
+use crate::controlplane::fields::{invalid_each, names, required_choice};
 
 pub(crate) fn api_service(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
@@ -16,15 +15,12 @@ pub(crate) fn api_service(v: &Value) -> ErrorList {
     let path = FieldPath::new("spec");
     let (group, version) = (spec.str_at(&["group"]), spec.str_at(&["version"]));
     let expected = format!("{version}.{group}");
-    let name = v.name();
-    // A name that is no path segment is told only that, by the check of the metadata.
-    if !name.is_empty() && name != expected && path_segment_name(name).is_empty() {
-        out.push(FieldError::invalid(
-            &FieldPath::new("metadata").child("name"),
-            name,
-            format!("must be `spec.version+\".\"+spec.group`: {}", quote(&expected)),
-        ));
-    }
+    names(&mut out, v, |name| {
+        // A name that is no path segment is told only that, by the check of the metadata.
+        let right = name == expected || !path_segment_name(name).is_empty();
+        let why = || format!("must be `spec.version+\".\"+spec.group`: {}", quote(&expected));
+        (!right).then(why).into_iter().collect()
+    });
     if group.is_empty() {
         if version != "v1" {
             out.push(FieldError::required(
@@ -132,6 +128,13 @@ mod tests {
         assert_eq!(
             with("x", json!({})),
             "metadata.name: Invalid value: \"x\": must be `spec.version+\".\"+spec.group`: \"v1.g.example.com\""
+        );
+        let generated = json!({"metadata": {"generateName": "v1.", "name": "v1.abcde"}, "spec": {"group": "g", "version": "v1",
+            "groupPriorityMinimum": 1, "versionPriority": 1}});
+        assert_eq!(
+            aggregate(&api_service(&generated)),
+            "[metadata.generateName: Invalid value: \"v1.\": must be `spec.version+\".\"+spec.group`: \"v1.g\", \
+             metadata.name: Invalid value: \"v1.abcde\": must be `spec.version+\".\"+spec.group`: \"v1.g\"]"
         );
         assert_eq!(
             with("v2.", json!({"group": "", "version": "v2"})),

@@ -4,7 +4,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, required_choice, strings};
+use crate::controlplane::fields::{self, IMMUTABLE, required_choice, strings};
 
 const APPROVED: &str = "api-approved.kubernetes.io";
 const PULL: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
@@ -33,13 +33,11 @@ fn base(v: &Value) -> ErrorList {
     let spec = v.get("spec");
     let path = FieldPath::new("spec");
     let (group, plural) = (spec.str_at(&["group"]), spec.str_at(&["names", "plural"]));
-    if v.name() != format!("{plural}.{group}") {
-        out.push(FieldError::invalid(
-            &FieldPath::new("metadata").child("name"),
-            v.name(),
-            "must be spec.names.plural+\".\"+spec.group",
-        ));
-    }
+    let expected = format!("{plural}.{group}");
+    fields::names(&mut out, v, |name| {
+        let why = || "must be spec.names.plural+\".\"+spec.group".to_owned();
+        (name != expected).then(why).into_iter().collect()
+    });
     let at = path.child("group");
     if group.is_empty() {
         out.push(FieldError::required(&at, ""));

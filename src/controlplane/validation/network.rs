@@ -3,10 +3,9 @@
 use super::common::{internal, required_segment};
 use super::service::warnings::cidr_warning;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_subdomain, net, path_segment_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, names, same, strings};
 
 pub(crate) fn network_policy(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
@@ -188,13 +187,7 @@ pub(super) fn canonical_ip(text: &str) -> Vec<String> {
 
 pub(crate) fn ip_address(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    let name = v.name();
-    invalid_each(
-        &mut out,
-        &FieldPath::new("metadata").child("name"),
-        name,
-        canonical_ip(name),
-    );
+    names(&mut out, v, canonical_ip);
     let (parent, at) = (v.at(&["spec", "parentRef"]), FieldPath::new("spec").child("parentRef"));
     if parent.is_null() {
         out.push(FieldError::required(&at, ""));

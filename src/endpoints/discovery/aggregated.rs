@@ -1,5 +1,6 @@
 //! The aggregated discovery document, put together from several sources, rendered on demand and kept until a change.
 
+use super::Route;
 use super::versions::compare_versions;
 use crate::api::protobuf;
 use crate::apimachinery::codec::{json, yaml};
@@ -7,6 +8,7 @@ use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::negotiate::{Media, accept_line, clauses};
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use crate::server::container::WebService;
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use aws_lc_rs::digest;
@@ -166,6 +168,22 @@ impl AggregatedDiscovery {
             return Some(response);
         }
         Some(crate::endpoints::respond::gzip::maybe(response, headers))
+    }
+
+    /// The router's path with this document and, for who does not ask for it, the plain one.
+    pub fn route(self: Arc<Self>, root: &str, plain: Value) -> WebService {
+        let route = Route::of(root, plain);
+        let negotiating = Negotiating {
+            aggregated: self,
+            plain: route.handler.clone(),
+        };
+        WebService {
+            root: root.to_owned(),
+            handler: Arc::new(Route {
+                handler: Arc::new(negotiating),
+                ..route
+            }),
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<GroupVersion, BTreeMap<Source, Part>>> {

@@ -13,7 +13,9 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use http::StatusCode;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
+};
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, OnceLock};
 
@@ -113,10 +115,31 @@ impl Kept {
                 set(&mut response, CONTENT_ENCODING, "gzip");
             }
         }
-        set(&mut response, ETAG, &etag);
-        // That the encoding varies is what upstream's compressing handler says, of every answer.
-        set(&mut response, VARY, "Accept-Encoding");
+        self.mark(&mut response);
+        response
+    }
+
+    /// What every answer about this document says: which one it is and what it depends on. Upstream compresses no document
+    /// of v3; who does not ask for compression sees no difference.
+    fn mark(&self, response: &mut Response) {
+        set(response, ETAG, &self.etag());
+        if self.dialect == Dialect::V2 || response.headers().contains_key(CONTENT_ENCODING) {
+            response
+                .headers_mut()
+                .append(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
         response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
+    }
+
+    /// 301 to where the document as it is now may be cached for ever, or 406.
+    pub(super) fn moved(&self, headers: &HeaderMap, location: &str) -> Response {
+        let Some(encoding) = self.negotiate(headers) else {
+            return bare(StatusCode::NOT_ACCEPTABLE);
+        };
+        let mut response = bare(StatusCode::MOVED_PERMANENTLY);
+        set(&mut response, CONTENT_TYPE, encoding.spellings(self.dialect)[0]);
+        set(&mut response, LOCATION, location);
+        self.mark(&mut response);
         response
     }
 }

@@ -4,17 +4,14 @@ use super::v3::{Build, document};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
+use crate::endpoints::negotiate::OBJECT_TYPES;
 use std::sync::Arc;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
-const OBJECTS: [&str; 3] = [
-    "application/json",
-    "application/vnd.kubernetes.protobuf",
-    "application/yaml",
-];
 
 /// One GET.
 struct Small {
+    key: String,
     path: String,
     operation: String,
     tag: String,
@@ -25,8 +22,29 @@ struct Small {
 }
 
 impl Small {
-    fn build(self) -> Build {
-        Arc::new(move || self.document())
+    fn build(self) -> (String, Build) {
+        (self.key.clone(), Arc::new(move || self.document()))
+    }
+
+    /// The item of its path in the document of everything.
+    fn item(&self) -> Value {
+        let schema = match self.definition {
+            Some(d) => crate::json!({"$ref": format!("#/definitions/{d}")}),
+            None => crate::json!({"type": "string"}),
+        };
+        let types: Vec<Value> = self.types.iter().map(|t| Value::from(*t)).collect();
+        let mut get = crate::json!({
+            "description": self.description, "operationId": self.operation, "tags": [self.tag.clone()],
+            "schemes": ["https"],
+            "responses": {"200": {"description": "OK"}, "401": {"description": "Unauthorized"}}});
+        get.set(&["responses", "200", "schema"], schema);
+        if self.definition.is_some() {
+            get.set(&["consumes"], types.clone());
+        }
+        get.set(&["produces"], types);
+        let mut item = Map::new();
+        item.insert("get", get);
+        Value::Object(item)
     }
 
     fn document(&self) -> Value {
@@ -58,14 +76,23 @@ impl Small {
 
 /// Key and document of everything a core server has beside its group versions; `groups` are its named groups.
 pub fn all(groups: &[&str]) -> Vec<(String, Build)> {
-    let mut out = vec![
-        root(
-            "api",
-            "getCoreAPIVersions",
-            "core",
-            "lists the versions of the core group",
-            "APIVersions",
-        ),
+    let named = groups.iter().map(|g| of_group(g));
+    let all = core().into_iter().chain(every()).chain(named);
+    all.map(Small::build).collect()
+}
+
+/// The paths of the same in the document of everything, each with the definition it refers to. A server of the core group
+/// has more than others.
+pub fn items(groups: &[&str]) -> Vec<(String, Value, Option<&'static str>)> {
+    let named = groups.iter().filter(|g| !g.is_empty()).map(|g| of_group(g));
+    let of_core = groups.contains(&"").then(core).into_iter().flatten();
+    let all = of_core.chain(every()).chain(named);
+    all.map(|s| (s.path.clone(), s.item(), s.definition)).collect()
+}
+
+/// What every server has.
+fn every() -> [Small; 2] {
+    [
         root(
             "apis",
             "getAPIVersions",
@@ -73,17 +100,27 @@ pub fn all(groups: &[&str]) -> Vec<(String, Build)> {
             "lists the groups there are",
             "APIGroupList",
         ),
-        (
-            "version".to_owned(),
-            Small {
-                path: "/version/".to_owned(),
-                operation: "getCodeVersion".to_owned(),
-                tag: "version".to_owned(),
-                description: "says which version this server is",
-                types: &["application/json"],
-                definition: Some("io.k8s.apimachinery.pkg.version.Info"),
-            }
-            .build(),
+        Small {
+            key: "version".to_owned(),
+            path: "/version/".to_owned(),
+            operation: "getCodeVersion".to_owned(),
+            tag: "version".to_owned(),
+            description: "says which version this server is",
+            types: &["application/json"],
+            definition: Some("io.k8s.apimachinery.pkg.version.Info"),
+        },
+    ]
+}
+
+/// What a server of the core group has beside that.
+fn core() -> [Small; 3] {
+    [
+        root(
+            "api",
+            "getCoreAPIVersions",
+            "core",
+            "lists the versions of the core group",
+            "APIVersions",
         ),
         keys(
             ".well-known/openid-configuration",
@@ -97,57 +134,74 @@ pub fn all(groups: &[&str]) -> Vec<(String, Build)> {
             "openid",
             &["application/jwk-set+json"],
         ),
-    ];
-    out.extend(groups.iter().map(|g| group(g)));
-    out
+    ]
 }
 
 fn definition(kind: &str) -> &'static str {
     crate::api::by_name(&format!("{META}{kind}")).map_or("", |d| d.name)
 }
 
-fn root(key: &str, operation: &str, tag: &str, description: &'static str, kind: &str) -> (String, Build) {
-    let small = Small {
+fn root(key: &str, operation: &str, tag: &str, description: &'static str, kind: &str) -> Small {
+    Small {
+        key: key.to_owned(),
         path: format!("/{key}/"),
         operation: operation.to_owned(),
         tag: tag.to_owned(),
         description,
-        types: &OBJECTS,
+        types: &OBJECT_TYPES,
         definition: Some(definition(kind)),
-    };
-    (key.to_owned(), small.build())
+    }
 }
 
 /// The document of `/apis/<group>`.
 pub fn group(group: &str) -> (String, Build) {
+    of_group(group).build()
+}
+
+fn of_group(group: &str) -> Small {
     let camel = super::operations::group_version_camel(&GroupVersion::new(group, ""));
     let tag = super::operations::tag(&GroupVersion::new(group, ""));
-    let small = Small {
+    Small {
+        key: format!("apis/{group}"),
         path: format!("/apis/{group}/"),
         operation: format!("get{camel}APIGroup"),
         tag: tag.trim_end_matches('_').to_owned(),
         description: "lists the versions of a group",
-        types: &OBJECTS,
+        types: &OBJECT_TYPES,
         definition: Some(definition("APIGroup")),
-    };
-    (format!("apis/{group}"), small.build())
+    }
 }
 
-fn keys(key: &str, operation: &str, tag: &str, types: &'static [&'static str]) -> (String, Build) {
-    let small = Small {
+fn keys(key: &str, operation: &str, tag: &str, types: &'static [&'static str]) -> Small {
+    Small {
+        key: key.to_owned(),
         path: format!("/{key}/"),
         operation: operation.to_owned(),
         tag: tag.to_owned(),
         description: "what verifies service account tokens",
         types,
         definition: None,
-    };
-    (key.to_owned(), small.build())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_document_of_everything_has_the_roots_of_discovery() {
+        let paths = |groups: &[&str]| -> Vec<String> { items(groups).into_iter().map(|(path, ..)| path).collect() };
+        assert_eq!(paths(&["g"]), ["/apis/", "/version/", "/apis/g/"]);
+        let core = paths(&["", "apps"]);
+        for path in [
+            "/api/",
+            "/.well-known/openid-configuration/",
+            "/openid/v1/jwks/",
+            "/apis/apps/",
+        ] {
+            assert!(core.iter().any(|p| p == path), "{path} in {core:?}");
+        }
+    }
 
     #[test]
     fn every_small_document_refers_to_what_it_has() {

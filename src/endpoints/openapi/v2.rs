@@ -1,7 +1,7 @@
 //! `/openapi/v2`: one document of everything, for older tools.
 
 use super::kept::{Kept, bare, off_thread};
-use super::{operations, paths, v3};
+use super::{operations, paths, small, v3};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
@@ -74,13 +74,14 @@ pub fn document(served: &Served) -> Value {
             all_paths.insert(path, item);
         }
     }
-    all_paths.insert("/version/", version_item());
-    let names = closure(
-        named
-            .iter()
-            .map(String::as_str)
-            .chain(["io.k8s.apimachinery.pkg.version.Info"]),
-    );
+    let mut groups: Vec<&str> = served.iter().map(|(gv, _)| gv.group.as_str()).collect();
+    groups.dedup();
+    let mut definitions = Vec::new();
+    for (path, item, definition) in small::items(&groups) {
+        all_paths.insert(path, item);
+        definitions.extend(definition);
+    }
+    let names = closure(named.iter().map(String::as_str).chain(definitions));
     let group_versions: Vec<(&str, &str)> = served
         .iter()
         .map(|(gv, _)| (gv.group.as_str(), gv.version.as_str()))
@@ -100,19 +101,6 @@ pub fn document(served: &Served) -> Value {
     out.set(&["paths"], all_paths);
     out.set(&["definitions"], definitions);
     out
-}
-
-fn version_item() -> Value {
-    crate::json!({"get": {
-        "description": "says which version this server is",
-        "operationId": "getCodeVersion",
-        "tags": ["version"],
-        "consumes": ["application/json"],
-        "produces": ["application/json"],
-        "schemes": ["https"],
-        "responses": {
-            "200": {"description": "OK", "schema": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.version.Info"}},
-            "401": {"description": "Unauthorized"}}}})
 }
 
 #[async_trait]

@@ -11,7 +11,7 @@ use crate::registry::resource::Resource;
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, LOCATION};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES};
 use http::{HeaderMap, StatusCode};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -91,9 +91,7 @@ impl OpenApiV3 {
             return bare(StatusCode::NOT_FOUND);
         };
         if query.get("hash").is_some_and(|h| !h.is_empty() && h != kept.hash) {
-            let mut r = bare(StatusCode::MOVED_PERMANENTLY);
-            set(&mut r, LOCATION, &format!("{ROOT}/{key}?hash={}", kept.hash));
-            return r;
+            return kept.moved(headers, &format!("{ROOT}/{key}?hash={}", kept.hash));
         }
         let mut response = kept.respond(headers).await;
         if query.get("hash") == Some(&kept.hash) && response.status() != StatusCode::NOT_ACCEPTABLE {

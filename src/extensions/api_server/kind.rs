@@ -198,6 +198,7 @@ fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
         columns: all.into(),
         cells: Arc::new(cells),
         reads,
+        always_headed: false,
         conditions: |_| Value::Null,
     }
 }

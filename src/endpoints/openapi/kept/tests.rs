@@ -51,6 +51,27 @@ async fn the_first_acceptable_form_is_answered() {
 }
 
 #[tokio::test]
+async fn documents_of_v3_depend_on_the_encoding_only_where_it_is_asked_for() {
+    let document = crate::json!({"openapi": "3.0.0", "info": {"title": "t", "version": "1"}});
+    let kept = Kept::new(&document, Dialect::V3);
+    let mut headers = HeaderMap::new();
+    let vary = |r: &Response| -> Vec<String> {
+        let all = r.headers().get_all(VARY).iter();
+        all.map(|v| v.to_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(vary(&kept.respond(&headers).await), ["Accept"]);
+    let moved = kept.moved(&headers, "/openapi/v3/x?hash=H");
+    assert_eq!(
+        (moved.status(), vary(&moved)),
+        (StatusCode::MOVED_PERMANENTLY, vec!["Accept".to_owned()])
+    );
+    assert_eq!(moved.headers()[CONTENT_TYPE], "application/json");
+    assert_eq!(moved.headers()[ETAG], kept.etag().as_str());
+    headers.insert("accept-encoding", HeaderValue::from_static("gzip"));
+    assert_eq!(vary(&kept.respond(&headers).await), ["Accept-Encoding", "Accept"]);
+}
+
+#[tokio::test]
 async fn protobuf_is_compressed_and_not_sent_twice() {
     let r = ask(&[("accept", OLD), ("accept-encoding", "gzip")]).await;
     assert_eq!(r.headers()[CONTENT_ENCODING], "gzip");

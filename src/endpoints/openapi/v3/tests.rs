@@ -1,5 +1,6 @@
 use super::*;
 use crate::request::UserInfo;
+use http::header::LOCATION;
 
 fn with(key: &str) -> OpenApiV3 {
     let all = OpenApiV3::new();

@@ -160,9 +160,10 @@ impl Frames {
         }
     }
 
-    /// The column definitions, the first time.
+    /// The column definitions, the first time or always.
     fn columns(&mut self) -> Value {
-        if std::mem::replace(&mut self.columns_sent, true) {
+        let always = self.resource.columns.as_ref().is_some_and(|c| c.always_headed);
+        if std::mem::replace(&mut self.columns_sent, true) && !always {
             return Value::Null;
         }
         table::columns(&self.resource)

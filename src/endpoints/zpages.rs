@@ -1,48 +1,46 @@
 //! `/flagz` and `/statusz`: what this process was started with and what it is (`k8s.io/apiserver/pkg/server/{flagz,statusz}`).
 //! Text for people, and a structured form for who names its kind and version; nothing in between.
 
-use super::mux::DynHandler;
-use super::respond::{self, Answer, JSON};
-use crate::apimachinery::codec::json;
+use super::negotiate::{accept_line, clauses};
+use crate::apimachinery::codec::{json, yaml};
+use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::json;
 use crate::request::{Request, Response};
+use crate::server::mux::DynHandler;
+use crate::server::respond::{self, Answer, TEXT};
 use crate::telemetry::process::{GIT_VERSION, GO_VERSION};
-use http::header::{ACCEPT, HeaderName, HeaderValue};
-use http::{Method, StatusCode};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const NAME: &str = "kube-apiserver";
+const NAME: &str = "apiserver";
 const GROUP: &str = "config.k8s.io";
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain;charset=utf-8");
+const TYPES: [&str; 3] = ["application/json", "application/yaml", "text/plain"];
+const VERSIONS: [&str; 2] = ["v1beta1", "v1alpha1"];
 
 /// What a client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Text,
-    Structured(&'static str),
+    /// In this version, as one of the [`TYPES`].
+    Structured(&'static str, &'static str),
 }
 
-/// The first clause that can be served.
+/// The best clause that can be served.
 fn form(accept: &str, kind: &str) -> Option<Form> {
-    if accept.trim().is_empty() {
-        return Some(Form::Text);
-    }
-    accept.split(',').find_map(|clause| {
-        let mut parts = clause.split(';').map(str::trim);
-        let media = parts.next().unwrap_or("");
-        let parameters: Vec<(&str, &str)> = parts.filter_map(|p| p.split_once('=')).collect();
-        let says = |key: &str| parameters.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
-        match media {
-            "text/plain" | "*/*" | "text/*" => Some(Form::Text),
-            "application/json" if says("as") == Some(kind) && says("g") == Some(GROUP) => match says("v") {
-                Some("v1beta1") => Some(Form::Structured("v1beta1")),
-                Some("v1alpha1") => Some(Form::Structured("v1alpha1")),
-                _ => None,
-            },
-            _ => None,
+    clauses(accept).into_iter().find_map(|clause| {
+        let asked = ["as", "g", "v"].map(|name| clause.param(name));
+        if asked == [None; 3] {
+            let plain = clause.takes("text/plain") && clause.param("stream").is_none();
+            return plain.then_some(Form::Text);
         }
+        let version = VERSIONS
+            .into_iter()
+            .find(|v| asked == [Some(kind), Some(GROUP), Some(v)])?;
+        let media = TYPES[..2].iter().find(|t| clause.takes(t))?;
+        Some(Form::Structured(version, media))
     })
 }
 
@@ -54,19 +52,21 @@ fn page(
 ) -> DynHandler {
     let endpoint = kind.to_ascii_lowercase();
     Arc::new(Answer(move |req: &Request| -> Response {
-        if req.method() != Method::GET && req.method() != Method::HEAD {
-            return respond::method_not_allowed(req.headers());
-        }
-        let accept = req.headers().get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
-        match form(accept, kind) {
-            None => respond::not_acceptable("text/plain", req.headers()),
+        match form(accept_line(req.headers()), kind) {
+            None => respond::status(&Status::not_acceptable(&TYPES), req.headers()),
             Some(Form::Text) => respond::bytes(StatusCode::OK, TEXT, text().into_bytes()),
-            Some(Form::Structured(version)) => {
+            Some(Form::Structured(version, media)) => {
                 let mut v = members();
                 v.set(&["kind"], kind);
                 v.set(&["apiVersion"], format!("{GROUP}/{version}"));
                 v.set(&["metadata", "name"], NAME);
-                let mut response = respond::bytes(StatusCode::OK, JSON, json::to_vec(&v));
+                let body = match media {
+                    "application/yaml" => yaml::to_vec(&v),
+                    _ => json::to_vec(&v),
+                };
+                let content_type = format!("{media};g={GROUP};v={version};as={kind}");
+                let mut response = respond::bytes(StatusCode::OK, TEXT, body);
+                respond::set_header(response.headers_mut(), CONTENT_TYPE, &content_type);
                 if version == "v1alpha1" {
                     let warning = format!(
                         "299 - \"This version of the {endpoint} endpoint is deprecated. Please use a newer version.\""
@@ -86,7 +86,7 @@ fn page(
 fn header(endpoint: &str) -> String {
     format!(
         "\n{NAME} {endpoint}\nWarning: This endpoint is not meant to be machine parseable, has no formatting \
-         compatibility guarantees and is for debugging purposes only.\n\n"
+         compatibility guarantees and is for debugging purposes only.\n"
     )
 }
 
@@ -118,7 +118,7 @@ pub fn statusz(started: String, since: Instant, paths: impl Fn() -> Vec<String> 
     let (shown, began) = (paths.clone(), started.clone());
     let text = move || {
         format!(
-            "{}Started: {began}\nUp: {}\nGo version: {GO_VERSION}\nBinary version: {GIT_VERSION}\nEmulation version: 1.36\n\
+            "{}\nStarted: {began}\nUp: {}\nGo version: {GO_VERSION}\nBinary version: {GIT_VERSION}\nEmulation version: 1.36\n\
              Paths: {}\n",
             header("statusz"),
             up(since.elapsed()),
@@ -150,8 +150,20 @@ mod tests {
         assert_eq!(form("application/json", "Flagz"), None);
         assert_eq!(
             form("application/json;as=Flagz;v=v1beta1;g=config.k8s.io", "Flagz"),
-            Some(Form::Structured("v1beta1"))
+            Some(Form::Structured("v1beta1", "application/json"))
         );
+        assert_eq!(
+            form(
+                "text/plain;q=0.1,application/*;as=Flagz;v=v1alpha1;g=config.k8s.io",
+                "Flagz"
+            ),
+            Some(Form::Structured("v1alpha1", "application/json"))
+        );
+        assert_eq!(
+            form("application/yaml;as=Flagz;v=v1beta1;g=config.k8s.io", "Flagz"),
+            Some(Form::Structured("v1beta1", "application/yaml"))
+        );
+        assert_eq!(form("text/plain;as=Flagz", "Flagz"), None);
         assert_eq!(
             form("application/json;as=Flagz;v=v1beta1;g=config.k8s.io", "Statusz"),
             None

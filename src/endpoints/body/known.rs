@@ -1,0 +1,107 @@
+//! Kinds that documents may name although nobody serves them any more. Upstream's scheme still reads them, and so tells who
+//! sends one that the version is wrong, not that the kind is unknown.
+
+use crate::api;
+use crate::apimachinery::gvk::GroupVersionKind;
+
+/// Versions by group with their kinds, beside those that have schemas here.
+const RETIRED: &[(&str, &str, &[&str])] = &[
+    ("admissionregistration.k8s.io", "v1alpha1", POLICIES),
+    ("admissionregistration.k8s.io", "v1beta1", POLICIES),
+    (
+        "admissionregistration.k8s.io",
+        "v1beta1",
+        &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
+    ),
+    ("apiextensions.k8s.io", "v1beta1", &["CustomResourceDefinition"]),
+    ("apiregistration.k8s.io", "v1beta1", &["APIService"]),
+    ("apps", "v1beta1", &["ControllerRevision", "Deployment", "StatefulSet"]),
+    (
+        "apps",
+        "v1beta2",
+        &[
+            "ControllerRevision",
+            "DaemonSet",
+            "Deployment",
+            "ReplicaSet",
+            "StatefulSet",
+        ],
+    ),
+    ("authentication.k8s.io", "v1alpha1", &["SelfSubjectReview"]),
+    (
+        "authentication.k8s.io",
+        "v1beta1",
+        &["SelfSubjectReview", "TokenReview"],
+    ),
+    (
+        "authorization.k8s.io",
+        "v1beta1",
+        &["LocalSubjectAccessReview", "SelfSubjectAccessReview"],
+    ),
+    (
+        "authorization.k8s.io",
+        "v1beta1",
+        &["SelfSubjectRulesReview", "SubjectAccessReview"],
+    ),
+    ("batch", "v1beta1", &["CronJob"]),
+    ("certificates.k8s.io", "v1beta1", &["CertificateSigningRequest"]),
+    ("coordination.k8s.io", "v1beta1", &["Lease"]),
+    ("discovery.k8s.io", "v1beta1", &["EndpointSlice"]),
+    ("events.k8s.io", "v1beta1", &["Event"]),
+    (
+        "extensions",
+        "v1beta1",
+        &["DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "ReplicaSet"],
+    ),
+    ("flowcontrol.apiserver.k8s.io", "v1beta1", FLOWS),
+    ("flowcontrol.apiserver.k8s.io", "v1beta2", FLOWS),
+    ("flowcontrol.apiserver.k8s.io", "v1beta3", FLOWS),
+    ("networking.k8s.io", "v1beta1", &["Ingress", "IngressClass"]),
+    ("node.k8s.io", "v1alpha1", &["RuntimeClass"]),
+    ("node.k8s.io", "v1beta1", &["RuntimeClass"]),
+    ("policy", "v1beta1", &["PodDisruptionBudget"]),
+    ("rbac.authorization.k8s.io", "v1alpha1", RBAC),
+    ("rbac.authorization.k8s.io", "v1beta1", RBAC),
+    ("scheduling.k8s.io", "v1beta1", &["PriorityClass"]),
+    (
+        "storage.k8s.io",
+        "v1alpha1",
+        &["CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"],
+    ),
+    (
+        "storage.k8s.io",
+        "v1beta1",
+        &[
+            "CSIDriver",
+            "CSINode",
+            "CSIStorageCapacity",
+            "StorageClass",
+            "VolumeAttachment",
+        ],
+    ),
+];
+const POLICIES: &[&str] = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+const FLOWS: &[&str] = &["FlowSchema", "PriorityLevelConfiguration"];
+const RBAC: &[&str] = &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+
+/// Whether documents of this kind are known, served or not.
+pub fn known(kind: &GroupVersionKind) -> bool {
+    let retired = |(group, version, kinds): &(&str, &str, &[&str])| {
+        *group == kind.group.as_str() && *version == kind.version.as_str() && kinds.contains(&kind.kind.as_str())
+    };
+    api::by_gvk(&kind.group, &kind.version, &kind.kind).is_some() || RETIRED.iter().any(retired)
+}
+
+/// Whether both are versions of one kind: some moved from group to group.
+pub fn same_kind(a: &GroupVersionKind, b: &GroupVersionKind) -> bool {
+    a.kind == b.kind && home(a) == home(b)
+}
+
+fn home(kind: &GroupVersionKind) -> &str {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("extensions", "DaemonSet" | "Deployment" | "ReplicaSet") => "apps",
+        ("extensions", "Ingress" | "NetworkPolicy") => "networking.k8s.io",
+        ("", "Event") => "events.k8s.io",
+        (group, _) => group,
+    }
+}
