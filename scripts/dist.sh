@@ -21,7 +21,7 @@ build() { RUSTFLAGS="${RUSTFLAGS:-} $1" cargo build -q --release --bin torana --
 echo "building one that counts …"
 build "-Cprofile-generate=$out/counts" counting
 counting=$out/counting/$host/release/torana
-if ! [ -f "$out/counted" ] || ! sha256sum -c --quiet "$out/counted" 2>/dev/null; then
+if ! [ -f "$out/counted" ] || ! sha256sum -c --status "$out/counted"; then
 	echo "letting it work …"
 	cargo build -q --release -p torana-bench
 	rm -rf "$out/counts" "$out"/*.profdata
