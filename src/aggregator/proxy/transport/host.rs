@@ -1,4 +1,6 @@
-//! The connections to one `host:port`.
+//! One `host:port`: how a request gets a connection to it, and who looks after the connections.
+
+mod pool;
 
 use super::super::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
 use super::super::tls::ClientTls;
@@ -16,6 +18,7 @@ use http::HeaderValue;
 use http::uri::Authority;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use pool::{Dialing, Pool};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,15 +28,9 @@ use tokio::sync::futures::Notified;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How often a connection's task looks after idle ones, and at its heartbeat.
 const CHECK: Duration = Duration::from_secs(1);
-const MOST_IDLE: usize = 25;
-/// Most addresses of one name that have a connection of their own because of that.
-const MOST_SPREAD: usize = 8;
 const SPREAD_AGAIN: Duration = Duration::from_secs(30);
-/// Streams on a first connection, until the backend says how many it allows.
-const FIRST_STREAMS: usize = 100;
 
 /// Connections to one address, under one TLS configuration.
 pub(super) struct Host {
@@ -54,33 +51,7 @@ pub(super) struct Host {
     connect_timeout: Option<Duration>,
     bounds: Bounds,
     room: Arc<Room>,
-    state: Mutex<State>,
-}
-
-struct State {
-    /// Streams that the backend allowed when last looked at: what a new connection gets until its settings arrive.
-    expected_streams: usize,
-    http2: Vec<Arc<Http2>>,
-    idle: Vec<Idle>,
-    /// Counts requests, so that connections that are equally busy take turns.
-    turn: usize,
-    /// Counts dials: each begins with the next of the name's addresses.
-    dials: usize,
-    /// How many those are.
-    addresses: usize,
-    /// When a connection to one more of them is tried.
-    spread_at: Instant,
-    /// The backend chose HTTP/1.1 last time: connections cannot be shared, so everybody dials alone.
-    alone: bool,
-    /// The dial that everybody waits for.
-    dialing: Option<Dialing>,
-}
-
-type Dialing = watch::Receiver<Option<Result<(), DialError>>>;
-
-struct Idle {
-    sender: http1::SendRequest<Body>,
-    since: Instant,
+    pool: Mutex<Pool>,
 }
 
 /// What there is for a request.
@@ -167,17 +138,7 @@ impl Host {
             counts: transport.counts.clone(),
             bounds: transport.bounds,
             room: Arc::default(),
-            state: Mutex::new(State {
-                expected_streams: FIRST_STREAMS,
-                http2: Vec::new(),
-                idle: Vec::new(),
-                turn: 0,
-                dials: 0,
-                addresses: 1,
-                spread_at: Instant::now(),
-                alone: false,
-                dialing: None,
-            }),
+            pool: Mutex::new(Pool::new()),
         }
     }
 
@@ -251,7 +212,7 @@ impl Host {
         self.stream(&mut self.lock(), self.bounds(bounded).connections)
     }
 
-    fn stream(self: &Arc<Self>, s: &mut State, most: usize) -> Option<Stream> {
+    fn stream(self: &Arc<Self>, s: &mut Pool, most: usize) -> Option<Stream> {
         let stream = s.free_stream()?;
         // A name of several addresses: requests go to all of them, once there is a connection to each.
         if s.wants_to_spread()
@@ -285,7 +246,7 @@ impl Host {
     }
 
     /// Starts a dial in a task of its own, so that it outlives the client that asked first.
-    fn shared_dial(self: &Arc<Self>, s: &mut State, open: Open, spreading: bool) -> Dialing {
+    fn shared_dial(self: &Arc<Self>, s: &mut Pool, open: Open, spreading: bool) -> Dialing {
         let (tell, dialing) = watch::channel(None);
         s.dialing = Some(dialing.clone());
         let host = self.clone();
@@ -313,12 +274,7 @@ impl Host {
             if let Some(socket) = &self.socket {
                 return dial_socket(socket, &self.tls, Offer::Any, &self.outbound).await;
             }
-            let turn = {
-                let mut s = self.lock();
-                let turn = s.dials;
-                s.dials = turn.wrapping_add(1);
-                turn
-            };
+            let turn = self.lock().next_dial();
             dial_watched(&self.address, &self.tls, Offer::Any, &self.outbound, turn).await
         };
         within(self.connect_timeout, &self.address, dialing).await
@@ -337,7 +293,7 @@ impl Host {
         {
             let mut s = self.lock();
             s.addresses = dialed.addresses;
-            if spreading && s.http2.iter().any(|c| c.peer() == peer) {
+            if spreading && s.leads_to(peer) {
                 // The others do not answer now.
                 s.spread_at = Instant::now() + SPREAD_AGAIN;
                 return Ok(None);
@@ -359,11 +315,7 @@ impl Host {
             .map_err(|e| DialError(http2::error_text(&e)))?;
         let shared = Arc::new(shared);
         let mine = Arc::downgrade(&shared);
-        {
-            let mut s = self.lock();
-            s.alone = false;
-            s.http2.push(shared);
-        }
+        self.lock().join(shared);
         self.drive(connection, host, open, Some((mine, heartbeat)));
         Ok(None)
     }
@@ -421,49 +373,36 @@ impl Host {
     /// No new request goes to this connection. What it carries stays on it while it lasts.
     fn retire(&self, http2: &Weak<Http2>) {
         self.lock()
-            .http2
-            .retain(|c| !std::ptr::eq(Arc::as_ptr(c), http2.as_ptr()));
+            .drop_http2(|c| std::ptr::eq(Arc::as_ptr(c), http2.as_ptr()));
     }
 
     /// Keeps an HTTP/1.1 connection whose answer has ended.
     pub(super) fn give_back(&self, sender: http1::SendRequest<Body>) {
-        if sender.is_closed() {
-            return;
-        }
-        let mut s = self.lock();
-        if s.idle.len() < MOST_IDLE {
-            s.idle.push(Idle {
-                sender,
-                since: Instant::now(),
-            });
-            drop(s);
+        if !sender.is_closed() && self.lock().keep(sender) {
             self.room.free();
         }
     }
 
     /// Takes an HTTP/2 connection out of the pool.
     pub(super) fn forget(&self, stream: &Stream) {
-        self.lock().http2.retain(|c| !stream.is_on(c));
+        self.lock().drop_http2(|c| stream.is_on(c));
     }
 
     pub(super) fn close_idle(&self) {
-        let mut s = self.lock();
-        s.idle.clear();
-        s.http2.clear();
+        self.lock().clear();
     }
 
     pub(super) fn state(&self) -> EndpointState {
-        let (http2, streams, idle, dialing) = {
+        let (counts, dialing) = {
             let s = self.lock();
-            let streams = s.http2.iter().map(|c| c.streams()).sum();
-            (s.http2.len(), streams, s.idle.len(), s.dialing.is_some())
+            (s.counts(), s.dialing.is_some())
         };
         EndpointState {
             address: self.address.to_string(),
             under_way: self.busy.now(),
-            http2_connections: http2,
-            http2_streams: streams,
-            idle_http1_connections: idle,
+            http2_connections: counts.http2,
+            http2_streams: counts.streams,
+            idle_http1_connections: counts.idle,
             dialing,
             connections: self.room.connections(),
             waiting: self.room.waiting(),
@@ -476,54 +415,10 @@ impl Host {
 
     pub(super) fn is_idle(&self) -> bool {
         let s = self.lock();
-        s.dialing.is_none() && s.http2.iter().all(|c| c.streams() == 0)
+        s.dialing.is_none() && s.counts().streams == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while holding this lock")
-    }
-}
-
-// === impl State ===
-
-impl State {
-    /// A stream on the least busy connection that has one left.
-    fn free_stream(&mut self) -> Option<Stream> {
-        loop {
-            let n = self.http2.len();
-            if n > 1 {
-                self.turn = self.turn.wrapping_add(1);
-            }
-            let around = (0..n).map(|i| self.turn.wrapping_add(i) % n);
-            let at = around.min_by_key(|at| self.http2[*at].streams())?;
-            let connection = &self.http2[at];
-            let Some(most) = connection.most_streams() else {
-                self.http2.swap_remove(at);
-                continue;
-            };
-            self.expected_streams = most;
-            return (connection.streams() < most).then(|| connection.stream());
-        }
-    }
-
-    fn wants_to_spread(&self) -> bool {
-        self.http2.len() < self.addresses.min(MOST_SPREAD) && self.dialing.is_none() && Instant::now() >= self.spread_at
-    }
-
-    /// The most recently used idle connection.
-    fn free_connection(&mut self) -> Option<http1::SendRequest<Body>> {
-        while let Some(idle) = self.idle.pop() {
-            if !idle.sender.is_closed() && idle.since.elapsed() < IDLE_TIMEOUT {
-                return Some(idle.sender);
-            }
-        }
-        None
-    }
-
-    fn prune(&mut self, now: Instant) {
-        self.idle
-            .retain(|i| !i.sender.is_closed() && now.saturating_duration_since(i.since) < IDLE_TIMEOUT);
-        self.http2
-            .retain(|c| c.idle_for(now).is_none_or(|idle| idle < IDLE_TIMEOUT));
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().expect("no code panics while holding this lock")
     }
 }

@@ -1,0 +1,157 @@
+//! What there is at one address: the connections, and the one that is being made.
+
+use super::super::http2::{Http2, Stream};
+use crate::client::dial::DialError;
+use crate::request::Body;
+use hyper::client::conn::http1;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+const MOST_IDLE: usize = 25;
+/// Most addresses of one name that have a connection of their own because of that.
+const MOST_SPREAD: usize = 8;
+/// Streams on a first connection, until the backend says how many it allows.
+const FIRST_STREAMS: usize = 100;
+
+/// The connections of one address.
+pub(super) struct Pool {
+    /// Streams that the backend allowed when last looked at: what a new connection gets until its settings arrive.
+    pub(super) expected_streams: usize,
+    http2: Vec<Arc<Http2>>,
+    idle: Vec<Idle>,
+    /// Counts requests, so that connections that are equally busy take turns.
+    turn: usize,
+    /// Counts dials: each begins with the next of the name's addresses.
+    dials: usize,
+    /// How many those are.
+    pub(super) addresses: usize,
+    /// When a connection to one more of them is tried.
+    pub(super) spread_at: Instant,
+    /// The backend chose HTTP/1.1 last time: connections cannot be shared, so everybody dials alone.
+    pub(super) alone: bool,
+    /// The dial that everybody waits for.
+    pub(super) dialing: Option<Dialing>,
+}
+
+/// How a dial ended, once it did.
+pub(super) type Dialing = watch::Receiver<Option<Result<(), DialError>>>;
+
+struct Idle {
+    sender: http1::SendRequest<Body>,
+    since: Instant,
+}
+
+/// How many connections there are, and streams on them.
+pub(super) struct Counts {
+    pub(super) http2: usize,
+    pub(super) streams: usize,
+    pub(super) idle: usize,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    pub(super) fn new() -> Self {
+        Self {
+            expected_streams: FIRST_STREAMS,
+            http2: Vec::new(),
+            idle: Vec::new(),
+            turn: 0,
+            dials: 0,
+            addresses: 1,
+            spread_at: Instant::now(),
+            alone: false,
+            dialing: None,
+        }
+    }
+
+    /// A stream on the least busy connection that has one left.
+    pub(super) fn free_stream(&mut self) -> Option<Stream> {
+        loop {
+            let n = self.http2.len();
+            if n > 1 {
+                self.turn = self.turn.wrapping_add(1);
+            }
+            let around = (0..n).map(|i| self.turn.wrapping_add(i) % n);
+            let at = around.min_by_key(|at| self.http2[*at].streams())?;
+            let connection = &self.http2[at];
+            let Some(most) = connection.most_streams() else {
+                self.http2.swap_remove(at);
+                continue;
+            };
+            self.expected_streams = most;
+            return (connection.streams() < most).then(|| connection.stream());
+        }
+    }
+
+    /// An HTTP/2 connection that requests may use from now on.
+    pub(super) fn join(&mut self, connection: Arc<Http2>) {
+        self.alone = false;
+        self.http2.push(connection);
+    }
+
+    /// New requests don't use these any more.
+    pub(super) fn drop_http2(&mut self, which: impl Fn(&Arc<Http2>) -> bool) {
+        self.http2.retain(|c| !which(c));
+    }
+
+    /// New requests use none of those that are here.
+    pub(super) fn clear(&mut self) {
+        self.idle.clear();
+        self.http2.clear();
+    }
+
+    pub(super) fn leads_to(&self, peer: Option<SocketAddr>) -> bool {
+        self.http2.iter().any(|c| c.peer() == peer)
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            http2: self.http2.len(),
+            streams: self.http2.iter().map(|c| c.streams()).sum(),
+            idle: self.idle.len(),
+        }
+    }
+
+    /// Which dial the next one is.
+    pub(super) fn next_dial(&mut self) -> usize {
+        let turn = self.dials;
+        self.dials = turn.wrapping_add(1);
+        turn
+    }
+
+    pub(super) fn wants_to_spread(&self) -> bool {
+        self.http2.len() < self.addresses.min(MOST_SPREAD) && self.dialing.is_none() && Instant::now() >= self.spread_at
+    }
+
+    /// The most recently used idle connection.
+    pub(super) fn free_connection(&mut self) -> Option<http1::SendRequest<Body>> {
+        while let Some(idle) = self.idle.pop() {
+            if !idle.sender.is_closed() && idle.since.elapsed() < IDLE_TIMEOUT {
+                return Some(idle.sender);
+            }
+        }
+        None
+    }
+
+    /// Whether there was room for an HTTP/1.1 connection whose answer has ended.
+    pub(super) fn keep(&mut self, sender: http1::SendRequest<Body>) -> bool {
+        let is_room = self.idle.len() < MOST_IDLE;
+        if is_room {
+            let since = Instant::now();
+            self.idle.push(Idle { sender, since });
+        }
+        is_room
+    }
+
+    pub(super) fn prune(&mut self, now: Instant) {
+        self.idle
+            .retain(|i| !i.sender.is_closed() && now.saturating_duration_since(i.since) < IDLE_TIMEOUT);
+        self.http2
+            .retain(|c| c.idle_for(now).is_none_or(|idle| idle < IDLE_TIMEOUT));
+    }
+}
