@@ -10,8 +10,9 @@
 //! What fails while an address is ejected was sent before, and says nothing new. Requests come back once it has answered;
 //! before that they go there only while no address at all is in use.
 
+use super::exchange::Failure;
 use super::host::{Host, Lease, NoConnection};
-use super::{DialError, Failure, Outgoing};
+use super::{DialError, Outgoing};
 use crate::tasks::Signal;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

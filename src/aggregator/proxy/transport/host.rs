@@ -6,6 +6,7 @@ use super::super::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
 use super::super::tls::ClientTls;
 use super::Transport;
 use super::balance::{Busy, EndpointState, Health};
+use super::exchange::error_text;
 use super::http2::{self, Heartbeat, Http2, Pulse, Stream};
 use super::probation::{Asking, Question};
 use super::room::{self, Bounds, Open, Room};
@@ -304,7 +305,7 @@ impl Host {
                 .title_case_headers(true)
                 .handshake(TokioIo::new(dialed.io))
                 .await
-                .map_err(|e| DialError(super::error_text(&e, false)))?;
+                .map_err(|e| DialError(error_text(&e, false)))?;
             self.lock().alone = true;
             self.drive(connection, host, open, None);
             return Ok(Some(sender));
@@ -372,8 +373,7 @@ impl Host {
 
     /// No new request goes to this connection. What it carries stays on it while it lasts.
     fn retire(&self, http2: &Weak<Http2>) {
-        self.lock()
-            .drop_http2(|c| std::ptr::eq(Arc::as_ptr(c), http2.as_ptr()));
+        self.lock().drop_http2(|c| std::ptr::eq(Arc::as_ptr(c), http2.as_ptr()));
     }
 
     /// Keeps an HTTP/1.1 connection whose answer has ended.
