@@ -89,6 +89,18 @@ async fn a_watch_ends_with_its_timeout_and_a_yaml_one_never_begins() {
 }
 
 #[tokio::test]
+async fn the_state_of_a_revision_that_never_comes_is_refused_in_the_stream() {
+    let s = serve().await;
+    tokio::time::pause();
+    let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=99999999";
+    let mut w = Reader::open(&s, query, "").await;
+    let refusal = w.event().await.unwrap();
+    assert_eq!(refusal.str_at(&["type"]), "ERROR");
+    assert_eq!(refusal.get("object").get("code").as_i64(), Some(504));
+    assert_eq!(w.event().await, None);
+}
+
+#[tokio::test]
 async fn the_old_watch_paths_fix_the_name() {
     let s = serve().await;
     let rv = s.config_map("a", "1").await.json().resource_version().to_owned();

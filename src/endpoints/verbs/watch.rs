@@ -41,8 +41,8 @@ pub(crate) async fn watch(call: Call) -> Answer {
     let until = Instant::now() + timeout;
     let options = options(&call, &query, until)?;
     let watch = match call.store().watch(options).await {
-        // What is no longer kept is said in the stream: clients list anew on this event, not on a 410.
-        Err(s) if s.code != 410 => return Err(s),
+        // What is no longer kept, or not there yet, is said in the stream: clients act on this event, not on a status code.
+        Err(s) if !matches!(s.code, 410 | 504) => return Err(s),
         other => other,
     };
     // How it is streamed is asked last: what is wrong with the question itself is said first.
