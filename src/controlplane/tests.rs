@@ -1,5 +1,6 @@
 //! The whole room over the embedded engine, in a throw-away directory.
 
+mod subresources;
 mod tables;
 mod versions;
 
@@ -63,6 +64,10 @@ pub(super) fn config() -> Config {
 }
 
 pub(super) fn running() -> Running {
+    running_with(config())
+}
+
+fn running_with(config: Config) -> Running {
     let dir = tempfile::tempdir().unwrap();
     let engine = Engine::open(dir.path(), Options::default()).unwrap();
     let storage = |row: &Resource| match &row.backing {
@@ -73,7 +78,7 @@ pub(super) fn running() -> Running {
         _ => unreachable!("only stored rows are asked for a storage"),
     };
     let admission: Arc<dyn Admission> = Arc::new(Always);
-    let plane = build(config(), &storage, &admission).unwrap();
+    let plane = build(config, &storage, &admission).unwrap();
     Running {
         plane: Arc::new(plane),
         engine: engine.clone(),

@@ -316,6 +316,8 @@ mod tests {
                 )
             );
         }
+        let scale = message(["extensions", "v1beta1", "Scale"], ["autoscaling", "v1", "Scale"]);
+        assert!(scale.starts_with("the API version in the data (extensions/v1beta1) "));
         let events = message(["", "v1", "Event"], ["events.k8s.io", "v1", "Event"]);
         assert!(events.starts_with("the API version in the data (v1) "));
         let never = message(["apps", "v1beta3", "Deployment"], deployment);

@@ -142,10 +142,7 @@ impl Call {
         if name.is_empty() {
             return Err(Status::bad_request("name must be provided"));
         }
-        match crate::apimachinery::validation::path_segment_name(name).first() {
-            None => Ok(()),
-            Some(why) => Err(Status::bad_request(format!("Name parameter invalid: {name:?}: {why}"))),
-        }
+        Store::check_name(name)
     }
 
     /// The body's namespace against the request's; fills it in.

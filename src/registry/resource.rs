@@ -2,6 +2,7 @@
 
 use super::converting::Conversion;
 use super::schema::Schema;
+use super::store::WriteOptions;
 use super::strategy::{Context, MetaChecks, Strategy};
 use crate::apimachinery::codec::json::parts::Mask;
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
@@ -191,12 +192,12 @@ pub trait SubresourceHandler: Send + Sync + 'static {
     /// # Errors
     /// Any Status.
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value>;
-    /// [`update`](Self::update), recorded for `manager`; `None`: an apply, whose managed fields stand in the object. The
-    /// default records nothing.
+    /// [`update`](Self::update), recorded for the write's manager (`None`: an apply, whose managed fields stand in the
+    /// object), of the object with the write's UID. The default looks at neither.
     ///
     /// # Errors
     /// Any Status.
-    async fn update_as(&self, cx: &Context, name: &str, object: Value, _manager: Option<&str>) -> Result<Value> {
+    async fn update_as(&self, cx: &Context, name: &str, object: Value, _write: &WriteOptions) -> Result<Value> {
         self.update(cx, name, object).await
     }
     /// What a patch is made on: as [`get`](Self::get), with the managed fields as this endpoint has them.

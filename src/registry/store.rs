@@ -8,7 +8,8 @@ use super::strategy::Context;
 use super::{create, delete, delete_collection, errors, update};
 use crate::admission::{Admission, Always};
 use crate::apimachinery::gvk::GroupVersionKind;
-use crate::apimachinery::status::Result;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::value::Value;
 use crate::storage::{Budget, Entry, ListOptions, Listing, MinRevision, Storage, Watch, WatchOptions};
 use async_trait::async_trait;
@@ -180,6 +181,20 @@ impl Store {
     pub fn full_key(&self, namespace: &str, name: &str) -> String {
         let prefix = self.resource.prefix().unwrap_or("");
         format!("{prefix}{}", self.resource.key(namespace, name))
+    }
+
+    /// Whether a key can be made of this name. What comes from a request's path was asked already.
+    ///
+    /// # Errors
+    /// 400, in the words of upstream's `NamespaceKeyFunc`.
+    pub fn check_name(name: &str) -> Result<()> {
+        if name.is_empty() {
+            return Err(Status::bad_request("Name parameter required."));
+        }
+        match path_segment_name(name).first() {
+            None => Ok(()),
+            Some(why) => Err(Status::bad_request(format!("Name parameter invalid: {name:?}: {why}"))),
+        }
     }
 
     /// The object.

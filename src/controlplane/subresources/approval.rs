@@ -5,6 +5,7 @@ use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::SubresourceHandler;
+use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
 
@@ -23,10 +24,12 @@ impl SubresourceHandler for ApprovalHandler {
     }
 
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
-        self.update_as(cx, name, object, None).await
+        self.update_as(cx, name, object, &WriteOptions::default()).await
     }
 
-    async fn update_as(&self, cx: &Context, name: &str, object: Value, manager: Option<&str>) -> Result<Value> {
-        self.0.replace(cx, name, object, ("approval", manager)).await
+    async fn update_as(&self, cx: &Context, name: &str, object: Value, write: &WriteOptions) -> Result<Value> {
+        self.0
+            .replace(cx, name, object, ("approval", write.manager.as_deref()))
+            .await
     }
 }

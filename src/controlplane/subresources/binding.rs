@@ -9,7 +9,7 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::pod::Pod;
 use crate::registry::resource::{Answer, SubresourceHandler};
-use crate::registry::store::WriteOptions;
+use crate::registry::store::{Store, WriteOptions};
 use crate::registry::strategy::{Context, Strategy};
 use async_trait::async_trait;
 
@@ -113,10 +113,11 @@ impl SubresourceHandler for Binding {
     }
 
     async fn create(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
-        if !object.name().is_empty() && object.name() != name {
+        if object.name() != name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
         check_target(&object)?;
+        Store::check_name(name)?;
         let store = self.0.get()?;
         let options = WriteOptions {
             subresource: "binding".to_owned(),
@@ -148,9 +149,6 @@ impl Answer for Binding {
         // It was recorded as a review is; the pod is not to own that.
         object.unset_meta("managedFields");
         let name = object.name().to_owned();
-        if name.is_empty() {
-            return Err(Status::bad_request("Name parameter required."));
-        }
         self.create(cx, &name, object).await
     }
 }

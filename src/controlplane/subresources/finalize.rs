@@ -7,6 +7,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::restore;
 use crate::controlplane::strategies::namespace::{self, Namespace};
 use crate::registry::resource::SubresourceHandler;
+use crate::registry::store::WriteOptions;
 use crate::registry::strategy::{Context, NameRule, Strategy};
 use async_trait::async_trait;
 
@@ -55,10 +56,12 @@ impl SubresourceHandler for Finalize {
     }
 
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
-        self.update_as(cx, name, object, None).await
+        self.update_as(cx, name, object, &WriteOptions::default()).await
     }
 
-    async fn update_as(&self, cx: &Context, name: &str, object: Value, manager: Option<&str>) -> Result<Value> {
-        self.0.replace(cx, name, object, ("finalize", manager)).await
+    async fn update_as(&self, cx: &Context, name: &str, object: Value, write: &WriteOptions) -> Result<Value> {
+        self.0
+            .replace(cx, name, object, ("finalize", write.manager.as_deref()))
+            .await
     }
 }

@@ -122,10 +122,10 @@ impl SubresourceHandler for Scale {
     }
 
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
-        self.update_as(cx, name, object, None).await
+        self.update_as(cx, name, object, &WriteOptions::default()).await
     }
 
-    async fn update_as(&self, cx: &Context, name: &str, object: Value, manager: Option<&str>) -> Result<Value> {
+    async fn update_as(&self, cx: &Context, name: &str, object: Value, write: &WriteOptions) -> Result<Value> {
         let store = self.0.get()?;
         if !object.name().is_empty() && object.name() != name {
             return Err(Status::bad_request(format!(
@@ -138,13 +138,14 @@ impl SubresourceHandler for Scale {
         let now = time::now();
         let options = WriteOptions {
             subresource: "scale".to_owned(),
+            uid: write.uid.clone(),
             ..WriteOptions::default()
         };
         let mut transform = |live: Option<&Value>| match live {
             None => Err(Status::not_found(&gr, name)),
             Some(live) => {
                 let mut scale = object.clone();
-                if let Some(manager) = manager {
+                if let Some(manager) = write.manager.as_deref() {
                     let who = ManagerInfo {
                         manager,
                         subresource: "scale",

@@ -9,6 +9,7 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::authn::service_account::{Bound, Claimed, Issuer};
 use crate::controlplane::fields::strings;
+use crate::registry::Store;
 use crate::registry::resource::SubresourceHandler;
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
@@ -52,9 +53,9 @@ pub(in crate::controlplane) struct Token {
     pub(in crate::controlplane) read: Read,
 }
 
-fn invalid(error: FieldError) -> Status {
+fn invalid(name: &str, error: FieldError) -> Status {
     let errors: ErrorList = vec![error];
-    Status::invalid("authentication.k8s.io", "TokenRequest", "", &errors)
+    Status::invalid("authentication.k8s.io", "TokenRequest", name, &errors)
 }
 
 fn claimed(object: &Value) -> Claimed {
@@ -77,6 +78,9 @@ impl Token {
         let of = |key: &str| reference.str_at(&[key]);
         let (kind, name) = (of("kind"), of("name"));
         let (group, version) = of("apiVersion").split_once('/').unwrap_or(("", of("apiVersion")));
+        if matches!((group, kind), ("", "Pod" | "Node" | "Secret")) {
+            Store::check_name(name)?;
+        }
         let object = match (group, kind) {
             ("", "Pod") => {
                 let pod = self.read.pods.get()?.get_value(&cx.namespace, name).await?;
@@ -143,6 +147,10 @@ impl SubresourceHandler for Token {
         Err(unsupported("get"))
     }
 
+    fn keeps_system_fields(&self) -> bool {
+        true
+    }
+
     fn default(&self, object: &mut Value) {
         if object.at(&["spec", "expirationSeconds"]).is_null() {
             object.set(&["spec", "expirationSeconds"], DEFAULT_SECONDS);
@@ -166,7 +174,7 @@ impl SubresourceHandler for Token {
             ),
         ] {
             if !is.is_empty() && is != want {
-                return Err(invalid(FieldError::invalid(&meta.child(key), is, why)));
+                return Err(invalid(name, FieldError::invalid(&meta.child(key), is, why)));
             }
         }
         let account = self.read.accounts.get()?.get_value(&cx.namespace, name).await?;
@@ -196,7 +204,7 @@ impl SubresourceHandler for Token {
             _ => return Ok(object),
         };
         let path = FieldPath::new("spec").child("expirationSeconds");
-        Err(invalid(FieldError::invalid(&path, seconds, why)))
+        Err(invalid("", FieldError::invalid(&path, seconds, why)))
     }
 
     async fn create(&self, cx: &Context, name: &str, mut object: Value) -> Result<Value> {

@@ -15,7 +15,11 @@ const RETIRED: &[(&str, &str, &[&str])] = &[
     ),
     ("apiextensions.k8s.io", "v1beta1", &["CustomResourceDefinition"]),
     ("apiregistration.k8s.io", "v1beta1", &["APIService"]),
-    ("apps", "v1beta1", &["ControllerRevision", "Deployment", "StatefulSet"]),
+    (
+        "apps",
+        "v1beta1",
+        &["ControllerRevision", "Deployment", "Scale", "StatefulSet"],
+    ),
     (
         "apps",
         "v1beta2",
@@ -24,6 +28,7 @@ const RETIRED: &[(&str, &str, &[&str])] = &[
             "DaemonSet",
             "Deployment",
             "ReplicaSet",
+            "Scale",
             "StatefulSet",
         ],
     ),
@@ -51,7 +56,14 @@ const RETIRED: &[(&str, &str, &[&str])] = &[
     (
         "extensions",
         "v1beta1",
-        &["DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "ReplicaSet"],
+        &[
+            "DaemonSet",
+            "Deployment",
+            "Ingress",
+            "NetworkPolicy",
+            "ReplicaSet",
+            "Scale",
+        ],
     ),
     ("flowcontrol.apiserver.k8s.io", "v1beta1", FLOWS),
     ("flowcontrol.apiserver.k8s.io", "v1beta2", FLOWS),
@@ -99,6 +111,7 @@ pub fn same_kind(a: &GroupVersionKind, b: &GroupVersionKind) -> bool {
 
 fn home(kind: &GroupVersionKind) -> &str {
     match (kind.group.as_str(), kind.kind.as_str()) {
+        ("apps" | "extensions", "Scale") => "autoscaling",
         ("extensions", "DaemonSet" | "Deployment" | "ReplicaSet") => "apps",
         ("extensions", "Ingress" | "NetworkPolicy") => "networking.k8s.io",
         ("", "Event") => "events.k8s.io",

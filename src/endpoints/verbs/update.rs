@@ -62,8 +62,7 @@ pub(crate) async fn custom(
 ) -> Result<Updated> {
     if call.kind() == call.resource().gvk() {
         // An update of the parent: the store behind the handler asks admission, between its checks as always.
-        let manager = write.manager.as_deref();
-        let object = handler.update_as(&call.cx, call.name(), object, manager).await?;
+        let object = handler.update_as(&call.cx, call.name(), object, write).await?;
         return Ok(Updated {
             object: Written::Tree(object),
             created: false,
@@ -87,8 +86,7 @@ pub(crate) async fn custom(
     let admission = call.store().admission();
     admission.mutate(&attributes, &mut object).await?;
     admission.validate(&attributes, &object).await?;
-    let manager = write.manager.as_deref();
-    let object = handler.update_as(&call.cx, call.name(), object, manager).await?;
+    let object = handler.update_as(&call.cx, call.name(), object, write).await?;
     Ok(Updated {
         object: Written::Tree(object),
         created: false,

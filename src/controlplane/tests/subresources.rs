@@ -1,0 +1,118 @@
+//! What subresources that write say of requests that name the wrong object.
+
+use super::*;
+use crate::authn::jwt::Signer;
+use crate::authn::service_account::{Issuer, system_clock};
+use crate::controlplane::subresources::token::TokenRequests;
+use crate::registry::SubresourceBehaviour;
+use crate::registry::resource::SubresourceHandler;
+use crate::registry::store::WriteOptions;
+
+fn handler(r: &Running, group: &str, resource: &str, subresource: &str) -> Arc<dyn SubresourceHandler> {
+    let (row, _) = r.plane.find(&GroupResource::new(group, resource)).unwrap();
+    match &row.subresource(subresource).unwrap().behaviour {
+        SubresourceBehaviour::Custom(handler) => handler.clone(),
+        _ => panic!("{subresource} has a handler of its own"),
+    }
+}
+
+async fn pod(r: &Running, name: &str) {
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let pod = json!({"metadata": {"name": name}, "spec": spec});
+    r.create("pods", "default", pod).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_binding_names_its_pod() {
+    let r = running();
+    pod(&r, "p").await;
+    let cx = Context::system("default");
+    let binding = handler(&r, "", "pods", "binding");
+    let refused = async |body: Value| binding.create(&cx, "p", body).await.unwrap_err();
+    let nameless = refused(json!({"target": {}})).await;
+    assert_eq!(
+        (nameless.code, nameless.message.as_str()),
+        (400, "name in URL does not match name in Binding object")
+    );
+    let aimless = refused(json!({"metadata": {"name": "p"}, "target": {}})).await;
+    assert_eq!(
+        (aimless.code, aimless.message.as_str()),
+        (500, "target.name: Required value")
+    );
+}
+
+fn tokens() -> TokenRequests {
+    let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let signer = Signer::from_pem(key.as_bytes()).unwrap();
+    TokenRequests {
+        issuer: Issuer::new("https://i".into(), Arc::new(signer), system_clock()),
+        audiences: vec!["a".into()],
+        most_seconds: 0,
+        extend: false,
+    }
+}
+
+#[tokio::test]
+async fn a_token_request_names_its_account_and_what_it_is_bound_to() {
+    let r = running_with(Config {
+        tokens: Some(tokens()),
+        ..config()
+    });
+    let sa = json!({"metadata": {"name": "sa"}});
+    r.create("serviceaccounts", "default", sa).await.unwrap();
+    let cx = Context::system("default");
+    let token = handler(&r, "", "serviceaccounts", "token");
+    assert!(token.keeps_system_fields());
+    let ask = async |metadata: Value, reference: Value| {
+        let spec = json!({"expirationSeconds": 600, "boundObjectRef": reference});
+        let asked = json!({"metadata": metadata, "spec": spec});
+        let asked = token.prepare_create(&cx, "sa", asked).await?;
+        token.create(&cx, "sa", asked).await
+    };
+    assert!(ask(json!({}), json!(null)).await.is_ok());
+    for (metadata, reference, code, message) in [
+        (
+            json!({"name": "other"}),
+            json!(null),
+            422,
+            "TokenRequest.authentication.k8s.io \"sa\" is invalid: metadata.name: Invalid value: \"other\": must match",
+        ),
+        (
+            json!({"uid": "other"}),
+            json!(null),
+            409,
+            "Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"sa\": the UID in the token request",
+        ),
+        (json!({}), json!({"kind": "Pod"}), 400, "Name parameter required."),
+        (
+            json!({}),
+            json!({"kind": "Secret", "name": "a/b"}),
+            400,
+            "Name parameter invalid: \"a/b\": may not contain '/'",
+        ),
+    ] {
+        let refused = ask(metadata, reference).await.unwrap_err();
+        assert!(
+            refused.code == code && refused.message.starts_with(message),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_scale_that_is_put_for_another_object_fails_as_a_write_of_that_does() {
+    let r = running();
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let rc = json!({"metadata": {"name": "rc"}, "spec": {"replicas": 1, "selector": {"a": "b"}, "template": template}});
+    r.create("replicationcontrollers", "default", rc).await.unwrap();
+    let cx = Context::system("default");
+    let scale = handler(&r, "", "replicationcontrollers", "scale");
+    let other = json!({"metadata": {"name": "rc", "uid": "other"}, "spec": {"replicas": 2}});
+    let put = WriteOptions {
+        uid: Some("other".into()),
+        ..WriteOptions::default()
+    };
+    let refused = scale.update_as(&cx, "rc", other, &put).await.unwrap_err();
+    let start = "Operation cannot be fulfilled on replicationcontrollers \"rc\": StorageError: invalid object, Code: 4";
+    assert!(refused.code == 409 && refused.message.starts_with(start), "{refused:?}");
+}
