@@ -6,6 +6,7 @@ use crate::apimachinery::field::quote;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
+use std::num::IntErrorKind;
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -75,15 +76,24 @@ pub fn described(kind: &str) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-fn int(text: &str, bits: u32) -> Result<i64> {
+/// One of the numbers of a port-forward, read as upstream's 16 bits.
+fn port(text: &str) -> Result<i64> {
+    let why = match text.parse::<u16>() {
+        Ok(port) if !text.starts_with('+') => return Ok(port.into()),
+        Err(e) if *e.kind() == IntErrorKind::PosOverflow && !text.starts_with('+') => "value out of range",
+        _ => "invalid syntax",
+    };
+    let why = format!("strconv.ParseUint: parsing {}: {why}", quote(text));
+    Err(Status::bad_request(format!("cannot convert to []int32: {why}")))
+}
+
+fn int(text: &str) -> Result<i64> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let bad = |why: &str| Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", quote(text)));
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad("invalid syntax"));
     }
-    let n: i64 = text.parse().map_err(|_| bad("value out of range"))?;
-    let fits = bits == 64 || i32::try_from(n).is_ok();
-    fits.then_some(n).ok_or_else(|| bad("value out of range"))
+    text.parse().map_err(|_| bad("value out of range"))
 }
 
 /// The options object of `kind` (core/v1). `path` is what followed a proxy's own path; it wins over the query's.
@@ -100,7 +110,7 @@ pub fn read(kind: &str, query: &Query, path: &str) -> Result<Value> {
         match ty {
             Text if !text.is_empty() => out.set(&[name], text),
             Flag if query.flag(name) == Some(true) => out.set(&[name], true),
-            Int if !text.is_empty() => out.set(&[name], int(text, 64)?),
+            Int if !text.is_empty() => out.set(&[name], int(text)?),
             Time if !text.is_empty() => {
                 let read = time::parse(text).map_err(Status::bad_request)?;
                 out.set(&[name], time::format(read));
@@ -111,7 +121,7 @@ pub fn read(kind: &str, query: &Query, path: &str) -> Result<Value> {
             ),
             Ints => {
                 let all = query.all(name);
-                let all = all.iter().flat_map(|v| v.split(',')).map(|v| int(v, 32));
+                let all = all.iter().flat_map(|v| v.split(',')).map(port);
                 let all: Vec<i64> = all.collect::<Result<_>>()?;
                 out.set(&[name], all.into_iter().map(Value::from).collect::<Vec<_>>());
             }
@@ -144,6 +154,21 @@ mod tests {
             of("PodLogOptions", "tailLines=x").unwrap_err().message,
             "strconv.ParseInt: parsing \"x\": invalid syntax"
         );
+        for (bad, why) in [
+            ("x", "invalid syntax"),
+            ("-1", "invalid syntax"),
+            (" 1", "invalid syntax"),
+            ("", "invalid syntax"),
+            ("65536", "value out of range"),
+        ] {
+            let query = format!("ports=80,{}", bad.replace(" ", "+"));
+            assert_eq!(
+                read("PodPortForwardOptions", &Query::parse(&query), "")
+                    .unwrap_err()
+                    .message,
+                format!("cannot convert to []int32: strconv.ParseUint: parsing \"{bad}\": {why}")
+            );
+        }
         assert!(
             of("PodLogOptions", "sinceTime=x")
                 .unwrap_err()

@@ -174,6 +174,7 @@ mod tests {
             while !head.ends_with(b"\r\n\r\n") {
                 head.push(s.read_u8().await.unwrap());
             }
+            assert!(head.starts_with(b"GET /page?a=b HTTP/1.1\r\n"));
             s.write_all(said.as_bytes()).await.unwrap();
             std::future::pending::<()>().await;
         });
@@ -183,7 +184,7 @@ mod tests {
             connect_timeout: std::time::Duration::from_secs(5),
         };
         let prefix = "/api/v1/namespaces/n/pods/p/proxy";
-        let req = http::Request::get(format!("{prefix}/page"))
+        let req = http::Request::get(format!("{prefix}/page?a=b"))
             .body(Body::empty())
             .unwrap();
         let tasks = TaskGroup::new("test");

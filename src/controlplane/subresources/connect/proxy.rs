@@ -76,22 +76,10 @@ impl ProxyHandler {
     async fn node(&self, id: &str) -> Result<Backend> {
         let target = Target::parse(id, "node")?;
         let kubelet = self.kubelets.find(target.name, "nodes").await?;
+        // The kubelet's own port, too: whoever writes a node's addresses does not choose where this server connects.
+        check_host(&kubelet.host).await?;
         if target.port.is_empty() || target.port == kubelet.port {
             return Ok(self.kubelets.backend(&kubelet, true));
-        }
-        let addresses: Vec<IpAddr> = match kubelet.host.parse() {
-            Ok(ip) => vec![ip],
-            Err(_) => {
-                let looked_up = tokio::net::lookup_host((kubelet.host.as_str(), 0)).await;
-                let none = |_| Status::bad_request(format!("lookup {}: no such host", kubelet.host));
-                looked_up.map_err(none)?.map(|a| a.ip()).collect()
-            }
-        };
-        if addresses.is_empty() {
-            return Err(Status::bad_request("no addresses for hostname"));
-        }
-        if !addresses.into_iter().all(may_proxy_to) {
-            return Err(not_allowed());
         }
         Ok(self.workload(target.https, &kubelet.host, target.port))
     }
@@ -166,6 +154,25 @@ impl ProxyHandler {
     }
 }
 
+/// Whether all addresses of this host may be proxied to.
+async fn check_host(host: &str) -> Result<()> {
+    let addresses: Vec<IpAddr> = match host.parse() {
+        Ok(ip) => vec![ip],
+        Err(_) => {
+            let looked_up = tokio::net::lookup_host((host, 0)).await;
+            let none = |_| Status::bad_request(format!("lookup {host}: no such host"));
+            looked_up.map_err(none)?.map(|a| a.ip()).collect()
+        }
+    };
+    if addresses.is_empty() {
+        return Err(Status::bad_request("no addresses for hostname"));
+    }
+    if !addresses.into_iter().all(may_proxy_to) {
+        return Err(not_allowed());
+    }
+    Ok(())
+}
+
 fn rotated(all: &[Value], turn: usize) -> impl Iterator<Item = &Value> {
     let at = if all.is_empty() { 0 } else { turn % all.len() };
     all[at..].iter().chain(&all[..at])
@@ -192,5 +199,48 @@ impl Connect for ProxyHandler {
             Proxy::Nodes => self.node(id).await?,
         };
         pass::any(&backend, options.str_at(&["path"]), req, &self.kubelets.links.tasks).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controlplane::subresources::connect::links::Links;
+    use crate::controlplane::tests::{config, running};
+    use crate::json;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn a_node_is_proxied_to_where_its_address_is_another_machines() {
+        let r = running();
+        let nodes = r.plane.store("", "nodes");
+        for (name, address) in [("near", "127.0.0.1"), ("far", "10.0.0.9")] {
+            let status = json!({"addresses": [{"type": "InternalIP", "address": address}]});
+            let node = json!({"metadata": {"name": name}, "status": status});
+            nodes.create_value(&Context::system(""), node).await.unwrap();
+        }
+        let late = LateStore::default();
+        late.fill(nodes.clone());
+        let proxy = ProxyHandler {
+            to: Proxy::Nodes,
+            kubelets: Kubelets {
+                nodes: late,
+                links: Arc::new(Links::new(config().kubelets).unwrap()),
+            },
+        };
+        for (id, authority) in [
+            ("far", "10.0.0.9:10250"),
+            ("far:10250", "10.0.0.9:10250"),
+            ("http:far:80", "10.0.0.9:80"),
+        ] {
+            assert_eq!(proxy.node(id).await.unwrap().authority, authority, "{id}");
+        }
+        for id in ["near", "near:10250", "near:80", "https:near:"] {
+            assert_eq!(
+                proxy.node(id).await.err().unwrap().message,
+                "address not allowed",
+                "{id}"
+            );
+        }
     }
 }
