@@ -115,18 +115,26 @@ fn names_in<'a>(account: &'a Value, list: &str) -> Vec<&'a str> {
 fn environment(pod: &Value, list: &str, what: &str, account: &Value) -> std::result::Result<(), String> {
     let known = names_in(account, "secrets");
     for container in pod.at(&["spec", list]).items() {
-        for env in container.get("env").items() {
-            let secret = env.at(&["valueFrom", "secretKeyRef"]);
+        let check = |secret: &Value, by: &str| {
             let name = element_name(secret);
-            if !secret.is_null() && !known.contains(&name) {
-                return Err(format!(
-                    "{what} {} with envVar {} referencing secret.secretName=\"{name}\" is not allowed because service \
-                     account {} does not reference that secret",
-                    element_name(container),
-                    element_name(env),
-                    account.name()
-                ));
+            if secret.is_null() || known.contains(&name) {
+                return Ok(());
             }
+            Err(format!(
+                "{what} {} with {by} referencing secret.secretName=\"{name}\" is not allowed because service account {} \
+                 does not reference that secret",
+                element_name(container),
+                account.name()
+            ))
+        };
+        for env in container.get("env").items() {
+            check(
+                env.at(&["valueFrom", "secretKeyRef"]),
+                &format!("envVar {}", element_name(env)),
+            )?;
+        }
+        for env in container.get("envFrom").items() {
+            check(env.get("secretRef"), "envFrom")?;
         }
     }
     Ok(())
@@ -359,5 +367,18 @@ mod tests {
             "pods \"p\" is forbidden: container a with envVar E referencing secret.secretName=\"other\" is not allowed \
              because service account strict does not reference that secret"
         );
+        let all =
+            json!([{"name": "a", "envFrom": [{"configMapRef": {"name": "other"}}, {"secretRef": {"name": "other"}}]}]);
+        for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
+            let mut spec = json!({"serviceAccountName": "strict"});
+            spec.set(&[list], all.clone());
+            assert_eq!(
+                ask(&plugin(), &create(), &pod(spec)).await.unwrap_err(),
+                format!(
+                    "pods \"p\" is forbidden: {what} a with envFrom referencing secret.secretName=\"other\" is not allowed \
+                     because service account strict does not reference that secret"
+                )
+            );
+        }
     }
 }
