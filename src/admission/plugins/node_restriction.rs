@@ -58,8 +58,8 @@ impl Asked<'_> {
 }
 
 /// 404 in the words of upstream's informers, which know the singular.
-fn absent(kind: &str, name: &str) -> Status {
-    Status::not_found(&GroupResource::new("", kind), name)
+fn absent(what: (&str, &str), name: &str) -> Status {
+    Status::not_found(&GroupResource::new(what.0, what.1), name)
 }
 
 fn check_node(asked: &Asked<'_>) -> Result<()> {

@@ -89,7 +89,7 @@ async fn owner(cluster: &Cluster, asked: &Asked<'_>) -> Result<()> {
         ));
     }
     let node = cluster.find("", "nodes", "", me).await?;
-    let node = node.ok_or_else(|| absent("node", me))?;
+    let node = node.ok_or_else(|| absent(("", "node"), me))?;
     let claimed = owner.str_at(&["uid"]);
     match claimed == node.uid() {
         true => Ok(()),
@@ -129,7 +129,7 @@ async fn eviction(cluster: &Cluster, asked: &Asked<'_>) -> Result<()> {
         return asked.no("could not determine pod from request data");
     }
     let pod = cluster.find("", "pods", &asked.attributes.namespace, name).await?;
-    let pod = pod.ok_or_else(|| absent("pod", name))?;
+    let pod = pod.ok_or_else(|| absent(("", "pod"), name))?;
     match pod.str_at(&["spec", "nodeName"]) == asked.node {
         true => Ok(()),
         false => asked.no(format!(

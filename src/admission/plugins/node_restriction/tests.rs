@@ -10,10 +10,44 @@ fn plugin() -> NodeRestriction {
         json!({"metadata": {"name": (name), "namespace": "ns", "uid": "pod-uid"}, "spec": {"nodeName": (node),
             "volumes": [{"projected": {"sources": [{"serviceAccountToken": {"audience": "vault"}}]}}]}})
     };
+    let mounting = |name: &str, volumes: Value| {
+        json!({"metadata": {"name": (name), "namespace": "ns", "uid": "pod-uid"},
+            "spec": {"nodeName": "n", "volumes": volumes}})
+    };
+    let claims = |names: &[&str]| -> Value {
+        let volumes = names
+            .iter()
+            .map(|n| json!({"persistentVolumeClaim": {"claimName": (*n)}}));
+        volumes.collect::<Vec<_>>().into()
+    };
+    let claim = |name: &str, volume: &str| json!({"metadata": {"name": (name), "namespace": "ns"}, "spec": {"volumeName": (volume)}});
+    let driver = |name: &str| json!({"metadata": {"name": (name)}, "spec": {"tokenRequests": [{"audience": "disks"}]}});
+    let pods = vec![
+        pod("mine", "n"),
+        pod("other", "m"),
+        mounting("claims", claims(&["gone", "loose", "here", "old"])),
+        mounting("lost", claims(&["gone", "loose"])),
+        mounting("inline", json!([{"csi": {"driver": "nobody"}}])),
+        mounting("migrated", claims(&["old"])),
+    ];
+    let volumes = vec![
+        json!({"metadata": {"name": "pv"}, "spec": {"csi": {"driver": "disk.example.com"}}}),
+        json!({"metadata": {"name": "pd"}, "spec": {"gcePersistentDisk": {"pdName": "d"}}}),
+    ];
     let cluster = cluster(&[
         ("", "nodes", vec![node]),
-        ("", "pods", vec![pod("mine", "n"), pod("other", "m")]),
-        ("storage.k8s.io", "csidrivers", vec![]),
+        ("", "pods", pods),
+        (
+            "",
+            "persistentvolumeclaims",
+            vec![claim("here", "pv"), claim("old", "pd"), claim("loose", "")],
+        ),
+        ("", "persistentvolumes", volumes),
+        (
+            "storage.k8s.io",
+            "csidrivers",
+            vec![driver("disk.example.com"), driver("pd.csi.storage.gke.io")],
+        ),
     ]);
     NodeRestriction::new(cluster, Arc::new(AlwaysDeny))
 }
@@ -152,6 +186,30 @@ async fn tokens_are_for_pods_of_the_node_and_audiences_they_use() {
     assert!(of(token("mine", "pod-uid", "else")).await.ends_with(
         "audience \"else\" not found in pod spec volume, system:node:n is not authorized to request tokens for this audience"
     ));
+}
+
+#[tokio::test]
+async fn tokens_are_for_audiences_of_the_drivers_of_a_pods_volumes() {
+    let of = async |pod: &str| {
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": (pod), "uid": "pod-uid"});
+        let object = json!({"spec": {"audiences": ["disks"], "boundObjectRef": bound}});
+        refusal(create("", "serviceaccounts/token", "robot"), &object).await
+    };
+    assert_eq!(of("claims").await, "");
+    assert_eq!(of("migrated").await, "");
+    for (pod, why) in [
+        (
+            "lost",
+            "[persistentvolumeclaim \"gone\" not found, persistentvolume \"\" not found]",
+        ),
+        ("inline", "csidriver.storage.k8s.io \"nobody\" not found"),
+    ] {
+        let refused = of(pod).await;
+        assert!(
+            refused.ends_with(&format!("error validating audience \"disks\": {why}")),
+            "{refused}"
+        );
+    }
 }
 
 #[tokio::test]

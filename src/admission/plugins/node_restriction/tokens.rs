@@ -21,7 +21,7 @@ pub(super) async fn check(cluster: &Cluster, authorizer: &dyn Authorizer, asked:
         return asked.no("node requested token with a pod binding without a uid");
     }
     let pod = cluster.find("", "pods", &asked.attributes.namespace, name).await?;
-    let pod = pod.ok_or_else(|| absent("pod", name))?;
+    let pod = pod.ok_or_else(|| absent(("", "pod"), name))?;
     if pod.uid() != uid {
         return asked.no(format!(
             "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been \
@@ -36,7 +36,12 @@ pub(super) async fn check(cluster: &Cluster, authorizer: &dyn Authorizer, asked:
         [one] => one.as_str().unwrap_or_default(),
         _ => return asked.no("node may only request 0 or 1 audiences"),
     };
-    if uses(cluster, &pod, audience).await? || granted(authorizer, asked, audience).await {
+    let used = match uses(cluster, &pod, audience).await? {
+        Used::Unknown(why) => return asked.no(format!("error validating audience {audience:?}: {why}")),
+        Used::Yes => true,
+        Used::No => false,
+    };
+    if used || granted(authorizer, asked, audience).await {
         return Ok(());
     }
     asked.no(format!(
@@ -45,49 +50,90 @@ pub(super) async fn check(cluster: &Cluster, authorizer: &dyn Authorizer, asked:
     ))
 }
 
-/// A projection of the pod, or the driver of one of its volumes, wants tokens for the audience.
-async fn uses(cluster: &Cluster, pod: &Value, audience: &str) -> Result<bool> {
-    let mut drivers: Vec<String> = Vec::new();
+/// Whether a pod uses tokens for an audience.
+enum Used {
+    Yes,
+    No,
+    /// What is missing for an answer.
+    Unknown(String),
+}
+
+/// A projection of the pod, or the driver of one of its volumes, wants tokens for the audience. What is missing on the way
+/// to a driver counts only where no other volume does.
+async fn uses(cluster: &Cluster, pod: &Value, audience: &str) -> Result<Used> {
+    let mut missing: Vec<String> = Vec::new();
     for volume in pod.at(&["spec", "volumes"]).items() {
         for source in volume.at(&["projected", "sources"]).items() {
             let token = source.get("serviceAccountToken");
             if !token.is_null() && token.str_at(&["audience"]) == audience {
-                return Ok(true);
+                return Ok(Used::Yes);
             }
         }
-        let claim = match volume.str_at(&["persistentVolumeClaim", "claimName"]) {
-            // A claim made for the pod is called after both.
-            "" if !volume.get("ephemeral").is_null() => format!("{}-{}", pod.name(), volume.str_at(&["name"])),
-            name => name.to_owned(),
-        };
-        drivers.push(match volume.str_at(&["csi", "driver"]) {
-            "" if claim.is_empty() => continue,
-            "" => driver_of(cluster, pod.namespace(), &claim).await?,
-            driver => driver.to_owned(),
-        });
-    }
-    for driver in drivers.iter().filter(|d| !d.is_empty()) {
-        let Some(driver) = cluster.find("storage.k8s.io", "csidrivers", "", driver).await? else {
-            continue;
-        };
-        let mut wanted = driver.at(&["spec", "tokenRequests"]).items().iter();
-        if wanted.any(|r| r.str_at(&["audience"]) == audience) {
-            return Ok(true);
+        match driver_wants(cluster, pod, volume, audience).await {
+            Ok(true) => return Ok(Used::Yes),
+            Ok(false) => {}
+            Err(s) if s.code == 404 => missing.push(s.message),
+            Err(s) => return Err(s),
         }
     }
-    Ok(false)
+    missing.dedup();
+    Ok(match missing.as_slice() {
+        [] => Used::No,
+        [one] => Used::Unknown(one.clone()),
+        many => Used::Unknown(format!("[{}]", many.join(", "))),
+    })
 }
 
-/// The driver behind a claim; empty where it is unbound or has none.
-async fn driver_of(cluster: &Cluster, namespace: &str, claim: &str) -> Result<String> {
-    let claim = cluster.find("", "persistentvolumeclaims", namespace, claim).await?;
-    let volume = claim.as_ref().map_or("", |c| c.str_at(&["spec", "volumeName"]));
-    if volume.is_empty() {
-        return Ok(String::new());
+async fn driver_wants(cluster: &Cluster, pod: &Value, volume: &Value, audience: &str) -> Result<bool> {
+    let claim = volume.str_at(&["persistentVolumeClaim", "claimName"]);
+    let driver = if !volume.at(&["ephemeral", "volumeClaimTemplate"]).is_null() {
+        // A claim made for the pod is called after both.
+        let claim = format!("{}-{}", pod.name(), volume.str_at(&["name"]));
+        driver_of(cluster, pod.namespace(), &claim).await?
+    } else if !claim.is_empty() {
+        driver_of(cluster, pod.namespace(), claim).await?
+    } else {
+        driver_in(volume)
+    };
+    if driver.is_empty() {
+        return Ok(false);
     }
-    let volume = cluster.find("", "persistentvolumes", "", volume).await?;
-    Ok(volume.map_or_else(String::new, |v| v.str_at(&["spec", "csi", "driver"]).to_owned()))
+    let found = cluster.find("storage.k8s.io", "csidrivers", "", &driver).await?;
+    let found = found.ok_or_else(|| absent(("storage.k8s.io", "csidriver"), &driver))?;
+    let mut wanted = found.at(&["spec", "tokenRequests"]).items().iter();
+    Ok(wanted.any(|r| r.str_at(&["audience"]) == audience))
 }
+
+/// The driver behind a claim; empty where its volume has none.
+async fn driver_of(cluster: &Cluster, namespace: &str, claim: &str) -> Result<String> {
+    let found = cluster.find("", "persistentvolumeclaims", namespace, claim).await?;
+    let found = found.ok_or_else(|| absent(("", "persistentvolumeclaim"), claim))?;
+    let name = found.str_at(&["spec", "volumeName"]);
+    let volume = cluster.find("", "persistentvolumes", "", name).await?;
+    let volume = volume.ok_or_else(|| absent(("", "persistentvolume"), name))?;
+    Ok(driver_in(volume.get("spec")))
+}
+
+/// The driver of a volume's source, that of its successor where it is one of those that were once built in.
+fn driver_in(source: &Value) -> String {
+    let own = source.str_at(&["csi", "driver"]);
+    let successor = |(key, driver): &(&str, &'static str)| (!source.get(key).is_null()).then_some(*driver);
+    match own {
+        "" => SUCCESSORS.iter().find_map(successor).unwrap_or_default().to_owned(),
+        own => own.to_owned(),
+    }
+}
+
+/// CSI drivers of the volumes that were built in.
+const SUCCESSORS: &[(&str, &str)] = &[
+    ("awsElasticBlockStore", "ebs.csi.aws.com"),
+    ("azureDisk", "disk.csi.azure.com"),
+    ("azureFile", "file.csi.azure.com"),
+    ("cinder", "cinder.csi.openstack.org"),
+    ("gcePersistentDisk", "pd.csi.storage.gke.io"),
+    ("portworxVolume", "pxd.portworx.com"),
+    ("vsphereVolume", "csi.vsphere.vmware.com"),
+];
 
 async fn granted(authorizer: &dyn Authorizer, asked: &Asked<'_>, audience: &str) -> bool {
     let question = authz::Attributes {
