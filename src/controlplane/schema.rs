@@ -7,6 +7,7 @@ use crate::api::decode;
 use crate::api::patch_schema::PatchType;
 use crate::apimachinery::apply::managed;
 use crate::apimachinery::apply::{self, ApplyRequest};
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::strategic;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -68,10 +69,25 @@ impl Schema for BuiltinSchema {
             reset: &reset_set(reset),
         };
         let mut applied = apply::apply_across(ApplyType::Root(self.0), live, &patch, &request, &Known(self.0))?.object;
-        // What was merged lacks the members that are always written.
-        self.normalize(&mut applied)?;
+        // What was merged lacks the members that are always written, and may hold texts that do not read.
+        decode::normalize(self.0, &mut applied).map_err(|e| unconvertible(&patch, &e.0))?;
         Ok(applied)
     }
+}
+
+/// 500: what fits its schema and is no object of its type even so, as upstream's field manager says it.
+fn unconvertible(config: &Value, why: &str) -> Status {
+    let gvk = config.gvk();
+    let group_version = format!("{}/{}", gvk.group, gvk.version);
+    let (ns, name, kind) = (config.namespace(), config.name(), &gvk.kind);
+    let why = match why.strip_prefix("illegal base64") {
+        Some(_) => format!("error decoding from json: {why}"),
+        None => why.to_owned(),
+    };
+    Status::raw_error(format!(
+        "failed to convert new object ({ns}/{name}; {group_version}, Kind={kind}) to proper version: unable to convert \
+         unstructured object to {group_version}, Kind={kind}: {why}"
+    ))
 }
 
 #[cfg(test)]
@@ -113,5 +129,35 @@ mod tests {
         let merged = merged.unwrap().unwrap();
         assert_eq!(merged.at(&["spec", "ports"]).items().len(), 2);
         assert_eq!(merged.at(&["spec", "ports"]).items()[0].str_at(&["name"]), "b");
+    }
+
+    #[test]
+    fn what_is_applied_and_does_not_read_is_a_failed_conversion() {
+        let who = ManagerInfo {
+            manager: "m",
+            subresource: "",
+            now: "2026-01-01T00:00:00Z",
+            api_version: "v1",
+        };
+        let refused = |kind: &str, patch: Value| of(kind).apply(None, patch, &who, false, &[]).unwrap_err();
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "!"}});
+        let refused_secret = refused("Secret", secret);
+        assert_eq!(refused_secret.code, 500);
+        assert_eq!(
+            refused_secret.message,
+            "failed to convert new object (/s; /v1, Kind=Secret) to proper version: unable to convert unstructured object \
+             to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 0"
+        );
+        let limits = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "n"},
+            "spec": {"limits": [{"type": "Pod", "max": {"cpu": "100m1"}}]}});
+        let refused = refused("LimitRange", limits).message;
+        assert!(
+            refused.starts_with("failed to convert new object (n/l; /v1, Kind=LimitRange)"),
+            "{refused}"
+        );
+        assert!(
+            refused.ends_with("Kind=LimitRange: unable to parse quantity's suffix"),
+            "{refused}"
+        );
     }
 }

@@ -314,18 +314,21 @@ impl FieldSet {
         }
     }
 
-    /// Calls `f` with each path in order, as it is shown in conflicts: `.spec.containers[name="a"].image`.
+    /// Calls `f` with each path as it is shown in conflicts: `.spec.containers[name="a"].image`. On each level those that end
+    /// there come first.
     pub fn for_each(&self, f: &mut impl FnMut(&str)) {
         self.visit(&mut String::new(), f);
     }
 
     fn visit(&self, path: &mut String, f: &mut impl FnMut(&str)) {
-        for e in &self.entries {
-            let len = path.len();
+        let len = path.len();
+        for e in self.entries.iter().filter(|e| e.member) {
             path.push_str(&e.element.to_string());
-            if e.member {
-                f(path);
-            }
+            f(path);
+            path.truncate(len);
+        }
+        for e in self.entries.iter().filter(|e| !e.children.is_empty()) {
+            path.push_str(&e.element.to_string());
             e.children.visit(path, f);
             path.truncate(len);
         }
@@ -395,8 +398,8 @@ pub(super) mod tests {
         assert_eq!(
             paths,
             [
-                ".metadata.finalizers[=\"x/y\"]",
                 ".metadata.labels",
+                ".metadata.finalizers[=\"x/y\"]",
                 ".metadata.labels.a.b/c",
                 ".spec.l[0]",
                 ".spec.ports[port=80,protocol=\"TCP\"]",

@@ -91,8 +91,8 @@ pub fn apply_across<S: ApplySchema>(
     }
 
     let change = typed::compare(&base, &object, schema);
-    // What is reset later counts as a change all the same.
-    let mut changed = !change.is_same();
+    // Another order is a change, too, and so is what is reset later.
+    let mut changed = base != object;
     let change = change.excluding(request.reset);
     let changes = Changes::new(
         change,
@@ -351,7 +351,7 @@ fn prune<S: ApplySchema>(
     if last.api_version == mine.api_version && last.fields.difference(&mine.fields).is_empty() {
         return merged;
     }
-    let cut = |v: &Value, set: &FieldSet, s: S| without(v, set, s, Hollow::Null).unwrap_or_else(Value::object);
+    let cut = |v: &Value, set: &FieldSet, s: S| without(v, set, s).unwrap_or_else(Value::object);
     let fields = |v: &Value, s: S| with_named_fields(&to_field_set(v, s), s);
     let (at_last, s) = frame.at(&merged, &last.api_version);
     let named = with_named_fields(&last.fields, s);
@@ -379,7 +379,7 @@ fn prune<S: ApplySchema>(
     // What only disappeared because something around it did, comes back as well.
     let mut gone = fields(&at_last, s).intersection(&named);
     gone.subtract(&fields(&frame.at(&pruned, &last.api_version).0, s));
-    let left = without(&at_last, &gone, s, Hollow::Absent).unwrap_or_else(Value::object);
+    let left = without(&at_last, &gone, s).unwrap_or_else(Value::object);
     frame.at(&left, frame.api_version).0.into_owned()
 }
 
@@ -400,17 +400,9 @@ fn with_named_fields<S: ApplySchema>(set: &FieldSet, schema: S) -> FieldSet {
     out
 }
 
-/// What stands for a member of an object that is not removed itself and has lost everything in it.
-#[derive(Clone, Copy, PartialEq)]
-enum Hollow {
-    /// Null: it is still a field, which somebody may own as a whole.
-    Null,
-    /// Nothing, though the object it was in stays.
-    Absent,
-}
-
-/// The value without the members of a set. `None` where everything in it was removed.
-fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S, hollow: Hollow) -> Option<Value> {
+/// The value without the members of a set. `None` where everything in it was removed; in an object null stands for that: it
+/// is still a field, which somebody may own as a whole.
+fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value> {
     if set.is_empty() {
         return Some(v.clone());
     }
@@ -418,21 +410,16 @@ fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S, hollow: Hollow)
     match (shape, v) {
         (Shape::Object, Value::Object(m)) => {
             let mut out: Vec<(Str, Value)> = Vec::with_capacity(m.len());
-            let mut stays = false;
             for (k, v) in m.iter() {
                 let e = set.get(&PathElement::Field(Str::new(k)));
                 let left = match (e, schema.member(k)) {
                     (Some(e), _) if e.member => continue,
-                    (Some(e), Some(member)) => {
-                        let left = without(v, &e.children, member.schema, hollow);
-                        left.or((hollow == Hollow::Null).then_some(Value::Null))
-                    }
-                    _ => Some(v.clone()),
+                    (Some(e), Some(member)) => without(v, &e.children, member.schema).unwrap_or_default(),
+                    _ => v.clone(),
                 };
-                stays = true;
-                out.extend(left.map(|v| (Str::new(k), v)));
+                out.push((Str::new(k), left));
             }
-            stays.then(|| Value::Object(Map::from_pairs(out)))
+            (!out.is_empty()).then(|| Value::Object(Map::from_pairs(out)))
         }
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
             let mut out = Vec::with_capacity(a.len());
@@ -440,7 +427,7 @@ fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S, hollow: Hollow)
                 let e = item_element(schema, shape, item).ok().and_then(|e| set.get(&e));
                 out.extend(match e {
                     Some(e) if e.member => None,
-                    Some(e) => without(item, &e.children, of, hollow),
+                    Some(e) => without(item, &e.children, of),
                     None => Some(item.clone()),
                 });
             }

@@ -126,7 +126,7 @@ fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
                     children: fields_below(item, of).1,
                 })
             };
-            (a.is_empty(), FieldSet::of_entries(a.iter().filter_map(entry).collect()))
+            (false, FieldSet::of_entries(a.iter().filter_map(entry).collect()))
         }
         _ => (true, out),
     }

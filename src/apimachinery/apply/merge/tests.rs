@@ -68,6 +68,31 @@ fn an_empty_struct_applied_again_takes_nothing_away() {
 }
 
 #[test]
+fn who_owns_an_object_as_a_whole_keeps_it_when_another_empties_it() {
+    let full = applied(None, json!({"spec": {"x": 1}}), "a", false).unwrap().object;
+    let both = applied(Some(&full), json!({"spec": {}}), "b", false).unwrap().object;
+    let emptied = applied(Some(&both), json!({}), "a", false).unwrap().object;
+    assert!(emptied.get("spec").is_null());
+    let owners = emptied.at(&["metadata", "managedFields"]).items();
+    let owners: Vec<_> = owners
+        .iter()
+        .map(|m| (m.str_at(&["manager"]), m.get("fieldsV1").clone()))
+        .collect();
+    assert_eq!(owners, [("b", json!({"f:spec": {}}))]);
+}
+
+#[test]
+fn nobody_owns_an_empty_list_of_items_that_are_owned_one_by_one() {
+    let object = applied(None, json!({"spec": {"x": 1, "items": []}}), "a", false)
+        .unwrap()
+        .object;
+    let owned = object.at(&["metadata", "managedFields"]).items()[0]
+        .get("fieldsV1")
+        .clone();
+    assert_eq!(owned, json!({"f:spec": {"f:x": {}}}));
+}
+
+#[test]
 fn changing_what_another_owns_is_a_conflict_and_force_takes_it() {
     let a = applied(None, json!({"data": {"k": "1", "l": "1"}}), "a", false)
         .unwrap()
@@ -95,6 +120,16 @@ fn changing_what_another_owns_is_a_conflict_and_force_takes_it() {
         .object;
     assert_eq!(*b.get("data"), json!({"k": "2", "l": "1"}));
     assert!(applied(Some(&b), json!({"data": {"k": "2"}}), "c", false).is_ok());
+}
+
+#[test]
+fn conflicts_on_a_level_come_before_those_below_it() {
+    let of = |x: &str| json!({"spec": {"items": [{"name": "i", "v": (x)}], "x": (x)}, "data": {"k": (x)}});
+    let a = applied(None, of("1"), "a", false).unwrap().object;
+    assert_eq!(
+        applied(Some(&a), of("2"), "b", false).unwrap_err().message,
+        "Apply failed with 3 conflicts: conflicts with \"a\":\n- .data.k\n- .spec.x\n- .spec.items[name=\"i\"].v"
+    );
 }
 
 #[test]
@@ -136,6 +171,15 @@ fn lists_keep_the_order_of_the_configuration_and_the_place_of_the_rest() {
             "{config:?}"
         );
     }
+}
+
+#[test]
+fn another_order_of_the_same_items_is_a_change() {
+    let of = |names: [&str; 2]| json!({"spec": {"items": (names.map(|n| json!({"name": (n)})).to_vec())}});
+    let a = applied(None, of(["x", "y"]), "a", false).unwrap().object;
+    let b = applied(Some(&a), of(["y", "x"]), "b", false).unwrap();
+    assert!(b.changed);
+    assert_eq!(names(&b.object), ["y", "x"]);
 }
 
 #[test]
