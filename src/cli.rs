@@ -208,6 +208,12 @@ fn refused(error: &clap::Error) -> Result<Command, UsageError> {
                 context(ContextKind::InvalidSubcommand)
             )
         }
+        ErrorKind::InvalidValue if !context(ContextKind::InvalidValue).is_empty() => format!(
+            "invalid argument {:?} for {}: expected one of {}",
+            context(ContextKind::InvalidValue),
+            arg.split_whitespace().next().unwrap_or_default(),
+            context(ContextKind::ValidValue),
+        ),
         ErrorKind::InvalidValue | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
             format!("flag needs an argument: {arg}")
         }

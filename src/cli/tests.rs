@@ -28,6 +28,16 @@ fn error(args: &[&str]) -> String {
 }
 
 #[test]
+fn a_value_that_is_none_of_the_possible_ones_is_named() {
+    let told = |args: &[&str]| read(args).unwrap_err().to_string();
+    assert_eq!(
+        told(&["status", "-o", "xml"]),
+        "invalid argument \"xml\" for --output: expected one of table, wide, json, yaml"
+    );
+    assert_eq!(told(&["status", "-o"]), "flag needs an argument: --output <output>");
+}
+
+#[test]
 fn no_flag_is_needed() {
     let options = serve(&[]);
     assert!(options.warnings.is_empty());
