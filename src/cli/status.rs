@@ -3,7 +3,7 @@
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::client::{Client, ClientConfig};
+use crate::client::Client;
 use clap::{Arg, ArgAction, ArgMatches};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -71,7 +71,7 @@ impl StatusCommand {
     }
 
     async fn asked(&self) -> Result<String, String> {
-        let config = ClientConfig::from_kubeconfig(&self.kubeconfig).map_err(|e| e.to_string())?;
+        let config = super::client_config(&self.kubeconfig)?;
         let client = Client::try_new(&config).map_err(|e| e.to_string())?;
         if !self.watch {
             return Ok(self.tell(&client.get(PATH).await.map_err(|e| e.to_string())?));

@@ -132,6 +132,9 @@ impl ClientConfig {
 
     fn from_document(doc: &Value, base: &Path) -> Result<Self, String> {
         let current = doc.str_at(&["current-context"]);
+        if current.is_empty() {
+            return Err("it names no current-context".to_owned());
+        }
         let context = named(doc, "contexts", current, "context")?;
         let cluster = named(doc, "clusters", context.str_at(&["cluster"]), "cluster")?;
         let user = match context.str_at(&["user"]) {
