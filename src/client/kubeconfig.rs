@@ -56,7 +56,7 @@ fn text(e: impl fmt::Display) -> String {
 }
 
 fn flaw(of: &'static str) -> impl Fn(rustls::pki_types::pem::Error) -> String {
-    move |e| format!("{of}: {}", crate::apimachinery::codec::pem::flaw(&e))
+    move |e| format!("the kubeconfig's {of}: {}", crate::apimachinery::codec::pem::flaw(&e))
 }
 
 impl ClientConfig {

@@ -156,7 +156,7 @@ impl DynamicKeyPair {
         seen.is_new(&[&cert_pem, &key_pem]);
         let data = KeyPairData::from_pem(cert_pem, key_pem, &provider).map_err(|e| e.at(cert))?;
         if data.is_expired(SystemTime::now()) {
-            tracing::warn!(file = %cert.display(), "certificate has expired; clients will refuse it");
+            tracing::warn!(file = %cert.display(), "certificate has expired; whom it is shown will refuse it");
         }
         Ok(Arc::new(Self {
             files: Some((cert.to_owned(), key.to_owned())),
