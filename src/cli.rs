@@ -23,11 +23,13 @@ pub use options::Options;
 pub use status::StatusCommand;
 pub use value::{UsageError, Values};
 
+use crate::apimachinery::codec::yaml;
+use crate::client::ClientConfig;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches};
 use flags::{FLAGS, Fate, Kind};
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 /// What is asked for.
 #[derive(Debug)]
@@ -109,11 +111,33 @@ fn kubeconfig(matches: &clap::ArgMatches) -> PathBuf {
     let environment = || {
         std::env::var_os("KUBECONFIG")
             .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
+            .map(|list| first_in_use(&list))
     };
     given
         .or_else(environment)
         .unwrap_or_else(|| "torana-data/admin.kubeconfig".into())
+}
+
+/// `$KUBECONFIG` is a list of files; of several, the first that names a current context is asked with, as by kubectl where
+/// each is whole. Files that are not there are passed over.
+fn first_in_use(list: &OsStr) -> PathBuf {
+    let files: Vec<PathBuf> = std::env::split_paths(list)
+        .filter(|f| !f.as_os_str().is_empty())
+        .collect();
+    let names_one = |file: &&PathBuf| {
+        let document = std::fs::read(file).ok().and_then(|text| yaml::decode(&text).ok());
+        document.is_some_and(|d| !d.str_at(&["current-context"]).is_empty())
+    };
+    let first = files.iter().find(names_one).or(files.first());
+    first.cloned().unwrap_or_else(|| list.into())
+}
+
+/// Where the server is and who asks.
+fn client_config(kubeconfig: &Path) -> Result<ClientConfig, String> {
+    ClientConfig::from_kubeconfig(kubeconfig).map_err(|e| match kubeconfig.exists() {
+        true => e.to_string(),
+        false => format!("{e}; name another with --kubeconfig or $KUBECONFIG"),
+    })
 }
 
 fn command() -> clap::Command {
@@ -208,6 +232,12 @@ fn refused(error: &clap::Error) -> Result<Command, UsageError> {
                 context(ContextKind::InvalidSubcommand)
             )
         }
+        ErrorKind::InvalidValue if !context(ContextKind::InvalidValue).is_empty() => format!(
+            "invalid argument {:?} for {}: expected one of {}",
+            context(ContextKind::InvalidValue),
+            arg.split_whitespace().next().unwrap_or_default(),
+            context(ContextKind::ValidValue),
+        ),
         ErrorKind::InvalidValue | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
             format!("flag needs an argument: {arg}")
         }

@@ -7,6 +7,7 @@ use super::apiservice::ApiService;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::openapi::kept::off_thread;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// The directory, or nowhere.
@@ -48,8 +49,17 @@ impl Shelf {
 
     /// What was kept of an APIService. Blocks for as long as the file takes to read.
     pub fn load(&self, what: Document, of: &ApiService) -> Option<Value> {
-        let bytes = std::fs::read(self.place(what, &of.name)?).ok()?;
-        let mut file = json::decode(&bytes).ok()?;
+        let place = self.place(what, &of.name)?;
+        let unusable = |why: String| tracing::warn!(file = %place.display(), "a document that was kept cannot be used: {why}; the backend is asked for it");
+        let bytes = match std::fs::read(&place) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == ErrorKind::NotFound => return None,
+            Err(e) => {
+                unusable(e.to_string());
+                return None;
+            }
+        };
+        let mut file = json::decode(&bytes).map_err(|e| unusable(e.to_string())).ok()?;
         let ours = file.str_at(&["uid"]) == of.uid.as_str() && !of.uid.is_empty();
         ours.then(|| file.unset(&["document"])).flatten()
     }
@@ -74,7 +84,7 @@ impl Shelf {
             std::fs::rename(&draft, &place)
         });
         if let Some(Err(e)) = written.await {
-            tracing::warn!(%name, "a document of a backend cannot be kept: {e}");
+            tracing::warn!(%name, "a document of a backend cannot be kept below <data-dir>/aggregator: {e}");
         }
     }
 

@@ -21,6 +21,7 @@ use crate::server::respond;
 use ::time::OffsetDateTime;
 use async_trait::async_trait;
 use http::{HeaderValue, Method, StatusCode, header};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,7 +107,7 @@ impl StatusHandler {
         };
         v.set(&["service"], format!("{service:?}"));
         if verdict.status != "True" {
-            v.set(&["hint"], hint(&verdict.reason, &verdict.message));
+            v.set(&["hint"], &*hint(s, &verdict.reason, &verdict.message));
         }
         v.set(&["discovery"], freshness(discovery, s));
         for (key, what) in [
@@ -130,9 +131,9 @@ impl StatusHandler {
 }
 
 /// What to look at first.
-fn hint(reason: &str, message: &str) -> &'static str {
-    match reason {
-        "FailedDiscoveryCheck" => failed_check(message),
+fn hint(s: &ApiService, reason: &str, message: &str) -> Cow<'static, str> {
+    Cow::Borrowed(match reason {
+        "FailedDiscoveryCheck" => return failed_check(s, message),
         "ServiceNotFound" => "create the Service, or delete the APIService if its server is gone for good",
         "ServicePortError" => "compare spec.service.port with the ports of the Service",
         "EndpointsNotFound" | "MissingEndpoints" => "no pod behind the Service is ready: look at its pods",
@@ -140,30 +141,81 @@ fn hint(reason: &str, message: &str) -> &'static str {
         "InvalidAnnotations" => "correct the annotations of the APIService",
         "NotProbed" => "wait for the first probe, which takes a few seconds",
         _ => "look at the message",
-    }
+    })
 }
 
 /// The same, by how the check failed.
-fn failed_check(message: &str) -> &'static str {
+fn failed_check(s: &ApiService, message: &str) -> Cow<'static, str> {
     let says = |all: &[&str]| all.iter().any(|text| message.contains(text));
-    if says(&["connection refused", "no such file or directory"]) {
+    Cow::Borrowed(if says(&["dial unix"]) {
+        failed_socket(message)
+    } else if says(&["connection refused"]) {
         "nobody listens there: see whether the server runs, and on that port"
-    } else if says(&["x509:", "tls:"]) {
-        "its certificate is not what the APIService expects: compare it with caBundle and the name <service>.<namespace>.svc"
+    } else if says(&["remote error: tls:"]) && says(&["certificate", "access denied"]) {
+        return ours_is_refused(s).into();
+    } else if says(&["x509: certificate has expired"]) {
+        "the server's certificate is not valid at this time: renew it, or correct the clocks"
+    } else if says(&["x509:"]) {
+        return theirs_is_refused(s).into();
+    } else if says(&["first record does not look like"]) {
+        "no TLS is spoken there: see whether the port is the right one"
+    } else if says(&["tls:"]) {
+        "the handshake fails: look at the message, then at the server's log"
     } else if says(&["no such host"]) {
         "the name is not known to this machine's resolver"
-    } else if says(&["dial tcp", "dial unix", "TLS handshake timeout"]) {
+    } else if says(&["dial tcp", "TLS handshake timeout"]) {
         "the address does not answer: look at the network and its firewalls, then at the server's machine"
     } else if says(&["bad status from"]) && says(&[": 401", ": 403"]) {
         "the server runs and does not believe this gateway: compare its front-proxy CA with \
          kube-system/extension-apiserver-authentication"
+    } else if says(&["bad status from"]) && says(&[": 404"]) {
+        "the server runs and does not serve this group and version: see whether it is the right server, and the right version"
     } else if says(&["bad status from"]) {
         "the server runs and fails: look at its log"
     } else if says(&["deadline exceeded", "timed out", "timeout"]) {
         "the server takes connections and does not answer: it hangs or has too much to do; look at its log and its load"
     } else {
         "the server is not reached or breaks off: look at the message, then at the server's log"
+    })
+}
+
+fn failed_socket(message: &str) -> &'static str {
+    let says = |all: &[&str]| all.iter().any(|text| message.contains(text));
+    if says(&["connection refused", "no such file or directory"]) {
+        "nobody listens there: see whether the server runs, and on that socket"
+    } else if says(&["--backend-socket-dirs"]) {
+        "move the socket below a directory that this flag of the gateway names, or start the gateway with the socket's"
+    } else if says(&["listens there, not"]) {
+        "run the server as that user, or name its user in the URL (;uid=)"
+    } else if says(&["permission denied"]) {
+        "the gateway may not connect: look at the permissions of the socket and of the directories above it"
+    } else {
+        "the socket does not answer: look at the server's log and its load"
     }
+}
+
+/// The server does not take the gateway's certificate.
+fn ours_is_refused(s: &ApiService) -> String {
+    let shown = match &s.backend.certificate_from {
+        Some(reference) => reference.to_string(),
+        None => "the front-proxy's, whose CA is in kube-system/extension-apiserver-authentication".to_owned(),
+    };
+    format!("the server refuses the certificate that it is shown, {shown}: compare it with the server's client CA")
+}
+
+/// The gateway does not take the server's certificate.
+fn theirs_is_refused(s: &ApiService) -> String {
+    let roots = match &s.backend.ca_from {
+        Some(reference) => reference.to_string(),
+        None if s.ca_bundle.is_empty() => "the system's roots, for the APIService has no caBundle".to_owned(),
+        None => "spec.caBundle".to_owned(),
+    };
+    let name = s
+        .service
+        .as_ref()
+        .map(|service| service.server_name())
+        .unwrap_or_default();
+    format!("the server's certificate is not what is expected: compare it with the name {name} and with {roots}")
 }
 
 /// How current a document is.
@@ -357,15 +409,47 @@ mod tests {
 
     #[test]
     fn a_hint_says_where_to_look_first() {
-        let get = "failing or missing response from https://h:1/apis/g/v1: Get \"https://h:1/apis/g/v1\": ";
+        let service = |annotations: Value| {
+            let spec = json!({"group": "g", "version": "v1", "caBundle": "eA==", "service": {"namespace": "ns", "name": "ext"}});
+            ApiService::from_value(&json!({"metadata": {"name": "v1.g", "annotations": annotations}, "spec": spec}))
+        };
+        let plain = service(json!({}));
+        let refused = |s: &ApiService, why: &str| {
+            let get = "failing or missing response from https://h:1/apis/g/v1: Get \"https://h:1/apis/g/v1\": ";
+            hint(s, "FailedDiscoveryCheck", &format!("{get}{why}")).into_owned()
+        };
         for (why, begins) in [
-            ("dial tcp 127.0.0.1:1: connect: connection refused", "nobody listens"),
+            (
+                "dial tcp 127.0.0.1:1: connect: connection refused",
+                "nobody listens there: see whether the server runs, and on that port",
+            ),
             ("dial tcp 10.0.0.1:1: i/o timeout", "the address does not answer"),
             ("dial tcp: lookup h: no such host", "the name is not known"),
             (
-                "tls: failed to verify certificate: x509: certificate has expired",
-                "its certificate",
+                "dial unix /run/a: connect: no such file or directory",
+                "nobody listens there: see whether the server runs, and on that socket",
             ),
+            (
+                "dial unix /run/a: it is in no directory of --backend-socket-dirs",
+                "move the socket",
+            ),
+            (
+                "dial unix /run/a: user 7 listens there, not user 0 or root",
+                "run the server as that user",
+            ),
+            (
+                "dial unix /run/a: connect: permission denied",
+                "the gateway may not connect",
+            ),
+            (
+                "tls: failed to verify certificate: x509: certificate has expired or is not yet valid",
+                "the server's certificate is not valid at this time",
+            ),
+            (
+                "tls: first record does not look like a TLS handshake",
+                "no TLS is spoken there",
+            ),
+            ("remote error: tls: handshake failure", "the handshake fails"),
             ("net/http: TLS handshake timeout", "the address does not answer"),
             (
                 "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
@@ -373,16 +457,31 @@ mod tests {
             ),
             ("EOF", "the server is not reached or breaks off"),
         ] {
-            let hint = hint("FailedDiscoveryCheck", &format!("{get}{why}"));
+            let hint = refused(&plain, why);
             assert!(hint.starts_with(begins), "{why}: {hint}");
         }
+        let (theirs, ours) = (
+            "x509: certificate signed by unknown authority",
+            "remote error: tls: certificate required",
+        );
+        assert!(refused(&plain, theirs).ends_with("the name ext.ns.svc and with spec.caBundle"));
+        assert!(refused(&plain, ours).contains("the front-proxy's"));
+        let elsewhere = service(
+            json!({"torana.dev/backend-urls": "https://h", "torana.dev/backend-ca-from": "configmap/ns/roots",
+            "torana.dev/backend-client-certificate-from": "secret/ns/shown"}),
+        );
+        assert!(refused(&elsewhere, theirs).ends_with("the name h and with configmap \"ns/roots\""));
+        assert!(refused(&elsewhere, ours).contains("secret \"ns/shown\""));
+
         let bad = |code| {
-            format!(
+            let message = format!(
                 "failing or missing response from https://h:1/apis/g/v1: bad status from https://h:1/apis/g/v1: {code}"
-            )
+            );
+            hint(&plain, "FailedDiscoveryCheck", &message).into_owned()
         };
-        assert!(hint("FailedDiscoveryCheck", &bad(403)).contains("front-proxy CA"));
-        assert!(hint("FailedDiscoveryCheck", &bad(500)).starts_with("the server runs and fails"));
+        assert!(bad(403).contains("front-proxy CA"));
+        assert!(bad(404).contains("does not serve this group and version"));
+        assert!(bad(500).starts_with("the server runs and fails"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub mod cbor;
 pub mod go_syntax;
 pub mod json;
+pub mod pem;
 pub mod protobuf;
 pub mod yaml;
 

@@ -3,7 +3,7 @@
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
-use crate::client::{Client, ClientConfig};
+use crate::client::Client;
 use crate::controlplane::reviews::EXPLAIN;
 use crate::json;
 use clap::{Arg, ArgAction, ArgMatches};
@@ -124,7 +124,7 @@ impl ExplainAccess {
     }
 
     async fn asked(&self) -> Result<String, String> {
-        let config = ClientConfig::from_kubeconfig(&self.kubeconfig).map_err(|e| e.to_string())?;
+        let config = super::client_config(&self.kubeconfig)?;
         let client = Client::try_new(&config).map_err(|e| e.to_string())?;
         let answer = client.create(REVIEWS, &self.review()).await;
         Ok(self.tell(&answer.map_err(|e| e.to_string())?))

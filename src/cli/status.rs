@@ -3,7 +3,7 @@
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::client::{Client, ClientConfig};
+use crate::client::Client;
 use clap::{Arg, ArgAction, ArgMatches};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -71,7 +71,7 @@ impl StatusCommand {
     }
 
     async fn asked(&self) -> Result<String, String> {
-        let config = ClientConfig::from_kubeconfig(&self.kubeconfig).map_err(|e| e.to_string())?;
+        let config = super::client_config(&self.kubeconfig)?;
         let client = Client::try_new(&config).map_err(|e| e.to_string())?;
         if !self.watch {
             return Ok(self.tell(&client.get(PATH).await.map_err(|e| e.to_string())?));
@@ -155,7 +155,6 @@ impl StatusCommand {
                 "OPENAPI-V2",
                 "OPENAPI-V3",
                 "ENDPOINTS",
-                "WHY",
             ]);
         }
         let mut rows: Vec<Vec<String>> = vec![head.into_iter().map(str::to_owned).collect()];
@@ -166,6 +165,7 @@ impl StatusCommand {
                 continue;
             }
             rows.push(row(v, now, wide));
+            let undiscovered = v.at(&["documents", "discovery"]).str_at(&["error"]);
             if v.str_at(&["available"]) != "True" {
                 reasons.push(format!("{}: {}\n", v.str_at(&["name"]), v.str_at(&["message"])));
                 if let Some(hint) = v.get("hint").as_str() {
@@ -177,15 +177,18 @@ impl StatusCommand {
                 for why in failed.filter(|why| !why.is_empty()) {
                     reasons.push(format!("{}: requests fail: {why}\n", v.str_at(&["name"])));
                 }
+            } else if !undiscovered.is_empty() {
+                // Clients find its kinds as they last were, or not at all.
+                reasons.push(format!("{}: discovery fails: {undiscovered}\n", v.str_at(&["name"])));
             }
         }
         if rows.len() == 1 {
             return "no APIService has a backend\n".to_owned();
         }
         let mut out = aligned(&rows);
-        if !reasons.is_empty() && !wide {
+        if !reasons.is_empty() {
             out.push('\n');
-            out.extend(reasons);
+            out.extend(reasons.iter().map(|line| harmless(line)));
         }
         out
     }
@@ -240,7 +243,6 @@ fn row(v: &Value, now: &str, wide: bool) -> Vec<String> {
             } else {
                 endpoints.join(", ")
             },
-            text(&["message"]),
         ]);
     }
     row
@@ -270,6 +272,13 @@ fn ago(since: &str, now: &str) -> String {
     }
 }
 
+/// What others wrote moves no cursor and makes no lines of its own.
+fn harmless(line: &str) -> String {
+    let line = line.trim_end_matches('\n');
+    let shown = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    shown.chain(['\n']).collect()
+}
+
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |c: usize| {
@@ -287,8 +296,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
             line.push_str(text);
             line.extend(std::iter::repeat_n(' ', width + 3 - text.chars().count()));
         }
-        out.push_str(line.trim_end());
-        out.push('\n');
+        out.push_str(&harmless(line.trim_end()));
     }
     out
 }
@@ -297,6 +305,28 @@ fn aligned(rows: &[Vec<String>]) -> String {
 mod tests {
     use super::*;
     use crate::json;
+
+    #[test]
+    fn a_table_tells_what_is_wrong_with_one_that_is_up_and_nothing_of_it_moves_the_cursor() {
+        let document = json!({"time": "2026-01-02T10:00:00Z", "items": [
+            {"name": "v1.g", "service": "ns/ext:443", "available": "True", "reason": "Passed", "breaker": "Closed",
+             "documents": {"discovery": {"state": "Missing", "error": "not\nJSON\u{1b}[2J"}}},
+            {"name": "v1.h", "service": "ns/other:443", "available": "False", "reason": "A\u{1b}[1A", "message": "no\r\none", "hint": "look"}]});
+        for output in ["table", "wide"] {
+            let status = StatusCommand::read(&command().get_matches_from(["status", "-o", output]));
+            let text = status.tell(&document);
+            assert!(!text.contains(['\u{1b}', '\r']), "{text:?}");
+            let below: Vec<&str> = text.lines().skip(4).collect();
+            assert_eq!(
+                below,
+                [
+                    "v1.g: discovery fails: not\u{fffd}JSON\u{fffd}[2J",
+                    "v1.h: no\u{fffd}\u{fffd}one",
+                    "    look"
+                ]
+            );
+        }
+    }
 
     #[test]
     fn a_table_tells_what_is_down_and_why() {

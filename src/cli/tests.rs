@@ -28,6 +28,41 @@ fn error(args: &[&str]) -> String {
 }
 
 #[test]
+fn a_value_that_is_none_of_the_possible_ones_is_named() {
+    let told = |args: &[&str]| read(args).unwrap_err().to_string();
+    assert_eq!(
+        told(&["status", "-o", "xml"]),
+        "invalid argument \"xml\" for --output: expected one of table, wide, json, yaml"
+    );
+    assert_eq!(told(&["status", "-o"]), "flag needs an argument: --output <output>");
+}
+
+#[test]
+fn of_several_kubeconfigs_the_first_with_a_current_context_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let (empty, used) = (file("empty", "kind: Config\n"), file("used", "current-context: c\n"));
+    let list = |files: &[&Path]| std::env::join_paths(files).unwrap();
+    let gone = Path::new("/gone");
+    assert_eq!(super::first_in_use(&list(&[gone, &empty, &used])), used);
+    assert_eq!(super::first_in_use(&list(&[gone])), gone);
+    let told = super::client_config(gone).unwrap_err();
+    assert!(
+        told.ends_with("; name another with --kubeconfig or $KUBECONFIG"),
+        "{told}"
+    );
+    assert!(
+        super::client_config(&empty)
+            .unwrap_err()
+            .ends_with("it names no current-context")
+    );
+}
+
+#[test]
 fn no_flag_is_needed() {
     let options = serve(&[]);
     assert!(options.warnings.is_empty());

@@ -250,7 +250,13 @@ pub fn system_error(call: &str, e: &io::Error) -> String {
         K::PermissionDenied => "permission denied",
         K::NotFound => "no such file or directory",
         K::UnexpectedEof => return "EOF".into(),
-        _ => return format!("{call}: {e}"),
+        _ => {
+            // With TLS 1.3 a peer refuses our certificate once we think the handshake is done.
+            return match e.get_ref().and_then(|inner| inner.downcast_ref()) {
+                Some(TlsError::AlertReceived(alert)) => format!("remote error: tls: {}", alert_text(*alert)),
+                _ => format!("{call}: {e}"),
+            };
+        }
     };
     format!("{call}: {text}")
 }
@@ -286,6 +292,7 @@ fn alert_text(alert: AlertDescription) -> String {
         AlertDescription::CertificateRequired => "certificate required".into(),
         AlertDescription::UnknownCA => "unknown certificate authority".into(),
         AlertDescription::CertificateExpired => "expired certificate".into(),
+        AlertDescription::CertificateRevoked => "revoked certificate".into(),
         AlertDescription::CertificateUnknown => "unknown certificate".into(),
         AlertDescription::UnsupportedCertificate => "unsupported certificate".into(),
         AlertDescription::AccessDenied => "access denied".into(),
@@ -318,6 +325,11 @@ mod tests {
             "connect: connection refused"
         );
         assert_eq!(system_error("read", &e(io::ErrorKind::UnexpectedEof)), "EOF");
+        let alert = TlsError::AlertReceived(AlertDescription::UnknownCA);
+        assert_eq!(
+            system_error("read", &io::Error::new(io::ErrorKind::InvalidData, alert)),
+            "remote error: tls: unknown certificate authority"
+        );
     }
 
     #[tokio::test]

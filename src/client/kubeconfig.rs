@@ -55,6 +55,10 @@ fn text(e: impl fmt::Display) -> String {
     e.to_string()
 }
 
+fn flaw(of: &'static str) -> impl Fn(rustls::pki_types::pem::Error) -> String {
+    move |e| format!("the kubeconfig's {of}: {}", crate::apimachinery::codec::pem::flaw(&e))
+}
+
 impl ClientConfig {
     /// The certificates that vouch for the server, or the system's.
     ///
@@ -65,7 +69,7 @@ impl ClientConfig {
         match &self.ca_pem {
             Some(pem) => {
                 for cert in CertificateDer::pem_slice_iter(pem) {
-                    roots.add(cert.map_err(text)?).map_err(text)?;
+                    roots.add(cert.map_err(flaw("certificate-authority"))?).map_err(text)?;
                 }
             }
             None => {
@@ -89,8 +93,10 @@ impl ClientConfig {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
                 let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<Vec<_>, _>>();
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(text)?;
-                builder.with_client_auth_cert(chain.map_err(text)?, key).map_err(text)?
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(flaw("client-key"))?;
+                builder
+                    .with_client_auth_cert(chain.map_err(flaw("client-certificate"))?, key)
+                    .map_err(text)?
             }
         };
         tls.alpn_protocols = vec![protocol.to_vec()];
@@ -126,6 +132,9 @@ impl ClientConfig {
 
     fn from_document(doc: &Value, base: &Path) -> Result<Self, String> {
         let current = doc.str_at(&["current-context"]);
+        if current.is_empty() {
+            return Err("it names no current-context".to_owned());
+        }
         let context = named(doc, "contexts", current, "context")?;
         let cluster = named(doc, "clusters", context.str_at(&["cluster"]), "cluster")?;
         let user = match context.str_at(&["user"]) {

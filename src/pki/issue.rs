@@ -2,6 +2,7 @@
 
 use super::files::{self, PUBLIC, SECRET};
 use super::{CA_LIFE, LEAF_LIFE, PkiError, RENEW_BEFORE};
+use crate::apimachinery::codec::pem;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, SanType,
@@ -44,8 +45,12 @@ fn generation(path: &Path) -> impl Fn(rcgen::Error) -> PkiError {
 }
 
 fn certificate(path: &Path, pem: &str) -> Result<CertificateDer<'static>, PkiError> {
-    let der = CertificateDer::from_pem_slice(pem.as_bytes())
-        .map_err(|e| PkiError::new(path, format!("is no PEM certificate ({e}); repair or remove it")))?;
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| {
+        PkiError::new(
+            path,
+            format!("is no PEM certificate ({}); repair or remove it", pem::flaw(&e)),
+        )
+    })?;
     X509Certificate::from_der(&der)
         .map_err(|e| PkiError::new(path, format!("is no X.509 certificate ({e}); repair or remove it")))?;
     Ok(der)

@@ -101,6 +101,15 @@ async fn a_client_certificate_by_reference_is_shown_and_rotates() {
         "False/ReferenceInvalid/secret \"n/client\" cannot be used: the private key does not belong to the certificate",
     )
     .await;
+    // Everybody who reads APIServices reads this: nothing of the key is in it.
+    let one_line = [one[0].clone(), one[1].clone(), one[2].replace('\n', "")];
+    w.secrets.set("n/client", &tls_secret(&one_line));
+    w.until_condition(
+        "v1.g",
+        "False/ReferenceInvalid/secret \"n/client\" cannot be used: no usable private key (PKCS#8, PKCS#1 or SEC1 PEM): \
+         the PEM block has no end: it is cut off, or has lost its line breaks",
+    )
+    .await;
     for pair in [&one, &two, &one] {
         w.secrets.set("n/client", &tls_secret(pair));
         let body: String = pair[1].lines().filter(|l| !l.starts_with("---")).collect();

@@ -3,6 +3,8 @@
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use http::Uri;
+use rustls::pki_types::ServerName;
+use std::net::Ipv6Addr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -127,8 +129,13 @@ fn one(text: &str) -> Result<Place, String> {
         Some(("https+unix", path)) => socket(url, path, Protocol::Tls)?,
         _ => host(url)?,
     };
+    let mut given = Vec::new();
     for part in parts {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        if given.contains(&key) {
+            return Err(format!("{key} may be set once"));
+        }
+        given.push(key);
         let number = |most: u32, least: u32| {
             let number = value.parse().ok().filter(|n| (least..=most).contains(n));
             number.ok_or_else(|| format!("{key} must be a whole number between {least} and {most}, inclusive"))
@@ -149,9 +156,15 @@ fn one(text: &str) -> Result<Place, String> {
 }
 
 fn host(url: &str) -> Result<Place, String> {
-    let uri: Uri = url.parse().map_err(|_| "must be a URL such as https://host:port")?;
-    if uri.scheme_str() != Some("https") {
+    if url
+        .split_once("://")
+        .is_some_and(|(scheme, _)| !scheme.eq_ignore_ascii_case("https"))
+    {
         return Err("must begin with https://, https+unix://, http+unix:// or h2c+unix://".into());
+    }
+    let uri: Uri = url.parse().map_err(|_| "must be a URL such as https://host:port")?;
+    if uri.scheme().is_none() {
+        return Err("must be a URL such as https://host:port".into());
     }
     if !matches!(uri.path(), "" | "/") || uri.query().is_some() || url.contains('#') {
         return Err("must name a host and nothing below it".into());
@@ -160,17 +173,19 @@ fn host(url: &str) -> Result<Place, String> {
     if authority.as_str().contains('@') {
         return Err("must not hold credentials".into());
     }
-    let port = match (
-        authority.port_u16(),
-        authority.port().is_some() || authority.as_str().ends_with(':'),
-    ) {
-        (Some(0), _) | (None, true) => return Err("must name a port between 1 and 65535, or none".into()),
-        (Some(port), _) => port,
-        (None, false) => 443,
+    let (host, port) = host_and_port(authority.as_str());
+    let port = match port.map(|digits| (digits.bytes().all(|b| b.is_ascii_digit()), digits.parse::<u16>())) {
+        None => 443,
+        Some((true, Ok(port @ 1..))) => port,
+        Some(_) => return Err("must name a port between 1 and 65535, or none".into()),
     };
-    let host = authority.host().to_ascii_lowercase();
-    if host.is_empty() {
-        return Err("must name a host".into());
+    let host = host.to_ascii_lowercase();
+    let is_name = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok()),
+        None => ServerName::try_from(host.as_str()).is_ok(),
+    };
+    if !is_name {
+        return Err("must name a host by a DNS name or an IP address (IPv6 in brackets)".into());
     }
     Ok(Place {
         address: format!("{host}:{port}").into(),
@@ -179,6 +194,16 @@ fn host(url: &str) -> Result<Place, String> {
         weight: 1,
         failover: 0,
     })
+}
+
+/// The port is what stands behind the last colon that is not of an IPv6 address, whatever it is: `Uri` takes one that it
+/// cannot read for none.
+fn host_and_port(authority: &str) -> (&str, Option<&str>) {
+    let end = authority.rfind(']').map_or(0, |i| i + 1);
+    match authority[end..].split_once(':') {
+        Some((host, port)) => (&authority[..end + host.len()], Some(port)),
+        None => (authority, None),
+    }
 }
 
 fn socket(url: &str, path: &str, protocol: Protocol) -> Result<Place, String> {

@@ -1,6 +1,7 @@
 //! CA bundles.
 
 use super::source::{CertError, Reload, Seen, read};
+use crate::apimachinery::codec::pem;
 use crate::request::{ClientCaSource, TrustAnchors};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -36,7 +37,8 @@ impl CaPool {
             ..Self::default()
         };
         for certificate in CertificateDer::pem_slice_iter(&pem) {
-            let certificate = certificate.map_err(|e| CertError::invalid(format!("bad PEM in the CA bundle: {e}")))?;
+            let certificate =
+                certificate.map_err(|e| CertError::invalid(format!("bad PEM in the CA bundle: {}", pem::flaw(&e))))?;
             let n = pool.certificates.len() + 1;
             let anchor = webpki::anchor_from_trusted_cert(&certificate)
                 .map_err(|e| CertError::invalid(format!("certificate {n} of the bundle cannot be a CA: {e}")))?

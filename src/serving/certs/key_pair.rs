@@ -1,6 +1,7 @@
 //! Certificates with their keys.
 
 use super::source::{CertError, Reload, Seen, read};
+use crate::apimachinery::codec::pem;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use rustls::crypto::CryptoProvider;
@@ -44,7 +45,7 @@ impl KeyPairData {
         let (cert_pem, key_pem) = (cert_pem.into(), key_pem.into());
         let chain = CertificateDer::pem_slice_iter(&cert_pem)
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| CertError::invalid(format!("bad PEM in the certificate: {e}")))?;
+            .map_err(|e| CertError::invalid(format!("bad PEM in the certificate: {}", pem::flaw(&e))))?;
         let Some(leaf) = chain.first() else {
             return Err(CertError::invalid(
                 "holds no certificate (expected a PEM block `CERTIFICATE`)",
@@ -58,8 +59,13 @@ impl KeyPairData {
             .map_err(|e| CertError::invalid(format!("certificate does not parse: {e}")))?;
         let names = names_of(&parsed);
         let not_after = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
-        let key = PrivateKeyDer::from_pem_slice(&key_pem)
-            .map_err(|e| CertError::invalid(format!("no usable private key (PKCS#8, PKCS#1 or SEC1 PEM): {e}")))?;
+        let key = PrivateKeyDer::from_pem_slice(&key_pem).map_err(|e| match is_encrypted(&key_pem) {
+            true => CertError::invalid("the private key is encrypted: take the passphrase away"),
+            false => CertError::invalid(format!(
+                "no usable private key (PKCS#8, PKCS#1 or SEC1 PEM): {}",
+                pem::flaw(&e)
+            )),
+        })?;
         let certified_key = CertifiedKey::from_der(chain, key, provider).map_err(|e| match e {
             rustls::Error::InconsistentKeys(_) => {
                 CertError::invalid("the private key does not belong to the certificate")
@@ -79,6 +85,11 @@ impl KeyPairData {
     pub fn is_expired(&self, now: SystemTime) -> bool {
         self.not_after <= now
     }
+}
+
+fn is_encrypted(pem: &[u8]) -> bool {
+    let begins = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
+    pem.windows(begins.len()).any(|w| w == begins)
 }
 
 /// What upstream's SNI choice takes from a certificate: the common name unless it is an address, then all SANs.
@@ -145,7 +156,7 @@ impl DynamicKeyPair {
         seen.is_new(&[&cert_pem, &key_pem]);
         let data = KeyPairData::from_pem(cert_pem, key_pem, &provider).map_err(|e| e.at(cert))?;
         if data.is_expired(SystemTime::now()) {
-            tracing::warn!(file = %cert.display(), "certificate has expired; clients will refuse it");
+            tracing::warn!(file = %cert.display(), "certificate has expired; whom it is shown will refuse it");
         }
         Ok(Arc::new(Self {
             files: Some((cert.to_owned(), key.to_owned())),

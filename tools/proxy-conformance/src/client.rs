@@ -135,7 +135,9 @@ impl Target {
         let tls = match credentials {
             Credentials::Token(_) => builder.with_no_client_auth(),
             Credentials::Certificate(cert, key) => {
-                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| e.to_string())?;
+                // Its own words quote what it stumbles over, and that is a key.
+                let key =
+                    PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| "the client key is no PEM".to_owned())?;
                 builder
                     .with_client_auth_cert(pki::certificates(cert)?, key)
                     .map_err(|e| e.to_string())?

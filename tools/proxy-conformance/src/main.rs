@@ -2,6 +2,7 @@
 
 use proxy_conformance::client::Credentials;
 use proxy_conformance::report::{self, Format};
+use proxy_conformance::row::Row;
 use proxy_conformance::world::{Options, Via, World};
 use proxy_conformance::{rows, run};
 use serde_json::Value;
@@ -62,7 +63,7 @@ fn kubeconfig(path: &str) -> Result<(String, String, Credentials), String> {
         .output()
         .map_err(|e| format!("kubectl, which reads kubeconfigs, does not run: {e}"))?;
     let config: Value = serde_json::from_slice(&out.stdout)
-        .map_err(|e| format!("{path}: {e}: {}", String::from_utf8_lossy(&out.stderr)))?;
+        .map_err(|_| format!("kubeconfig {path}: {}", String::from_utf8_lossy(&out.stderr).trim()))?;
     let decoded = |v: &Value| -> Option<String> {
         let bytes = base64::engine::general_purpose::STANDARD.decode(v.as_str()?).ok()?;
         String::from_utf8(bytes).ok()
@@ -134,7 +135,11 @@ fn parse(args: &[String]) -> Result<Invocation, String> {
     let (server, trusted, credentials) = match (config, server, trusted, given) {
         (Some(config), ..) => config,
         (None, Some(server), Some(trusted), Some(given)) => (server, trusted, given),
-        _ => return Err(format!("which gateway?\n\n{USAGE}")),
+        (None, None, ..) => return Err(format!("which gateway?\n\n{USAGE}")),
+        (None, Some(_), None, _) => return Err("--server needs --certificate-authority".into()),
+        (None, Some(_), Some(_), None) => {
+            return Err("--server needs --token, or --client-certificate and --client-key".into());
+        }
     };
     Ok(Invocation {
         options,
@@ -148,11 +153,23 @@ fn parse(args: &[String]) -> Result<Invocation, String> {
     })
 }
 
-async fn all(command: Invocation) -> Result<bool, String> {
+/// The rows to run. A prefix that no row has would be a run in which everything holds.
+fn picked(only: &[String]) -> Result<Vec<Row>, String> {
     let mut rows = rows::all();
-    if !command.only.is_empty() {
-        rows.retain(|row| command.only.iter().any(|prefix| row.id.starts_with(prefix.as_str())));
+    if let Some(prefix) = only
+        .iter()
+        .find(|p| !rows.iter().any(|row| row.id.starts_with(p.as_str())))
+    {
+        return Err(format!(
+            "--only={prefix}: no row's number begins so (--list prints them)"
+        ));
     }
+    rows.retain(|row| only.is_empty() || only.iter().any(|prefix| row.id.starts_with(prefix.as_str())));
+    Ok(rows)
+}
+
+async fn all(command: Invocation) -> Result<bool, String> {
+    let rows = picked(&command.only)?;
     let world = World::try_new(&command.server, &command.trusted, &command.credentials, command.options).await?;
     let world = Arc::new(world);
     let verdicts = run::run(world.clone(), rows).await;
@@ -187,5 +204,33 @@ fn main() -> ExitCode {
             eprintln!("proxy-conformance: {why}");
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_without_rows_is_no_run_in_which_all_hold() {
+        let count = |only: &[&str]| picked(&only.iter().map(|&p| p.into()).collect::<Vec<String>>()).map(|r| r.len());
+        assert_eq!(count(&[]).unwrap(), rows::all().len());
+        assert!(count(&["3.4"]).unwrap() > 10);
+        assert!(count(&["3.4", "99"]).unwrap_err().starts_with("--only=99: no row"));
+    }
+
+    #[test]
+    fn what_is_missing_beside_a_server_is_named() {
+        let told = |args: &[&str]| {
+            parse(&args.iter().map(|&a| a.into()).collect::<Vec<String>>())
+                .err()
+                .unwrap()
+        };
+        assert_eq!(
+            told(&["--server=https://h", "--token=t"]),
+            "--server needs --certificate-authority"
+        );
+        let ca = "--certificate-authority=Cargo.toml";
+        assert!(told(&["--server=https://h", ca]).starts_with("--server needs --token"));
     }
 }
