@@ -211,6 +211,7 @@ impl Aggregator {
             status::PATH,
             Arc::new(StatusHandler {
                 api_services: api_services.clone(),
+                resolver: resolver.clone(),
                 transports: transports.clone(),
                 ledger,
                 discovery: config.discovery.clone(),

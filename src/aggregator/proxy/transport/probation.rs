@@ -79,7 +79,7 @@ impl Host {
             NoConnection::Full => "no connection is free".to_owned(),
         })?;
         let out = Outgoing::from(Question::clone(&self.question));
-        let answer = exchange(self, lease, out, None).await;
+        let answer = exchange(self, lease, out, None, None).await;
         let status = answer.as_ref().ok().map(|a| a.status().as_u16());
         if let Some(counts) = &self.counts {
             counts.sent(Method::GET.as_str(), self.authority.as_str(), status);
