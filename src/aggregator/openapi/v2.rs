@@ -203,6 +203,9 @@ impl Download for RemoteDocuments {
     fn remove(&self, name: &Str) {
         self.shelf.remove(Document::OpenApiV2, name);
         self.all.rcu(|all| all.without(name));
+        if let Some((version, group)) = name.split_once('.') {
+            self.converted.remove(&format!("apis/{group}/{version}"));
+        }
     }
 }
 
