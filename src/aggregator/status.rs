@@ -194,12 +194,15 @@ fn document(seen: &Seen, now: OffsetDateTime) -> Value {
     let state = match (&seen.had, &seen.failing) {
         (Some(_), None) => "Current",
         (Some(_), Some(_)) => "Stale",
+        (None, _) if seen.kept => "Stale",
         (None, _) => "Missing",
     };
     let mut v = json!({"state": state});
     if let Some(had) = seen.had {
         v.set(&["lastSuccess"], time::format(had));
         v.set(&["age"], ago(had));
+    } else if seen.kept {
+        v.set(&["keptOverRestart"], true);
     }
     if let Some((since, why)) = &seen.failing {
         v.set(&["failingFor"], ago(*since));

@@ -112,6 +112,7 @@ impl Collector {
                     // Listed at once, before anybody was asked.
                     if let Some(kept) = self.shelf.load(Document::Discovery, new) {
                         self.lock().good.insert(new.name.clone(), kept);
+                        self.freshness.keep(&new.name, Document::Discovery);
                     }
                     self.publish(new, self.stale(new));
                 }

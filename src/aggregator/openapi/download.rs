@@ -60,8 +60,8 @@ pub trait Download: Send + Sync {
         Ok(())
     }
 
-    /// Takes what was kept of an APIService by a process before this one.
-    async fn restore(&self, of: &ApiService);
+    /// Takes what was kept of an APIService by a process before this one; whether there was anything.
+    async fn restore(&self, of: &ApiService) -> bool;
 
     /// Forgets an APIService.
     fn remove(&self, name: &Str);
@@ -156,8 +156,8 @@ impl Downloader {
         let Some(service) = &s.service else {
             return Ok(false);
         };
-        if self.restored().insert(name.clone()) {
-            self.what.restore(&s).await;
+        if self.restored().insert(name.clone()) && self.what.restore(&s).await {
+            self.freshness.keep(name, self.what.document());
         }
         // Where nobody has probed it yet, we find out ourselves.
         if s.available.is_some() && !s.is_available() {
@@ -224,7 +224,9 @@ mod tests {
             Ok(())
         }
 
-        async fn restore(&self, _: &ApiService) {}
+        async fn restore(&self, _: &ApiService) -> bool {
+            false
+        }
 
         fn remove(&self, _: &Str) {
             self.done.lock().unwrap().push("removed");

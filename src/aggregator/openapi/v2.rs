@@ -187,17 +187,19 @@ impl Download for RemoteDocuments {
         Ok(())
     }
 
-    async fn restore(&self, of: &ApiService) {
+    async fn restore(&self, of: &ApiService) -> bool {
         let (shelf, s) = (self.shelf.clone(), of.clone());
         let kept = off_thread(move || Some(Kept::new(&shelf.load(Document::OpenApiV2, &s)?, Dialect::V2)));
-        if let Some(document) = kept.await.flatten() {
-            let part = Part {
-                etag: None,
-                source: String::new(),
-                document,
-            };
-            self.keep(of, part);
-        }
+        let Some(document) = kept.await.flatten() else {
+            return false;
+        };
+        let part = Part {
+            etag: None,
+            source: String::new(),
+            document,
+        };
+        self.keep(of, part);
+        true
     }
 
     fn remove(&self, name: &Str) {
