@@ -171,7 +171,7 @@ impl Aggregator {
         let probed = availability.clone();
         references.subscribe(move |source, key| {
             for s in all.snapshot().values().filter(|s| s.refers_to(source, key)) {
-                served.renew(s);
+                served.renew(&s.name);
                 probed.look_at(&s.name);
             }
         });
@@ -211,6 +211,7 @@ impl Aggregator {
             status::PATH,
             Arc::new(StatusHandler {
                 api_services: api_services.clone(),
+                resolver: resolver.clone(),
                 transports: transports.clone(),
                 ledger,
                 discovery: config.discovery.clone(),

@@ -15,6 +15,8 @@ pub struct Freshness(Arc<Mutex<HashMap<Str, [Seen; Document::KINDS]>>>);
 pub struct Seen {
     /// When the backend last said what it is, or that it is the same.
     pub had: Option<OffsetDateTime>,
+    /// What a process before this one had is served meanwhile.
+    pub kept: bool,
     /// Since when that fails, and why it last did.
     pub failing: Option<(OffsetDateTime, String)>,
 }
@@ -34,7 +36,7 @@ impl Freshness {
             Ok(()) => {
                 *seen = Seen {
                     had: Some(now),
-                    failing: None,
+                    ..Seen::default()
                 };
             }
             Err(why) => {
@@ -42,6 +44,11 @@ impl Freshness {
                 seen.failing = Some((since, why.to_owned()));
             }
         }
+    }
+
+    /// What a process before this one had of an APIService was found.
+    pub fn keep(&self, name: &Str, what: Document) {
+        self.lock().entry(name.clone()).or_default()[what as usize].kept = true;
     }
 
     /// The APIService is gone, or served in this process now.

@@ -146,12 +146,14 @@ impl Download for RemoteIndices {
         self.last.take(of, path, answer).await
     }
 
-    async fn restore(&self, of: &ApiService) {
+    async fn restore(&self, of: &ApiService) -> bool {
         self.last.restore(of).await;
-        if let Some(Value::Object(paths)) = self.shelf.load(Document::OpenApiV3, of) {
-            let source = String::new();
-            self.set(&of.name, Some(Index { source, paths }));
-        }
+        let Some(Value::Object(paths)) = self.shelf.load(Document::OpenApiV3, of) else {
+            return false;
+        };
+        let source = String::new();
+        self.set(&of.name, Some(Index { source, paths }));
+        true
     }
 
     fn remove(&self, name: &Str) {

@@ -25,6 +25,8 @@ pub struct Registration {
     transports: Arc<Transports>,
     ledger: Arc<Ledger>,
     handlers: Mutex<HashMap<Str, Registered>>,
+    /// Held while settings are made and put in place: they are those of the latest object and of what it refers to.
+    turn: Mutex<()>,
 }
 
 struct Registered {
@@ -49,6 +51,7 @@ impl Registration {
             transports,
             ledger,
             handlers: Mutex::default(),
+            turn: Mutex::default(),
         });
         let following = registration.clone();
         informer.subscribe(move |change| queue.at_once(|| following.apply(change)));
@@ -63,14 +66,15 @@ impl Registration {
     /// Builds all settings anew: the certificate we show to backends has changed.
     pub fn refresh(&self) {
         for s in self.informer.snapshot().values() {
-            self.renew(s);
+            self.renew(&s.name);
         }
     }
 
     /// Builds an APIService's settings anew: what it refers to has changed.
-    pub fn renew(&self, s: &ApiService) {
-        if let Some(handler) = self.handler(&s.name) {
-            handler.set(self.settings(s));
+    pub fn renew(&self, name: &str) {
+        let _turn = self.turn();
+        if let (Some(handler), Some(s)) = (self.handler(name), self.informer.get(name)) {
+            handler.set(self.settings(&s));
         }
     }
 
@@ -82,11 +86,11 @@ impl Registration {
     }
 
     fn add(&self, s: &Arc<ApiService>) {
-        let settings = self.settings(s);
+        let turn = self.turn();
         if let Some(handler) = self.handler(&s.name) {
-            return handler.set(settings);
+            return handler.set(self.settings(s));
         }
-        let handler = Arc::new(ProxyHandler::new(self.shared.clone(), settings));
+        let handler = Arc::new(ProxyHandler::new(self.shared.clone(), self.settings(s)));
         let group_is_new = {
             let mut all = self.lock();
             let new = !all.values().any(|r| r.group == s.group);
@@ -97,6 +101,7 @@ impl Registration {
             all.insert(s.name.clone(), registered);
             new
         };
+        drop(turn);
         let route = |path: String, prefix, listed, handler: &DynHandler| Route {
             path,
             prefix,
@@ -158,6 +163,10 @@ impl Registration {
                 }))
             }
         }
+    }
+
+    fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.turn.lock().expect("no code panics while holding this lock")
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Str, Registered>> {

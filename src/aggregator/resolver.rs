@@ -172,7 +172,11 @@ impl ClusterResolver {
             slices,
             addresses: addresses.into(),
         };
-        self.ready.rcu(|all| all.update(wanted.clone(), made.clone()));
+        self.ready.rcu(|all| {
+            let mut all = HashMap::clone(all);
+            all.retain(|other, _| self.index.service(other.key()).is_some());
+            all.update(wanted.clone(), made.clone())
+        });
         Ok(made.addresses)
     }
 

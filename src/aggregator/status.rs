@@ -7,6 +7,7 @@ use super::apiservice::{ApiService, Condition};
 use super::freshness::{Freshness, Seen};
 use super::ledger::{Figures, Ledger};
 use super::proxy::transport::EndpointState;
+use super::resolver::ServiceResolver;
 use super::shelf::Document;
 use super::transports::Transports;
 use crate::apimachinery::codec::json;
@@ -22,6 +23,7 @@ use ::time::OffsetDateTime;
 use async_trait::async_trait;
 use http::{HeaderValue, Method, StatusCode, header};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +36,7 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 /// Serves the page.
 pub struct StatusHandler {
     pub(super) api_services: Informer<ApiService>,
+    pub(super) resolver: Arc<dyn ServiceResolver>,
     pub(super) transports: Arc<Transports>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) discovery: Arc<AggregatedDiscovery>,
@@ -77,9 +80,12 @@ impl StatusHandler {
         let services = self.api_services.snapshot();
         let rendered = self.discovery.rendered();
         let document = json::decode(&rendered.json).unwrap_or_default();
+        let reached: Vec<Vec<Arc<str>>> = services.values().map(|s| self.addresses(s)).collect();
+        let all: BTreeSet<&str> = reached.iter().flatten().map(|a| &**a).collect();
         let mut items: Vec<(bool, Value)> = services
             .values()
-            .map(|s| (s.service.is_none(), self.one(s, &document, now)))
+            .zip(&reached)
+            .map(|(s, addresses)| (s.service.is_none(), self.one(s, (addresses, &all), &document, now)))
             .collect();
         items.sort_by_key(|(local, _)| *local);
         let items: Vec<Value> = items.into_iter().map(|(_, v)| v).collect();
@@ -89,7 +95,23 @@ impl StatusHandler {
         out
     }
 
-    fn one(&self, s: &ApiService, discovery: &Value, now: OffsetDateTime) -> Value {
+    /// Where its requests go now.
+    fn addresses(&self, s: &ApiService) -> Vec<Arc<str>> {
+        let found = s
+            .service
+            .as_ref()
+            .and_then(|service| self.resolver.endpoints(service).ok());
+        found.map_or_else(Vec::new, |endpoints| endpoints.all().to_vec())
+    }
+
+    /// `reached` is where its requests go, and where those of all APIServices do.
+    fn one(
+        &self,
+        s: &ApiService,
+        reached: (&[Arc<str>], &BTreeSet<&str>),
+        discovery: &Value,
+        now: OffsetDateTime,
+    ) -> Value {
         let unknown = Condition::new("Unknown", "NotProbed", "nobody has looked at it yet");
         let verdict = s.available.as_ref().unwrap_or(&unknown);
         let mut v = json!({
@@ -120,7 +142,7 @@ impl StatusHandler {
         v.set(&["requests"], requests(&self.ledger.of(&s.name).figures()));
         match self.transports.of(s) {
             Ok(transport) => {
-                let states = endpoints(s, &transport.endpoints());
+                let states = endpoints(s, reached, &transport.endpoints());
                 v.set(&["breaker"], breaker(&states));
                 v.set(&["endpoints"], states);
             }
@@ -224,12 +246,15 @@ fn document(seen: &Seen, now: OffsetDateTime) -> Value {
     let state = match (&seen.had, &seen.failing) {
         (Some(_), None) => "Current",
         (Some(_), Some(_)) => "Stale",
+        (None, _) if seen.kept => "Stale",
         (None, _) => "Missing",
     };
     let mut v = json!({"state": state});
     if let Some(had) = seen.had {
         v.set(&["lastSuccess"], time::format(had));
         v.set(&["age"], ago(had));
+    } else if seen.kept {
+        v.set(&["keptOverRestart"], true);
     }
     if let Some((since, why)) = &seen.failing {
         v.set(&["failingFor"], ago(*since));
@@ -279,17 +304,24 @@ fn requests(f: &Figures) -> Value {
     v
 }
 
-/// Every address that was used, and of a target those too that were not yet; those that are used first stand first.
-fn endpoints(s: &ApiService, used: &[EndpointState]) -> Vec<Value> {
+/// Every address that requests go to; of a target those that are used first stand first. Behind them those that no APIService
+/// leads to any more, while something is under way there: how they did says nothing about what becomes of a request.
+fn endpoints(s: &ApiService, (reached, all): (&[Arc<str>], &BTreeSet<&str>), used: &[EndpointState]) -> Vec<Value> {
+    let known = |address: &str| match used.iter().find(|e| *e.address == *address) {
+        Some(state) => endpoint(state),
+        None => json!({"address": (address), "state": "Unused"}),
+    };
     let Some(target) = &s.backend.target else {
-        return used.iter().map(endpoint).collect();
+        let left = used.iter().filter(|e| e.under_way > 0 && !all.contains(&*e.address));
+        let left = left.map(|e| {
+            let mut v = endpoint(e);
+            v.set(&["state"], "Former");
+            v
+        });
+        return reached.iter().map(|a| known(a)).chain(left).collect();
     };
     let of = |place: &Place| {
-        let used = used.iter().find(|e| *e.address == *place.address);
-        let mut v = match used {
-            Some(state) => endpoint(state),
-            None => json!({"address": (&*place.address), "state": "Unused"}),
-        };
+        let mut v = known(&place.address);
         v.set(&["weight"], i64::from(place.weight));
         v.set(&["failover"], i64::from(place.failover));
         v
@@ -405,6 +437,65 @@ mod tests {
             (endpoint.str_at(&["state"]), endpoint.get("http2Connections").as_i64()),
             ("Good", Some(1))
         );
+    }
+
+    #[tokio::test]
+    async fn an_address_that_nothing_leads_to_any_more_is_not_told_of() {
+        let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+        let (go, gone) = tokio::sync::watch::channel(false);
+        let backend = |gone: tokio::sync::watch::Receiver<bool>| {
+            Backend::http(&pki, 100, move |r| {
+                let mut gone = gone.clone();
+                async move {
+                    if r.uri().path().ends_with("/slow") {
+                        let _ = gone.wait_for(|g| *g).await;
+                    }
+                    answer(200, "{}")
+                }
+            })
+        };
+        let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let refused = dead.local_addr().unwrap().port();
+        drop(dead);
+        let [old, new] = [backend(gone.clone()).await, backend(gone).await];
+        let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+        let service =
+            json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
+        w.services.set("ns/ext", &service);
+        let told = || async {
+            let document = json::decode(w.get("/debug/aggregator").await.1.as_bytes()).unwrap();
+            let item = document.get("items").items().first().cloned().unwrap_or_default();
+            let of = |e: &Value| format!("{} {}", e.str_at(&["address"]), e.str_at(&["state"]));
+            let endpoints: Vec<String> = item.get("endpoints").items().iter().map(of).collect();
+            (endpoints.join(", "), item.str_at(&["breaker"]).to_owned())
+        };
+        let until = async |wanted: (String, &str)| {
+            let is = || async { (told().await == (wanted.0.clone(), wanted.1.to_owned())).then_some(()) };
+            w.until(&format!("{wanted:?}"), is).await;
+        };
+        w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, refused));
+        until((format!("127.0.0.1:{refused} Ejected"), "Open")).await;
+        w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, old.port()));
+        until((format!("127.0.0.1:{} Good", old.port()), "Closed")).await;
+        w.until_condition("v1.g", "True/Passed/all checks passed").await;
+        let slow = async {
+            let served = || async { (w.get("/apis/g/v1/slow").await.0 == 200).then_some(()) };
+            w.until("the slow answer", served).await;
+        };
+        let moved = async {
+            let asked = || async {
+                let document = json::decode(w.get("/debug/aggregator").await.1.as_bytes()).unwrap();
+                let busy = document.get("items").items()[0].at(&["requests", "inFlight"]).as_i64() == Some(1);
+                busy.then_some(())
+            };
+            w.until("the slow request", asked).await;
+            w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, new.port()));
+            let both = format!("127.0.0.1:{} Good, 127.0.0.1:{} Former", new.port(), old.port());
+            until((both, "Closed")).await;
+            go.send(true).unwrap();
+        };
+        tokio::join!(slow, moved);
+        until((format!("127.0.0.1:{} Good", new.port()), "Closed")).await;
     }
 
     #[test]

@@ -20,7 +20,13 @@ pub(super) async fn answer(
     transport: &Transport,
 ) -> Condition {
     match probe(s, service, resolver, transport).await {
-        Ok(()) => Condition::new("True", "Passed", "all checks passed"),
+        Ok(()) => {
+            // It is one address that has answered.
+            if let Ok(all) = resolver.endpoints(service) {
+                transport.ask_again(all.all());
+            }
+            Condition::new("True", "Passed", "all checks passed")
+        }
         Err(why) => {
             // A pooled connection to what is not, or no longer, the right server must not answer the next one.
             transport.close_idle();

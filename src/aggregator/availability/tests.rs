@@ -289,3 +289,59 @@ async fn a_group_that_moves_here_keeps_the_time_since_when_it_is_available() {
     let condition = &object.at(&["status", "conditions"]).items()[0];
     assert_eq!(condition.str_at(&["lastTransitionTime"]), since);
 }
+
+#[tokio::test]
+async fn an_address_that_failed_is_asked_again_though_nobody_wants_it() {
+    use crate::aggregator::apiservice::ApiService;
+    use crate::aggregator::apiservice::ServiceReference;
+    use crate::aggregator::availability::check;
+    use crate::aggregator::internal::{self, AGGREGATOR};
+    use crate::aggregator::resolver::ServiceResolver;
+    use crate::aggregator::resolver::{Endpoints, ResolveError};
+    use std::sync::Arc;
+
+    /// Probes go to the first, requests to either.
+    struct Two([Arc<str>; 2]);
+    impl ServiceResolver for Two {
+        fn resolve(&self, _: &ServiceReference) -> Result<Arc<str>, ResolveError> {
+            Ok(self.0[0].clone())
+        }
+        fn endpoints(&self, _: &ServiceReference) -> Result<Endpoints, ResolveError> {
+            Ok(Endpoints::Any(self.0.to_vec().into()))
+        }
+    }
+
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = || Backend::http(&pki, 100, |_| async { answer(200, "{}") });
+    let (a, b) = (backend().await, backend().await);
+    let both = Two([a.authority.as_str().into(), b.authority.as_str().into()]);
+    let t = transport(&pki.ca_pem).unwrap();
+    let s = ApiService::from_value(&apiservice("g", &pki.ca_pem, 443));
+    let failures = || {
+        let all = t.endpoints();
+        all.iter()
+            .find(|e| *e.address == *b.authority)
+            .unwrap()
+            .failures_in_a_row
+    };
+    let first = internal::fetch(
+        &t,
+        (&Endpoints::One(both.0[1].clone()), &both.0[1]),
+        "/",
+        AGGREGATOR,
+        &[],
+    )
+    .await;
+    assert_eq!(first.unwrap().status, 200);
+    t.unanswered(&both.0[1], "late");
+    assert_eq!(failures(), 1);
+    let found = check::answer(&s, s.service.as_ref().unwrap(), &both, &t).await;
+    assert_eq!(found.status, "True");
+    let well = async {
+        while failures() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let asked = tokio::time::timeout(std::time::Duration::from_secs(20), well).await;
+    asked.expect("it is asked at once");
+}

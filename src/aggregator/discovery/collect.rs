@@ -106,19 +106,13 @@ impl Collector {
 
     fn note(&self, change: &Change<'_, ApiService>) {
         match (change.old, change.new) {
-            (Some(old), None) if old.service.is_some() => {
-                self.drop_entry(old);
-                let mut state = self.lock();
-                let used = self.informer.snapshot();
-                state
-                    .services
-                    .retain(|service, _| used.values().any(|s| s.service.as_ref() == Some(service)));
-            }
+            (Some(old), None) if old.service.is_some() => self.drop_entry(old),
             (_, Some(new)) if new.service.is_some() => {
                 if change.old.is_none() {
                     // Listed at once, before anybody was asked.
                     if let Some(kept) = self.shelf.load(Document::Discovery, new) {
                         self.lock().good.insert(new.name.clone(), kept);
+                        self.freshness.keep(&new.name, Document::Discovery);
                     }
                     self.publish(new, self.stale(new));
                 }
@@ -129,6 +123,13 @@ impl Collector {
             // Served here now: what the backend said must not hide what is.
             (Some(old), Some(new)) if old.service.is_some() => self.drop_entry(new),
             _ => {}
+        }
+        let service = |s: Option<&Arc<ApiService>>| s.and_then(|s| s.service.clone());
+        let (before, now) = (service(change.old), service(change.new));
+        if before.is_some() && before != now {
+            let used = self.informer.snapshot();
+            let is_used = |service: &ServiceReference| used.values().any(|s| s.service.as_ref() == Some(service));
+            self.lock().services.retain(|service, _| is_used(service));
         }
     }
 
@@ -192,8 +193,8 @@ impl Collector {
         };
         let told = outcome.as_ref().map(|_| ()).map_err(String::as_str);
         self.freshness.note(&s.name, Document::Discovery, told);
-        let still_there = self.informer.get(name).is_some_and(|now| now.service.is_some());
-        if still_there {
+        let is_remote = || self.informer.get(name).is_some_and(|now| now.service.is_some());
+        if is_remote() {
             match &outcome {
                 Ok(entry) => {
                     self.publish(&s, entry.clone());
@@ -204,6 +205,10 @@ impl Collector {
                 }
                 Err(_) => self.publish(&s, self.stale(&s)),
             }
+        }
+        // Also where it went while this was written: whoever is told of that may have been here before.
+        if !is_remote() {
+            self.drop_entry(&s);
         }
         outcome.map(|_| true)
     }
@@ -273,7 +278,10 @@ impl Collector {
             }
         };
         let entry = entry_of(&cached.versions, s);
-        self.lock().services.insert(service.clone(), Arc::new(cached));
+        let now = self.informer.get(&s.name);
+        if now.is_some_and(|now| now.service.as_ref() == Some(service)) {
+            self.lock().services.insert(service.clone(), Arc::new(cached));
+        }
         Ok(entry)
     }
 

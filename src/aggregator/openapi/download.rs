@@ -60,8 +60,8 @@ pub trait Download: Send + Sync {
         Ok(())
     }
 
-    /// Takes what was kept of an APIService by a process before this one.
-    async fn restore(&self, of: &ApiService);
+    /// Takes what was kept of an APIService by a process before this one; whether there was anything.
+    async fn restore(&self, of: &ApiService) -> bool;
 
     /// Forgets an APIService.
     fn remove(&self, name: &Str);
@@ -156,8 +156,8 @@ impl Downloader {
         let Some(service) = &s.service else {
             return Ok(false);
         };
-        if self.restored().insert(name.clone()) {
-            self.what.restore(&s).await;
+        if self.restored().insert(name.clone()) && self.what.restore(&s).await {
+            self.freshness.keep(name, self.what.document());
         }
         // Where nobody has probed it yet, we find out ourselves.
         if s.available.is_some() && !s.is_available() {
@@ -178,9 +178,83 @@ impl Downloader {
                 tracing::debug!(%name, "a document of OpenAPI is not kept: {why}");
             }
         }
-        if self.informer.get(name).is_none() {
+        // Gone, or served in this process, since it was asked for.
+        let is_remote = self.informer.get(name).is_some_and(|now| now.service.is_some());
+        if !is_remote {
             self.what.remove(name);
         }
-        Ok(true)
+        Ok(is_remote)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregator::testing::*;
+    use crate::json;
+    use crate::telemetry::Telemetry;
+
+    /// Its APIService is served in this process by the time a document of its backend has come.
+    struct Moving {
+        api_services: Arc<MemoryStorage>,
+        done: Mutex<Vec<&'static str>>,
+    }
+
+    #[async_trait]
+    impl Download for Moving {
+        fn path(&self) -> &'static str {
+            "/openapi/v3"
+        }
+
+        fn document(&self) -> Document {
+            Document::OpenApiV3
+        }
+
+        fn headers(&self, _: &Str) -> Vec<(HeaderName, String)> {
+            Vec::new()
+        }
+
+        async fn take(&self, _: &ApiService, _: Answer) -> Result<(), String> {
+            let local = json!({"metadata": {"name": "v1.g"}, "spec": {"group": "g", "version": "v1"}});
+            self.api_services.set("v1.g", &local);
+            while self.done.lock().unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            self.done.lock().unwrap().push("taken");
+            Ok(())
+        }
+
+        async fn restore(&self, _: &ApiService) -> bool {
+            false
+        }
+
+        fn remove(&self, _: &Str) {
+            self.done.lock().unwrap().push("removed");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_document_that_comes_when_its_group_is_served_here_already_is_not_kept() {
+        let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+        let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
+        let (api_services, telemetry) = (MemoryStorage::new(), Telemetry::new());
+        api_services.set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
+        let (informer, feed) = Informer::new(api_services.clone() as _, ApiService::from_entry);
+        let moving = Arc::new(Moving {
+            api_services,
+            done: Mutex::default(),
+        });
+        let downloader = Downloader::new(
+            informer.clone(),
+            Arc::new(Always(backend.authority.clone())),
+            Arc::new(transports(&telemetry)),
+            moving.clone(),
+            Freshness::new(),
+            telemetry.queue("q"),
+        );
+        let _running = running([feed.run()]);
+        informer.synced().wait().await;
+        assert_eq!(downloader.sync(&"v1.g".into()).await, Ok(false));
+        assert_eq!(*moving.done.lock().unwrap(), ["removed", "taken", "removed"]);
     }
 }

@@ -87,3 +87,21 @@ async fn the_older_document_has_the_paths_of_backends() {
         Some("object")
     );
 }
+
+#[tokio::test]
+async fn a_converted_document_goes_with_its_apiservice() {
+    use super::{Download, RemoteDocuments};
+    use crate::aggregator::apiservice::ApiService;
+    use crate::aggregator::internal::Answer;
+    let documents = RemoteDocuments::default();
+    let of = ApiService::from_value(&apiservice("g.example.com", "", 443));
+    let told = Answer {
+        status: 200,
+        headers: http::HeaderMap::new(),
+        body: r#"{"paths":{}}"#.into(),
+    };
+    documents.take(&of, told).await.unwrap();
+    assert_eq!(documents.converted().keys(), ["apis/g.example.com/v1"]);
+    documents.remove(&of.name);
+    assert!(documents.converted().keys().is_empty());
+}

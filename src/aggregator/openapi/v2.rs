@@ -187,22 +187,27 @@ impl Download for RemoteDocuments {
         Ok(())
     }
 
-    async fn restore(&self, of: &ApiService) {
+    async fn restore(&self, of: &ApiService) -> bool {
         let (shelf, s) = (self.shelf.clone(), of.clone());
         let kept = off_thread(move || Some(Kept::new(&shelf.load(Document::OpenApiV2, &s)?, Dialect::V2)));
-        if let Some(document) = kept.await.flatten() {
-            let part = Part {
-                etag: None,
-                source: String::new(),
-                document,
-            };
-            self.keep(of, part);
-        }
+        let Some(document) = kept.await.flatten() else {
+            return false;
+        };
+        let part = Part {
+            etag: None,
+            source: String::new(),
+            document,
+        };
+        self.keep(of, part);
+        true
     }
 
     fn remove(&self, name: &Str) {
         self.shelf.remove(Document::OpenApiV2, name);
         self.all.rcu(|all| all.without(name));
+        if let Some((version, group)) = name.split_once('.') {
+            self.converted.remove(&format!("apis/{group}/{version}"));
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The proxy from a request in to an answer out, against TLS backends in the same process.
 
+mod beside;
 mod failures;
 mod interim;
 mod pages;

@@ -238,7 +238,7 @@ impl Transport {
             let is_free = others && kept.is_none() && spare.as_ref().is_some_and(|s| is_idempotent(s.method()));
             let silence = if is_free { lease.silence() } else { None };
             let outcome = {
-                let mut sending = pin!(exchange(&host, lease, *next, interim));
+                let mut sending = pin!(exchange(&host, lease, *next, kept.as_ref(), interim));
                 match silence {
                     None => sending.await,
                     // Boxed: every request would make room for it.

@@ -133,3 +133,32 @@ async fn an_informer_whose_watch_ends_reports_what_it_missed() {
     w.told.recv().await.unwrap();
     assert!(w.index.service("ns/a").is_none() && w.index.service("ns/b").is_some());
 }
+
+#[tokio::test]
+async fn what_was_made_of_a_service_goes_with_it() {
+    let mut w = world().await;
+    let service =
+        json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": [{"name": "https", "port": 443}]}});
+    let slice = |of: &str, address: &str| {
+        json!({"metadata": {"namespace": "ns", "name": (of), "labels": {"kubernetes.io/service-name": (of)}},
+               "addressType": "IPv4", "ports": [{"name": "https", "port": 6443}],
+               "endpoints": [{"addresses": [(address)]}]})
+    };
+    for name in ["a", "b"] {
+        w.services.set(&format!("ns/{name}"), &service);
+        w.slices.set(&format!("ns/{name}"), &slice(name, "10.0.0.1"));
+    }
+    for _ in 0..4 {
+        w.told.recv().await.unwrap();
+    }
+    let r = ClusterResolver::new(w.index.clone(), "127.0.0.1:6443", true);
+    let known = |name: &str| r.endpoints(&ServiceReference::new("ns", name, 443)).is_ok();
+    assert!(known("a") && known("b") && r.ready.load().len() == 2);
+    w.services.remove("ns/a");
+    w.slices.set("ns/b", &slice("b", "10.0.0.2"));
+    for _ in 0..2 {
+        w.told.recv().await.unwrap();
+    }
+    assert!(!known("a") && known("b"));
+    assert_eq!(r.ready.load().len(), 1);
+}

@@ -127,7 +127,10 @@ fn row(out: &mut String, v: &Value) {
             out,
             "{name}: {} <small>{} {}</small><br>",
             coloured(d.str_at(&["state"])),
-            html_escape(d.str_at(&["age"])),
+            match d.get("keptOverRestart").as_bool() {
+                Some(true) => "from before the last restart".to_owned(),
+                _ => html_escape(d.str_at(&["age"])),
+            },
             html_escape(d.str_at(&["error"])),
         );
     }

@@ -75,4 +75,19 @@ async fn a_backend_of_the_older_form_and_its_index_are_listed_while_it_is_down_f
         text.contains("connection refused").then_some(())
     };
     w.until("the reason", failing).await;
+    // And that it is served meanwhile.
+    let told = || async {
+        let all = document(&w, "/debug/aggregator").await;
+        let documents = all.get("items").items()[0].get("documents").clone();
+        let is_stale = |key: &&str| {
+            let d = documents.get(key);
+            d.str_at(&["state"]) == "Stale" && d.get("keptOverRestart").as_bool() == Some(true)
+        };
+        let stale = ["discovery", "openapiV2", "openapiV3"]
+            .iter()
+            .filter(|key| is_stale(key))
+            .count();
+        (stale == 3).then_some(())
+    };
+    w.until("its documents", told).await;
 }

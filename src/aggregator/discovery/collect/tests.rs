@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// A collector for `v1.g`, whose backend answers the n-th request for its document with the n-th of these.
-async fn collector(answers: [(&'static str, &'static str); 3]) -> (Arc<Collector>, Backend, tokio::task::JoinSet<()>) {
+async fn collector(
+    answers: [(&'static str, &'static str); 3],
+) -> (Arc<Collector>, Arc<MemoryStorage>, (Backend, tokio::task::JoinSet<()>)) {
     let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
     let asked = Arc::new(AtomicUsize::new(0));
     let backend = Backend::http(&pki, 100, move |r| {
@@ -35,7 +37,7 @@ async fn collector(answers: [(&'static str, &'static str); 3]) -> (Arc<Collector
         json!([{"type": "Available", "status": "True"}]),
     );
     api_services.set("v1.g", &object);
-    let (informer, feed) = Informer::new(api_services as _, ApiService::from_entry);
+    let (informer, feed) = Informer::new(api_services.clone() as _, ApiService::from_entry);
     let collector = Collector::new(
         informer.clone(),
         Arc::new(Always(backend.authority.clone())),
@@ -47,14 +49,14 @@ async fn collector(answers: [(&'static str, &'static str); 3]) -> (Arc<Collector
     );
     let running = running([feed.run()]);
     informer.synced().wait().await;
-    (collector, backend, running)
+    (collector, api_services, (backend, running))
 }
 
 #[tokio::test]
 async fn an_aggregated_document_is_parsed_once_for_each_change() {
     let one = r#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[]}]}]}"#;
     let two = r#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[{"resource":"a"}]}]}]}"#;
-    let (c, _backend, _running) = collector([(V2, one), (V2, one), (V2, two)]).await;
+    let (c, _, _running) = collector([(V2, one), (V2, one), (V2, two)]).await;
     let mut parsed = Vec::new();
     for _ in 0..3 {
         // As an event of its APIService does.
@@ -70,7 +72,7 @@ async fn an_aggregated_document_is_parsed_once_for_each_change() {
 async fn a_list_of_resources_is_parsed_once_for_each_change() {
     let one = r#"{"resources":[{"name":"a","kind":"A"}]}"#;
     let two = r#"{"resources":[{"name":"b","kind":"B"}]}"#;
-    let (c, _backend, _running) = collector([("", one), ("", one), ("", two)]).await;
+    let (c, _, _running) = collector([("", one), ("", one), ("", two)]).await;
     let mut parsed = Vec::new();
     for _ in 0..3 {
         assert_eq!(c.sync("v1.g").await, Ok(true));
@@ -78,4 +80,21 @@ async fn a_list_of_resources_is_parsed_once_for_each_change() {
     }
     assert!(Arc::ptr_eq(&parsed[0], &parsed[1]));
     assert!(!Arc::ptr_eq(&parsed[1], &parsed[2]));
+}
+
+#[tokio::test]
+async fn documents_of_places_that_nobody_names_any_more_are_forgotten() {
+    let one = r#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[]}]}]}"#;
+    let (c, api_services, _running) = collector([(V2, one), (V2, one), (V2, one)]).await;
+    for port in [1, 2, 3] {
+        let mut moved = api_services.object("v1.g").unwrap();
+        moved.set(&["spec", "service", "port"], port);
+        api_services.set("v1.g", &moved);
+        let is_known = || c.informer.get("v1.g").unwrap().service.as_ref().unwrap().port == port;
+        while !is_known() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(c.sync("v1.g").await, Ok(true));
+    }
+    assert_eq!(c.lock().services.len(), 1);
 }

@@ -4,6 +4,7 @@ use super::super::dial::system_error;
 use super::balance::Turn;
 use super::host::Host;
 use super::http2::{Received, Stream};
+use super::kept::Kept;
 use super::upload::Upload;
 use crate::aggregator::ledger::Permit;
 use crate::request::Body;
@@ -37,7 +38,7 @@ enum Source {
 #[allow(clippy::large_enum_variant, reason = "the body is boxed once, whole")]
 enum Hold {
     Http2(#[allow(dead_code, reason = "held for its drop")] Stream, Option<Upload>),
-    Http1(http1::SendRequest<Body>, Weak<Host>),
+    Http1(http1::SendRequest<Body>, Option<Kept>, Weak<Host>),
     Released,
 }
 
@@ -46,8 +47,13 @@ impl BackendBody {
         Self::new(Source::Http2(received), Hold::Http2(stream, upload), busy)
     }
 
-    pub(super) fn http1(incoming: Incoming, sender: http1::SendRequest<Body>, host: Weak<Host>, busy: Turn) -> Self {
-        Self::new(Source::Http1(incoming), Hold::Http1(sender, host), busy)
+    pub(super) fn http1(
+        incoming: Incoming,
+        (sender, upload): (http1::SendRequest<Body>, Option<Kept>),
+        host: Weak<Host>,
+        busy: Turn,
+    ) -> Self {
+        Self::new(Source::Http1(incoming), Hold::Http1(sender, upload, host), busy)
     }
 
     fn new(source: Source, hold: Hold, busy: Turn) -> Self {
@@ -107,9 +113,12 @@ impl BackendBody {
         self.busy = None;
         self.permit = None;
         match std::mem::replace(&mut self.hold, Hold::Released) {
-            Hold::Http1(sender, host) => {
+            Hold::Http1(sender, upload, host) => {
                 if let Some(host) = host.upgrade() {
-                    host.give_back(sender);
+                    match upload {
+                        Some(upload) if !upload.is_whole() => host.give_back_after_upload(sender),
+                        _ => host.give_back(sender),
+                    }
                 }
             }
             Hold::Http2(_, Some(upload)) => upload.let_go(),

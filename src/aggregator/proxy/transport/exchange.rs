@@ -1,6 +1,7 @@
 //! One request on one connection, and what may be done when that fails.
 
 use super::host::{Host, Lease};
+use super::kept::Kept;
 use super::{BackendBody, Outgoing, balance, http2};
 use crate::client::{dial, headers};
 use crate::request::{Body, Interim};
@@ -88,11 +89,13 @@ pub(super) fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
-/// Sends a request when it is called, as far as that is possible at once: no future carries the request about.
+/// Sends a request when it is called, as far as that is possible at once: no future carries the request about. `upload` is
+/// what its body does, where it has one.
 pub(super) fn exchange<'t>(
     host: &'t Arc<Host>,
     lease: Lease,
     out: Outgoing,
+    upload: Option<&Kept>,
     interim: Option<&'t Interim>,
 ) -> impl Future<Output = Result<Response<BackendBody>, Failure>> + use<'t> {
     let Outgoing {
@@ -132,21 +135,21 @@ pub(super) fn exchange<'t>(
             if let Some(interim) = interim {
                 headers::pass_interim(&mut request, interim.clone());
             }
-            Either::Right(Box::pin(exchange_http1(host, sender, reused, request, busy)))
+            let lease = (sender, reused, upload.cloned());
+            Either::Right(Box::pin(exchange_http1(host, lease, request, busy)))
         }
     }
 }
 
 async fn exchange_http1(
     host: &Arc<Host>,
-    mut sender: http1::SendRequest<Body>,
-    reused: bool,
+    (mut sender, reused, upload): (http1::SendRequest<Body>, bool, Option<Kept>),
     request: Request<Body>,
     busy: balance::Turn,
 ) -> Result<Response<BackendBody>, Failure> {
     match sender.try_send_request(request).await {
         Ok(answer) => match unknown_coding(answer.headers()) {
-            None => Ok(answer.map(|b| BackendBody::http1(b, sender, Arc::downgrade(host), busy))),
+            None => Ok(answer.map(|b| BackendBody::http1(b, (sender, upload), Arc::downgrade(host), busy))),
             Some(coding) => Err(Failure {
                 unsent: None,
                 refused: false,

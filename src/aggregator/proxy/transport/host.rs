@@ -32,6 +32,8 @@ use tokio::time::Instant;
 /// How often a connection's task looks after idle ones, and at its heartbeat.
 const CHECK: Duration = Duration::from_secs(1);
 const SPREAD_AGAIN: Duration = Duration::from_secs(30);
+/// How long a connection is kept for a request that goes up still when its answer has ended: upstream's.
+const UPLOAD_GRACE: Duration = Duration::from_millis(50);
 
 /// Connections to one address, under one TLS configuration.
 pub(super) struct Host {
@@ -381,6 +383,19 @@ impl Host {
         if !sender.is_closed() && self.lock().keep(sender) {
             self.room.free();
         }
+    }
+
+    /// Keeps an HTTP/1.1 connection whose answer has ended before the request did, if that ends at once. Else the request goes
+    /// up for as long as it takes, and the connection closes behind it: nobody waits for its end.
+    pub(super) fn give_back_after_upload(self: &Arc<Self>, mut sender: http1::SendRequest<Body>) {
+        let host = Arc::downgrade(self);
+        self.tasks.spawn_until_stopped("end of an upload", async move {
+            if let Ok(Ok(())) = tokio::time::timeout(UPLOAD_GRACE, sender.ready()).await
+                && let Some(host) = host.upgrade()
+            {
+                host.give_back(sender);
+            }
+        });
     }
 
     /// Takes an HTTP/2 connection out of the pool.

@@ -24,7 +24,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Room for all streams of a connection: answers that nobody fetches must not stop those beside them.
+const CONNECTION_WINDOW: u32 = 1 << 30;
+/// Most streams of a connection, whatever its backend allows.
+pub(super) const MOST_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
 const HEADER_LIST: u32 = 1 << 20;
 
 /// A connection that requests share.
@@ -153,12 +156,13 @@ impl Http2 {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Streams that the backend allows; none where no request can be sent any more.
+    /// Streams that it may have; none where no request can be sent any more. One also while the backend allows none: it waits
+    /// until that is over, and further connections would not be better off.
     pub(super) fn most_streams(&self) -> Option<usize> {
         let mut sender = self.sender();
         match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Err(_)) => None,
-            _ => Some(sender.current_max_send_streams()),
+            _ => Some(sender.current_max_send_streams().clamp(1, MOST_STREAMS)),
         }
     }
 
@@ -444,6 +448,26 @@ mod tests {
             .await;
         let (answer, _) = sent.map_err(|e| e.error).unwrap();
         answer.into_body()
+    }
+
+    #[tokio::test]
+    async fn a_connection_has_streams_for_one_request_at_least_and_for_those_at_most_whose_answers_it_can_hold() {
+        for (allowed, most) in [(0, 1), (1, 1), (7, 7), (100_000, MOST_STREAMS)] {
+            let (here, there) = UnixStream::pair().unwrap();
+            tokio::spawn(async move {
+                let mut builder = h2::server::Builder::new();
+                let handshake = builder.max_concurrent_streams(allowed).handshake::<_, Bytes>(there);
+                let mut backend = handshake.await.unwrap();
+                poll_fn(|cx| backend.poll_closed(cx)).await
+            });
+            let wire = Wire::Plain(Io::unix(here));
+            let (http2, _, driving) = connect(wire, 3, None, Arc::default()).await.unwrap();
+            tokio::spawn(driving);
+            while http2.sender().current_max_send_streams() != allowed as usize {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(http2.most_streams(), Some(most));
+        }
     }
 
     #[tokio::test]

@@ -150,6 +150,11 @@ impl Kept {
         })
     }
 
+    /// All of it was handed to the connection, whether it was kept or not.
+    pub(super) fn is_whole(&self) -> bool {
+        self.lock().whole
+    }
+
     fn lock(&self) -> MutexGuard<'_, Sent> {
         self.0.lock().expect("no code panics while holding this lock")
     }
@@ -178,7 +183,10 @@ impl http_body::Body for Keeping {
                     sent.whole = self.body.is_end_stream();
                 }
                 // Trailers are rare enough not to be kept.
-                _ => sent.lose(),
+                _ => {
+                    sent.lose();
+                    sent.whole = self.body.is_end_stream();
+                }
             },
             Some(Err(_)) => sent.lose(),
         }

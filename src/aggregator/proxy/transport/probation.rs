@@ -2,7 +2,7 @@
 //! and none waits for one that hangs still.
 
 use super::host::{Host, NoConnection};
-use super::{Outgoing, exchange};
+use super::{Outgoing, Transport, exchange};
 use crate::request::Body;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
@@ -56,9 +56,13 @@ impl Host {
     /// Asks in the background, where the time for which the address is left alone is over and nobody is asking. Called where
     /// a request would have come here, so that an address that nobody wants is not asked at all.
     pub(super) fn ask_again(self: &Arc<Self>) {
-        if !self.health.is_on_probation() {
-            return;
+        if self.health.is_on_probation() {
+            self.ask_aside();
         }
+    }
+
+    /// Asks in the background, unless somebody is asking.
+    fn ask_aside(self: &Arc<Self>) {
         let Some(turn) = self.asking.begin() else { return };
         let host = self.clone();
         self.tasks
@@ -79,7 +83,7 @@ impl Host {
             NoConnection::Full => "no connection is free".to_owned(),
         })?;
         let out = Outgoing::from(Question::clone(&self.question));
-        let answer = exchange(self, lease, out, None).await;
+        let answer = exchange(self, lease, out, None, None).await;
         let status = answer.as_ref().ok().map(|a| a.status().as_u16());
         if let Some(counts) = &self.counts {
             counts.sent(Method::GET.as_str(), self.authority.as_str(), status);
@@ -88,6 +92,22 @@ impl Host {
         match http_body_util::Limited::new(body, MOST).collect().await {
             Ok(_) => Ok(()),
             Err(e) => Err(e.to_string()),
+        }
+    }
+}
+
+impl Transport {
+    /// Asks those of these addresses where requests failed last and none has succeeded since, but for those that are left
+    /// alone now: also where nobody wants them, it is found out in time how they do.
+    pub fn ask_again(&self, addresses: &[Arc<str>]) {
+        let known: Vec<Arc<Host>> = {
+            let hosts = self.lock();
+            addresses.iter().filter_map(|a| hosts.get(a).cloned()).collect()
+        };
+        for host in known {
+            if host.health.failures() > 0 && host.health.is_sound() {
+                host.ask_aside();
+            }
         }
     }
 }

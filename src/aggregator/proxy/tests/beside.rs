@@ -1,0 +1,93 @@
+//! What becomes of requests beside one that goes on for ever.
+
+use super::{H1, H2, head, streaming};
+use crate::aggregator::testing::*;
+use crate::request::UnprotectedHandler;
+use bytes::Bytes;
+use std::future::poll_fn;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+/// For failures only: what holds comes about at once.
+const FAILED: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_request_does_not_wait_for_the_upload_of_another_that_is_answered_already() {
+    for length in ["0", "2"] {
+        let pki = Pki::new(&["ext.ns.svc"], H1);
+        let backend = raw_backend(&pki, move |mut s| async move {
+            let first = head(&mut s).await.unwrap();
+            let body = &"ok"[..length.parse().unwrap()];
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+            s.write_all(answer.as_bytes()).await.unwrap();
+            // An upload is read to its end, which never comes.
+            let mut rest = Vec::new();
+            if first.starts_with("POST") {
+                s.read_to_end(&mut rest).await.unwrap_or_default();
+            }
+        })
+        .await;
+        let p = proxy(&backend.authority, &pki.ca_pem);
+        let (chunks, body) = mpsc::channel(1);
+        chunks.send("some").await.unwrap();
+        let upload = http::Request::post("/x").body(streaming(body)).unwrap();
+        let answered = p.serve(upload, alice()).await;
+        assert_eq!(text(answered).await.len().to_string(), length);
+        let beside = tokio::time::timeout(FAILED, p.serve(get("/x"), alice())).await;
+        assert_eq!(beside.expect("nobody waits for an upload").status(), 200);
+        assert_eq!(backend.connections.load(Ordering::Relaxed), 2);
+        drop(chunks);
+    }
+}
+
+#[tokio::test]
+async fn answers_that_nobody_fetches_leave_room_for_others_on_their_connection() {
+    const ANSWERS: usize = 20;
+    const SIZE: usize = 1 << 20;
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let backend = raw_backend(&pki, move |stream| {
+        let tell = tell.clone();
+        async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((request, mut respond))) = connection.accept().await {
+                let head = http::Response::new(());
+                if request.uri().path() != "/large" {
+                    let mut sending = respond.send_response(head, false).unwrap();
+                    sending.send_data(Bytes::from_static(b"ok"), true).unwrap();
+                    continue;
+                }
+                let tell = tell.clone();
+                tokio::spawn(async move {
+                    let mut sending = respond.send_response(head, false).unwrap();
+                    let mut left = SIZE;
+                    while left > 0 {
+                        sending.reserve_capacity(left);
+                        let granted = poll_fn(|cx| sending.poll_capacity(cx)).await;
+                        let piece = granted.unwrap().unwrap().min(left);
+                        left -= piece;
+                        sending.send_data(vec![b'x'; piece].into(), false).unwrap();
+                    }
+                    tell.send(()).unwrap();
+                    // It goes on, as a watch does.
+                    std::future::pending::<()>().await;
+                });
+            }
+        }
+    })
+    .await;
+    let p = proxy(&backend.authority, &pki.ca_pem);
+    let mut unread = Vec::new();
+    for _ in 0..ANSWERS {
+        unread.push(p.serve(get("/large"), alice()).await);
+    }
+    for _ in 0..ANSWERS {
+        let sent = tokio::time::timeout(FAILED, told.recv()).await;
+        sent.expect("each may send as much as its own window takes").unwrap();
+    }
+    assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
+    assert_eq!(backend.connections.load(Ordering::Relaxed), 1);
+    drop(unread);
+}
