@@ -15,7 +15,7 @@ pub mod merge;
 mod path;
 pub mod typed;
 
-pub use check::decode_config;
+pub use check::{check_config, decode_config, described};
 pub use fieldset::{FieldSet, PathElement};
 pub use managed::{Writer, restore_times, update_managed_fields, update_managed_fields_across};
 pub use merge::{Applied, ApplyRequest, apply, apply_across};

@@ -286,11 +286,15 @@ impl fmt::Display for FieldError {
 
 /// The joined message of a list: one error bare, several in brackets; equal messages are said once.
 pub fn aggregate(errors: &[FieldError]) -> String {
+    aggregate_texts(errors.iter().map(ToString::to_string))
+}
+
+/// The same of other errors.
+pub fn aggregate_texts(errors: impl IntoIterator<Item = String>) -> String {
     let mut seen: Vec<String> = Vec::new();
     for e in errors {
-        let m = e.to_string();
-        if !seen.contains(&m) {
-            seen.push(m);
+        if !seen.contains(&e) {
+            seen.push(e);
         }
     }
     match seen.as_slice() {

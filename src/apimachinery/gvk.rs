@@ -143,6 +143,13 @@ impl fmt::Display for GroupVersion {
     }
 }
 
+/// As Go prints it: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod`.
+impl fmt::Display for GroupVersionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
+    }
+}
+
 impl fmt::Display for GroupResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.group.is_empty() {

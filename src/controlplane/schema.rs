@@ -77,16 +77,15 @@ impl Schema for BuiltinSchema {
 
 /// 500: what fits its schema and is no object of its type even so, as upstream's field manager says it.
 fn unconvertible(config: &Value, why: &str) -> Status {
-    let gvk = config.gvk();
-    let group_version = format!("{}/{}", gvk.group, gvk.version);
-    let (ns, name, kind) = (config.namespace(), config.name(), &gvk.kind);
-    let why = match why.strip_prefix("illegal base64") {
-        Some(_) => format!("error decoding from json: {why}"),
-        None => why.to_owned(),
+    let coded = if why.starts_with("illegal base64") {
+        "error decoding from json: "
+    } else {
+        ""
     };
     Status::raw_error(format!(
-        "failed to convert new object ({ns}/{name}; {group_version}, Kind={kind}) to proper version: unable to convert \
-         unstructured object to {group_version}, Kind={kind}: {why}"
+        "failed to convert new object ({}) to proper version: unable to convert unstructured object to {}: {coded}{why}",
+        apply::described(config),
+        config.gvk()
     ))
 }
 

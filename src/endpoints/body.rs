@@ -234,16 +234,20 @@ fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Re
     Ok(())
 }
 
+/// What upstream's scheme says of a kind that it does not know.
+pub(crate) fn not_registered(kind: &str, api_version: &str) -> String {
+    format!(
+        "no kind {} is registered for version {} in scheme {}",
+        quote(kind),
+        quote(api_version),
+        quote(SCHEME)
+    )
+}
+
 /// What another kind or version than the expected one is answered with.
 fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
     if !known::known(given) {
-        let text = format!(
-            "no kind {} is registered for version {} in scheme {}",
-            quote(&given.kind),
-            quote(&given.api_version()),
-            quote(SCHEME)
-        );
-        return cannot_be_handled(given, expected, &text);
+        return cannot_be_handled(given, expected, &not_registered(&given.kind, &given.api_version()));
     }
     if known::same_kind(given, expected) {
         return Status::bad_request(format!(

@@ -4,6 +4,7 @@ use super::fieldset::PathElement;
 use super::typed::{item_element, shape_of};
 use super::{ApplySchema, Scalar, Shape};
 use crate::apimachinery::codec::yaml;
+use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::{go_print, json_type};
 use crate::apimachinery::status::Status;
@@ -30,6 +31,11 @@ impl Errors {
     }
 }
 
+/// The object that a configuration means, in the words of upstream's field manager.
+pub fn described(config: &Value) -> String {
+    format!("{}/{}; {}", config.namespace(), config.name(), config.gvk())
+}
+
 /// Checks that a configuration fits its type.
 pub(super) fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Status> {
     let mut errors = Errors::default();
@@ -39,17 +45,9 @@ pub(super) fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Sta
         [one] => one.clone(),
         many => format!("errors:\n  {}", many.join("\n  ")),
     };
-    let gvk = config.gvk();
-    let what = format!(
-        "{}/{}; {}/{}, Kind={}",
-        config.namespace(),
-        config.name(),
-        gvk.group,
-        gvk.version,
-        gvk.kind
-    );
     Err(Status::raw_error(format!(
-        "failed to create typed patch object ({what}): {text}"
+        "failed to create typed patch object ({}): {text}",
+        described(config)
     )))
 }
 
@@ -143,26 +141,30 @@ fn go_literal(v: &Value) -> String {
 ///
 /// # Errors
 /// 400 in upstream's words.
-pub fn decode_config(body: &[u8], api_version: &str, kind: &str) -> Result<(Value, Vec<String>), Status> {
-    let failed = |e: String| Status::bad_request(format!("error decoding YAML: {e}"));
-    let (v, duplicates) =
-        yaml::decode_noting(body).map_err(|e| failed(format!("error converting YAML to JSON: {e}")))?;
-    let v = match v {
-        Value::Null => Value::object(),
-        Value::Object(_) => v,
-        other => {
-            let t = json_type(&other);
-            let e = format!("json: cannot unmarshal {t} into Go value of type map[string]interface {{}}");
-            return Err(failed(format!("error unmarshaling JSON: while decoding JSON: {e}")));
-        }
-    };
-    if v.api_version() != api_version || ObjectView::kind(&v) != kind {
-        let gvk = v.gvk();
-        let shown = format!("{}/{}, Kind={}", gvk.group, gvk.version, gvk.kind);
-        return Err(Status::bad_request(format!("invalid object type: {shown}")));
+pub fn decode_config(body: &[u8], expected: &GroupVersionKind) -> Result<(Value, Vec<String>), Status> {
+    let failed = |e| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {e}"));
+    let (v, duplicates) = yaml::decode_noting(body).map_err(failed)?;
+    Ok((check_config(v, expected)?, duplicates))
+}
+
+/// The same of a body that was read already.
+///
+/// # Errors
+/// 400 in upstream's words.
+pub fn check_config(v: Value, expected: &GroupVersionKind) -> Result<Value, Status> {
+    if !v.is_null() && v.as_object().is_none() {
+        return Err(Status::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of \
+             type map[string]interface {{}}",
+            json_type(&v)
+        )));
+    }
+    let given = v.gvk();
+    if given != *expected {
+        return Err(Status::bad_request(format!("invalid object type: {given}")));
     }
     if !v.at(&["metadata", "managedFields"]).is_null() {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
-    Ok((v, duplicates))
+    Ok(v)
 }

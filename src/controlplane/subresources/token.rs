@@ -2,7 +2,7 @@
 
 use super::LateStore;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::gvk::{GroupResource, GroupVersionKind};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
@@ -105,8 +105,9 @@ impl Token {
                 secret
             }
             _ => {
+                let other = GroupVersionKind::new(group, version, kind);
                 return Err(Status::bad_request(format!(
-                    "cannot bind token to object of type {group}/{version}, Kind={kind}"
+                    "cannot bind token to object of type {other}"
                 )));
             }
         };

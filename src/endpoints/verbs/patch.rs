@@ -9,6 +9,7 @@ use super::Reply;
 use super::create::normalize;
 use super::update::{absent, custom};
 use crate::api::decode::{fit, in_document_order};
+use crate::apimachinery::apply;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
@@ -178,11 +179,7 @@ impl Patcher {
             self.call.check_body_name(&Value::object())?;
         }
         if object.gvk() != expected {
-            let why = format!(
-                "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-                quote(ObjectView::kind(&object)),
-                quote(object.api_version())
-            );
+            let why = body::not_registered(ObjectView::kind(&object), object.api_version());
             return Err(refused(shown(), why));
         }
         let unknown = normalize(&self.call, &mut object, |why| refused(shown(), why.to_owned()))?;
@@ -219,36 +216,15 @@ impl Patcher {
 
     fn server_side(&self, live: Option<&Value>) -> Result<Value> {
         let call = &self.call;
-        let document = match self.patch_type {
-            PatchType::ApplyCbor => body::parse(&self.bytes, body::BodyType::Cbor)
-                .map_err(|e| Status::bad_request(format!("error decoding CBOR: {e}")))?,
-            _ => body::parse_yaml(&self.bytes)
-                .map_err(|e| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {e}")))?,
-        };
-        let patch = document.value;
-        if !patch.is_null() && patch.as_object().is_none() {
-            let found = match patch {
-                Value::Array(_) => "array",
-                Value::Bool(_) => "bool",
-                Value::String(_) => "string",
-                _ => "number",
-            };
-            return Err(Status::bad_request(format!(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into \
-                 Go value of type map[string]interface {{}}"
-            )));
-        }
         let expected = call.kind();
-        if patch.gvk() != expected {
-            let given = patch.gvk();
-            return Err(Status::bad_request(format!(
-                "invalid object type: {}/{}, Kind={}",
-                given.group, given.version, given.kind
-            )));
-        }
-        if !patch.at(&["metadata", "managedFields"]).is_null() {
-            return Err(Status::bad_request("metadata.managedFields must be nil"));
-        }
+        let (patch, duplicates) = match self.patch_type {
+            PatchType::ApplyCbor => {
+                let document = body::parse(&self.bytes, body::BodyType::Cbor)
+                    .map_err(|e| Status::bad_request(format!("error decoding CBOR: {e}")))?;
+                (apply::check_config(document.value, &expected)?, document.duplicates)
+            }
+            _ => apply::decode_config(&self.bytes, &expected)?,
+        };
         let now = time::now();
         let who = ManagerInfo {
             manager: &self.manager,
@@ -265,8 +241,8 @@ impl Patcher {
         };
         let schema = own.as_ref().unwrap_or(&resource.schema);
         let object = schema.apply(live, patch, &who, force, reset)?;
-        let text = body::yaml_finding(&document.duplicates);
-        self.options.judge(document.duplicates, &call.cx.warnings, |_| {
+        let text = body::yaml_finding(&duplicates);
+        self.options.judge(duplicates, &call.cx.warnings, |_| {
             Status::bad_request(format!("error strict decoding YAML: {text}"))
         })?;
         Ok(object)

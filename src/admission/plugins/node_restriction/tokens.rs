@@ -2,6 +2,7 @@
 
 use super::{Asked, absent};
 use crate::admission::{Cluster, Operation};
+use crate::apimachinery::field::aggregate_texts;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -76,11 +77,9 @@ async fn uses(cluster: &Cluster, pod: &Value, audience: &str) -> Result<Used> {
             Err(s) => return Err(s),
         }
     }
-    missing.dedup();
-    Ok(match missing.as_slice() {
-        [] => Used::No,
-        [one] => Used::Unknown(one.clone()),
-        many => Used::Unknown(format!("[{}]", many.join(", "))),
+    Ok(match missing.is_empty() {
+        true => Used::No,
+        false => Used::Unknown(aggregate_texts(missing)),
     })
 }
 

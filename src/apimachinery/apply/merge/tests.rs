@@ -1,6 +1,7 @@
 use super::super::check::decode_config;
 use super::super::managed::tests::{Toy, writer};
 use super::*;
+use crate::apimachinery::gvk::GroupVersionKind;
 use crate::json;
 
 fn applied(live: Option<&Value>, config: Value, manager: &str, force: bool) -> Result<Applied, Status> {
@@ -231,7 +232,7 @@ fn kubectl_takes_over_what_its_annotation_says_it_applied() {
 
 #[test]
 fn a_body_must_be_of_the_endpoints_kind() {
-    let read = |b: &str| decode_config(b.as_bytes(), "v1", "T").map_err(|e| e.message);
+    let read = |b: &str| decode_config(b.as_bytes(), &GroupVersionKind::new("", "v1", "T")).map_err(|e| e.message);
     assert_eq!(
         read("{kind: T, apiVersion: v1, a: yes}").unwrap().0,
         json!({"kind": "T", "apiVersion": "v1", "a": true})
