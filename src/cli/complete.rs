@@ -12,6 +12,7 @@ use crate::authn::oidc::Configuration;
 use crate::client::ClientConfig;
 use crate::pki::PkiOptions;
 use crate::serving::{CaPool, KeyPairData, Limits};
+use crate::tasks::compute::Config;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,8 @@ pub struct CompletedOptions {
     pub generic: GenericOptions,
     /// Backends.
     pub aggregator: AggregatorOptions,
+    /// The compute pool.
+    pub compute: Config,
     /// Objects.
     pub storage: StorageOptions,
     /// Service addresses.
@@ -169,6 +172,7 @@ impl Options {
             runtime,
             generic,
             aggregator,
+            compute,
             storage,
             network,
             kubelet,
@@ -291,6 +295,7 @@ impl Options {
             runtime,
             generic,
             aggregator,
+            compute,
             storage,
             network,
             kubelet,

@@ -352,6 +352,11 @@ pub trait Storage: Send + Sync + 'static {
     /// Number of objects.
     fn count(&self) -> usize;
 
+    /// Bytes of the object at `key`, without waiting; 0 where there is none, or its size is not known. For estimating costs.
+    fn peek_size(&self, _key: &str) -> usize {
+        0
+    }
+
     /// Bytes of its objects' JSON; `None`: it cannot tell now. Looks at each object.
     fn encoded_bytes(&self) -> Option<u64> {
         None

@@ -33,9 +33,12 @@ flags! {
         "backend-max-requests" Int "0" honoured "Requests under way to one backend, watches and system:masters excepted; more are 429. 0: half of --max-requests-inflight";
         "backend-max-waiting" Int "8192" honoured "Requests that wait for a connection to one address of a backend, for 5 s at most; more are 503";
         "backend-max-watches" Int "10000" honoured "Watches and other long-running requests under way to one backend, system:masters excepted; more are 429. 0: no limit";
+        "compute-memory" Int "50331648" honoured "Bytes that requests may hold while they are decoded, validated and encoded, small ones excepted; more wait";
+        "compute-threads" Int "0" honoured "Threads for work that would hold up a reactor; 0: one per core, at least two";
         "data-dir" Text "./torana-data" honoured "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig";
         "backend-socket-dirs" List "/run/torana" honoured "Directories whose Unix sockets APIServices may name as backends (docs/targets.md); empty: none";
         "etcd-user-file" Text "" honoured "File whose first line is name:password, for etcd with authentication by name; tokens are renewed";
+        "request-body-memory" Int "268435456" honoured "Bytes of request bodies held at once, small ones excepted; more are 429. One caller may hold a quarter";
         "watch-cache-max-bytes" Int "0" honoured "Memory the watch caches may take together; history and second encodings give way to objects; 0: half of the machine's or control group's";
         "watch-cache-max-encoding-bytes" Int "67108864" honoured "Part of it that second encodings of objects and events (protobuf, CBOR, other versions, watch frames) may take; at least 4 MiB is kept";
     }

@@ -72,6 +72,7 @@ fn the_order_is_upstreams() {
             "audit",
             "impersonation",
             "max_in_flight",
+            "compute",
             "authorization",
         ]
     );

@@ -92,6 +92,10 @@ impl Storage for Handle {
         self.resource.cacher.count()
     }
 
+    fn peek_size(&self, key: &str) -> usize {
+        self.resource.cacher.peek(key).map_or(0, |e| e.json.len())
+    }
+
     fn encoded_bytes(&self) -> Option<u64> {
         let state = self.resource.cacher.snapshot();
         Some(state.scan("", Bound::Unbounded).map(|e| e.json.len() as u64).sum())

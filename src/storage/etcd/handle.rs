@@ -237,6 +237,13 @@ impl Storage for Handle {
         self.0.ready().map_or(wrote, |s| s.cacher.changed().max(wrote))
     }
 
+    fn peek_size(&self, key: &str) -> usize {
+        let serving = self.0.ready();
+        serving
+            .and_then(|serving| serving.cacher.peek(key))
+            .map_or(0, |e| e.json.len())
+    }
+
     fn count(&self) -> usize {
         self.0.ready().map_or(0, |s| s.cacher.count())
     }
