@@ -119,6 +119,11 @@ impl Map {
         }
     }
 
+    /// Makes room for so many more pairs, and no more than these.
+    pub fn reserve(&mut self, pairs: usize) {
+        self.0.reserve_exact(pairs);
+    }
+
     /// Removes `key`.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         self.position(key).map(|i| self.0.remove(i).1)
