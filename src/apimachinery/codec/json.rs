@@ -289,8 +289,8 @@ pub fn to_string_within(v: &Value, max: usize) -> String {
     text
 }
 
-/// Encodes until the text is longer than `max`; false where it is.
-fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
+/// Appends the compact encoding as far as it is known to fit; false where `out` becomes longer than `max`.
+pub fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
     match v {
         Value::Array(a) => {
             out.push(b'[');
@@ -323,6 +323,10 @@ fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
     out.len() <= max
 }
 
+/// Values that stand deeper than this are written on one line: with a thousand levels, each element of a list of a few bytes
+/// would stand behind two kilobytes of spaces.
+pub const DEEPEST_INDENT: usize = 64;
+
 /// The encoding upstream's `?pretty=true` gives: two spaces, empty containers closed at once, no final newline.
 pub fn to_vec_pretty(v: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
@@ -337,6 +341,7 @@ pub fn pretty(v: &Value, depth: usize, out: &mut Vec<u8>) {
         out.extend(std::iter::repeat_n(b' ', depth * 2));
     }
     match v {
+        deep if depth >= DEEPEST_INDENT => encode(deep, out),
         Value::Array(a) if !a.is_empty() => {
             out.push(b'[');
             for (i, v) in a.iter().enumerate() {
@@ -504,6 +509,20 @@ mod tests {
         let (v, notes) = decode_noting(br#"{"b":{"x":1,"x":2},"a":[{"k":1,"k":1}]}"#).unwrap();
         assert_eq!(v.at(&["b", "x"]).as_i64(), Some(2));
         assert_eq!(notes.duplicates, ["b.x", "a[0].k"]);
+    }
+
+    #[test]
+    fn deep_values_are_indented_no_further() {
+        let mut v = Value::from(vec![1i64; 1000]);
+        for _ in 0..900 {
+            v = Value::Array(vec![v]);
+        }
+        let text = to_vec_pretty(&v);
+        assert!(text.len() < 20_000, "{}", text.len());
+        assert_eq!(decode(&text), Ok(v.clone()));
+        let text = super::super::yaml::to_vec(&v);
+        assert!(text.len() < 20_000, "{}", text.len());
+        assert_eq!(super::super::yaml::decode(&text), Ok(v));
     }
 
     #[test]
