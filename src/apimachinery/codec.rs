@@ -1,6 +1,8 @@
 //! Encodings of the object tree.
 
+pub mod budget;
 pub mod cbor;
+pub mod findings;
 pub mod go_syntax;
 pub mod json;
 pub mod pem;

@@ -3,6 +3,8 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::{Str, Value};
+use std::collections::HashSet;
+use std::hash::Hash;
 
 /// Adds one `Invalid` per message.
 pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl Into<Value>, messages: Vec<String>) {
@@ -167,6 +169,52 @@ pub(super) fn label_selector(out: &mut ErrorList, selector: &Value, path: &Field
     }
 }
 
+/// What stood in a list before. A few elements are compared one by one; more are hashed, so that a long list costs no
+/// more for each element than a short one.
+pub(super) struct Seen<T> {
+    few: Vec<T>,
+    many: HashSet<T>,
+}
+
+impl<T: Eq + Hash> Seen<T> {
+    const FEW: usize = 8;
+
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self {
+            few: Vec::new(),
+            many: HashSet::new(),
+        }
+    }
+
+    /// True where it was added.
+    pub fn contains(&self, value: &T) -> bool {
+        self.few.contains(value) || (!self.many.is_empty() && self.many.contains(value))
+    }
+
+    /// Adds it; false where it was there already.
+    pub fn insert(&mut self, value: T) -> bool {
+        if self.few.contains(&value) {
+            false
+        } else if self.few.len() < Self::FEW {
+            self.few.push(value);
+            true
+        } else {
+            self.many.insert(value)
+        }
+    }
+}
+
+impl<T: Eq + Hash> FromIterator<T> for Seen<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        let mut out = Self::new();
+        for value in values {
+            out.insert(value);
+        }
+        out
+    }
+}
+
 /// Addresses no workload can be reached at: `ValidateNonSpecialIP`.
 pub(super) fn non_special_ip(out: &mut ErrorList, path: &FieldPath, text: &str) {
     let Some(ip) = validation::parse_ip(text) else {
@@ -207,7 +255,7 @@ mod tests {
     fn special_addresses_are_told_apart() {
         let p = FieldPath::new("ip");
         let why = |s: &str| {
-            let mut out = Vec::new();
+            let mut out = ErrorList::new();
             non_special_ip(&mut out, &p, s);
             out.first().map(|e: &FieldError| e.detail.clone()).unwrap_or_default()
         };
@@ -222,7 +270,7 @@ mod tests {
     #[test]
     fn a_pointer_to_nothing_is_missing_and_one_to_an_empty_text_is_wrong() {
         let said = |v: Value| {
-            let mut out = Vec::new();
+            let mut out = ErrorList::new();
             required_pointer(&mut out, &v, "a", &FieldPath::default(), &["x"]);
             out.first().map(ToString::to_string).unwrap_or_default()
         };

@@ -6,12 +6,12 @@ use crate::apimachinery::value::{Map, Value};
 
 /// Duplicates below `v`. An old object that had any forgives all of them.
 pub(super) fn validate(node: &Node, v: &Value, old: Option<&Value>) -> ErrorList {
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     below(node, v, &FieldPath::default(), &mut errors);
     if let Some(old) = old
         && !errors.is_empty()
     {
-        let mut before = Vec::new();
+        let mut before = ErrorList::new();
         below(node, old, &FieldPath::default(), &mut before);
         if !before.is_empty() {
             errors.clear();
@@ -71,7 +71,7 @@ fn duplicates(values: impl Iterator<Item = Option<Value>>, path: &FieldPath, err
         let times = seen.entry(crate::apimachinery::codec::json::to_string(&v)).or_default();
         *times += 1;
         if *times == 2 {
-            errors.push(FieldError::duplicate(&path.index(i), v));
+            errors.push_with(|| FieldError::duplicate(&path.index(i), v));
         }
     }
 }
