@@ -281,6 +281,10 @@ impl Options {
         if serving.max_streams > 0 {
             limits.streams = serving.max_streams;
         }
+        let given = |n: usize| (n > 0).then_some(n);
+        limits.connections = given(serving.max_connections).unwrap_or(limits.connections);
+        limits.per_address = given(serving.max_per_address);
+        limits.reserved = given(serving.reserved_connections);
         Ok(CompletedOptions {
             bind: SocketAddr::new(bind_address, serving.port),
             advertise_address,

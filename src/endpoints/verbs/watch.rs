@@ -11,21 +11,25 @@ use super::super::respond;
 use super::super::respond::table::Include;
 use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
-use crate::request::{Body, Facts};
+use crate::request::user::MASTERS;
+use crate::request::{Body, Facts, WhenRead};
+use crate::storage::budget::WatchPlace;
 use crate::storage::{MinRevision, Watch, WatchItem, WatchOptions};
 use crate::tasks::Signal;
 use crate::telemetry::WatchMetrics;
 use bytes::Bytes;
-use frames::{Form, Frames};
+use frames::{Form, Frames, Made};
 use http_body::Frame;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// Events that are ready are joined into chunks of about this size.
-const CHUNK: usize = 64 * 1024;
+/// Events that are ready are joined into chunks of about this size; larger frames are sent as they are. A watch whose
+/// client does not read holds one chunk at most.
+const CHUNK: usize = 16 * 1024;
 
 pub(crate) async fn watch(call: Call) -> Answer {
     let resource = call.resource().clone();
@@ -39,6 +43,7 @@ pub(crate) async fn watch(call: Call) -> Answer {
         .timeout_seconds
         .map_or_else(|| spread(call.min_request_timeout), Duration::from_secs);
     let until = Instant::now() + timeout;
+    let place = place(&call)?;
     let options = options(&call, &query, until)?;
     let watch = match call.store().watch(options).await {
         // What is no longer kept, or not there yet, is said in the stream: clients act on this event, not on a status code.
@@ -68,11 +73,31 @@ pub(crate) async fn watch(call: Call) -> Answer {
     let stream = Stream {
         watch,
         frames,
+        place,
+        parts: VecDeque::new(),
         timeout: Box::pin(tokio::time::sleep(timeout)),
         metrics: call.watch_metrics.clone(),
         ending: Facts::of(&call.parts).ending.clone().map(Ends::new),
     };
-    Ok(respond::bytes(200, content_type, Body::stream(stream)))
+    let mut response = respond::bytes(200, content_type, Body::stream(stream));
+    response.extensions_mut().insert(WhenRead);
+    Ok(response)
+}
+
+/// A place among the watches under way, of which a user and all users have a number. The system's administrators are
+/// let in whatever the number.
+fn place(call: &Call) -> Result<Option<WatchPlace>> {
+    /// Seconds after which a client asks again.
+    const AGAIN: u32 = 1;
+    let Some(budget) = call.store().budget() else {
+        return Ok(None);
+    };
+    let user = &call.cx.user;
+    let exempt = user.groups.iter().any(|group| *group == *MASTERS);
+    let place = budget.admit_watch(&user.name, exempt);
+    place
+        .map(Some)
+        .map_err(|why| Status::too_many_requests(why.to_string(), AGAIN))
 }
 
 /// A random time between one and two of these, so that watches do not all end together.
@@ -120,6 +145,9 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
 struct Stream {
     watch: Box<dyn Watch>,
     frames: Frames,
+    place: Option<WatchPlace>,
+    /// Of a large frame, what is still to be sent.
+    parts: VecDeque<Bytes>,
     metrics: Option<WatchMetrics>,
     timeout: Pin<Box<Sleep>>,
     /// Fires when the server goes down.
@@ -154,6 +182,9 @@ impl Stream {
 
     /// The next frame and those that are there already, up to a chunk.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(part) = self.parts.pop_front() {
+            return Poll::Ready(Some(part));
+        }
         let first = loop {
             let item = match self.watch.poll_next(cx) {
                 Poll::Ready(Some(item)) => item,
@@ -169,13 +200,17 @@ impl Stream {
                 break frame;
             }
         };
+        let Some(first) = self.small(first) else {
+            // Nothing where this user's watches hold too much already: the client resumes.
+            return Poll::Ready(self.parts.pop_front());
+        };
         let Some(second) = self.ready() else {
             return Poll::Ready(Some(first));
         };
         let mut joined = Vec::with_capacity((first.len() + second.len()) * 2);
         joined.extend_from_slice(&first);
         joined.extend_from_slice(&second);
-        while joined.len() < CHUNK {
+        while joined.len() < CHUNK && self.parts.is_empty() {
             match self.ready() {
                 Some(frame) => joined.extend_from_slice(&frame),
                 None => break,
@@ -184,7 +219,7 @@ impl Stream {
         Poll::Ready(Some(joined.into()))
     }
 
-    fn frame(&mut self, item: WatchItem) -> Option<Bytes> {
+    fn frame(&mut self, item: WatchItem) -> Option<Made> {
         let initial = matches!(item, WatchItem::Initial(_));
         let frame = self.frames.make(item);
         if let Some(m) = &self.metrics {
@@ -198,12 +233,32 @@ impl Stream {
         frame
     }
 
-    /// The frame of an item that is there already.
+    /// A frame that may be joined with others; others are put into `parts`.
+    fn small(&mut self, frame: Made) -> Option<Bytes> {
+        match frame {
+            Made::Own(frame) if frame.len() < CHUNK => return Some(frame.into()),
+            Made::Own(frame) => {
+                let bytes = match &self.place {
+                    None => Some(frame.into()),
+                    Some(place) => place.hold(frame).map(Bytes::from_owner),
+                };
+                self.parts.extend(bytes);
+            }
+            Made::Shared(frame) if frame.len() < CHUNK => return Some(frame),
+            Made::Shared(frame) => self.parts.push_back(frame),
+            Made::Around(head, object, tail) => {
+                self.parts.extend([head.into(), object, Bytes::from_static(tail)]);
+            }
+        }
+        None
+    }
+
+    /// The small frame of an item that is there already.
     fn ready(&mut self) -> Option<Bytes> {
         loop {
             let item = self.watch.try_next()?;
             if let Some(frame) = self.frame(item) {
-                return Some(frame);
+                return self.small(frame);
             }
         }
     }
