@@ -38,7 +38,7 @@ fn with_a_node(dir: &Path, flags: &[&str]) -> (Gateway, Administrator, Caller) {
         BINDINGS,
         &json!({"metadata": {"name": "boss"}, "roleRef": role, "subjects": subjects}),
     );
-    let identity = Ca::of(&g.dir.join("data/pki"), "ca").client("system:node:n1", &["system:nodes"]);
+    let identity = Ca::of(&g.dir.join("data/pki"), "client-ca").client("system:node:n1", &["system:nodes"]);
     let node = Caller::of(&g, Some(&identity));
     (g, admin, node)
 }
@@ -146,7 +146,11 @@ fn a_node_still_does_what_a_kubelet_does() {
     let own = admin.send("GET", "/api/v1/nodes/n1", &Value::Null);
     done("PUT", "/api/v1/nodes/n1/status", &own);
     let lease = json!({"metadata": {"name": "n1"}, "spec": {"holderIdentity": "n1"}});
-    done("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", &lease);
+    done(
+        "POST",
+        "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+        &lease,
+    );
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "controller": true,
         "uid": (own.str_at(&["metadata", "uid"]))});
     let mut mirror = pod("n1");
@@ -175,7 +179,7 @@ fn asking(name: &str, pem: &str) -> Value {
 fn nobody_asks_for_a_certificate_of_masters_in_any_spelling() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
-    let identity = Ca::of(&g.dir.join("data/pki"), "ca").client("root", &["system:masters"]);
+    let identity = Ca::of(&g.dir.join("data/pki"), "client-ca").client("root", &["system:masters"]);
     let mut caller = Caller::of(&g, Some(&identity));
     let masters = "system:masters";
     let spellings = [
