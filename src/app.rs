@@ -250,7 +250,7 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
 
     let (report, fatal) = mpsc::channel(1);
     let kubeconfig = port.kubeconfig.clone();
-    let port = port.open(prepared.handler.clone());
+    let port = port.open(prepared.handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
     let times = ShutdownTimes {
