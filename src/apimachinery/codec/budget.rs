@@ -5,6 +5,7 @@
 //! as it likes. Each decoder counts what it allocates against a [`Budget`] before it does so, and gives up beyond it.
 
 use crate::apimachinery::value::{Str, Value};
+use crate::interrupt::checkpoint;
 
 /// What an element of a list takes.
 pub(crate) const ITEM: usize = size_of::<Value>();
@@ -52,12 +53,22 @@ impl Budget {
     /// # Errors
     /// The text of a refusal, where it is used up.
     pub fn take(&mut self, bytes: usize) -> Result<(), String> {
+        self.checkpoint();
         match self.left.checked_sub(bytes) {
             Some(left) => {
                 self.left = left;
                 Ok(())
             }
             None => Err(refusal(self.limit)),
+        }
+    }
+
+    /// Lets a computation that nobody waits for end here, unless the document is the server's own: those are also decoded
+    /// where a lock is held, or behind a write.
+    #[inline]
+    pub(crate) fn checkpoint(&self) {
+        if self.limit != usize::MAX {
+            checkpoint();
         }
     }
 

@@ -182,6 +182,7 @@ fn size(v: &Value) -> usize {
 impl Builder {
     fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), String> {
         let line = span.start.line();
+        self.budget.checkpoint();
         self.nodes += 1;
         match event {
             Event::SequenceStart(anchor, _) => self.open(

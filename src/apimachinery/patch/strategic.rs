@@ -22,6 +22,7 @@ use super::merge::prune_nulls;
 use super::{decode_object, go_print, rejected};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::interrupt::checkpoint;
 use std::collections::HashSet;
 
 const DIRECTIVE: &str = "$patch";
@@ -134,6 +135,7 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
     let mut changes: Vec<(Str, Option<Value>)> = Vec::new();
     let mut directives = true;
     for (key, value) in patch {
+        checkpoint();
         let deletes = key.starts_with(DELETE_FROM);
         if directives && !deletes {
             directives = false;
