@@ -59,7 +59,10 @@ fn decoded<T>(decode: impl FnOnce() -> Result<T, String>) -> (usize, bool) {
     let refused = match outcome {
         Ok(_) => false,
         Err(e) => {
-            assert!(e.contains("bytes of memory") || e.contains("excessive aliasing"), "{e}");
+            assert!(
+                e.contains("bytes of memory") || e.contains("excessive aliasing") || e.contains("indicators"),
+                "{e}"
+            );
             true
         }
     };
@@ -126,7 +129,7 @@ fn json_trees_are_within_their_budget() {
 #[test]
 fn yaml_trees_are_within_their_budget() {
     let text = "x".repeat(LENGTH / 4);
-    let nested: String = (0..500).map(|i| format!("[&a{i} ")).collect();
+    let nested: String = (0..200).map(|i| format!("[&a{i} ")).collect();
     let cases = [
         ("a flow list", list("0", "")),
         ("a block list", of("", |_| "- 0\n".to_owned(), "")),
@@ -140,7 +143,7 @@ fn yaml_trees_are_within_their_budget() {
         ("anchors", of("", |i| format!("- &a{i} 0\n"), "")),
         (
             "anchors in anchors",
-            format!("{nested}[{}]{}", "0,".repeat(LENGTH / 4), "]".repeat(500)).into_bytes(),
+            format!("{nested}[{}]{}", "0,".repeat(LENGTH / 4), "]".repeat(200)).into_bytes(),
         ),
         ("merges", {
             let keys: String = (0..500).map(|i| format!("  k{i}: 0\n")).collect();

@@ -543,7 +543,7 @@ mod tests {
     #[test]
     fn deep_values_are_indented_no_further() {
         let mut v = Value::from(vec![1i64; 1000]);
-        for _ in 0..900 {
+        for _ in 0..250 {
             v = Value::Array(vec![v]);
         }
         let text = to_vec_pretty(&v);

@@ -48,6 +48,7 @@ pub fn decode_noting(text: &[u8]) -> Result<(Value, Vec<String>), String> {
         settle(&mut v);
         return Ok((v, Vec::new()));
     }
+    check_tokens(text.as_bytes())?;
     let mut parser = Parser::new_from_str(&text);
     let mut build = Builder {
         stack: Vec::new(),
@@ -66,6 +67,25 @@ pub fn decode_noting(text: &[u8]) -> Result<(Value, Vec<String>), String> {
         }
     }
     Ok((build.root.unwrap_or_default(), build.duplicates.into_texts()))
+}
+
+/// The parser keeps the tokens of a whole flow collection (`[…]`) until it knows that it is no key, some hundred bytes for
+/// each, before anybody hears of it. How many a document has at most follows from the characters that begin one.
+fn check_tokens(text: &[u8]) -> Result<(), String> {
+    /// So many take some 50 MiB. A megabyte of JSON in a text block has fewer.
+    const MOST: usize = 256 * 1024;
+    let halves: usize = text
+        .iter()
+        .map(|b| match b {
+            b',' | b'[' | b']' | b'{' | b'}' | b':' | b'?' | b'&' | b'*' | b'!' => 2,
+            b'"' | b'\'' => 1,
+            _ => 0,
+        })
+        .sum();
+    match halves / 2 {
+        ..=MOST => Ok(()),
+        n => Err(format!("yaml: document has {n} indicators, more than {MOST}")),
+    }
 }
 
 /// The parser's words, but for the mistake that is most of all mistakes.
