@@ -114,10 +114,15 @@ pub(crate) fn weight(v: &Value) -> usize {
 }
 
 /// The most memory that decoding a body takes, for those who admit requests: the body itself, the text that strings are
-/// made of, and the tree.
-pub fn decoded_size_estimate(body_length: usize) -> usize {
-    let tree = body_length.saturating_mul(Budget::FACTOR).min(Budget::MOST);
-    body_length.saturating_mul(2).saturating_add(tree)
+/// made of, and the tree. Of YAML also the tokens that its parser holds.
+pub fn decoded_size_estimate(body_length: usize, is_yaml: bool) -> usize {
+    /// What an element of two bytes takes as tokens.
+    const TOKENS: usize = 376 / 2;
+    let bounded = |factor: usize| body_length.saturating_mul(factor).min(Budget::MOST);
+    let tokens = if is_yaml { bounded(TOKENS) } else { 0 };
+    body_length
+        .saturating_mul(2)
+        .saturating_add(bounded(Budget::FACTOR) + tokens)
 }
 
 #[cfg(test)]
