@@ -23,7 +23,7 @@ fn a_refused_pod_is_not_warned_about_too() {
     let pod = json!({"spec": {"hostPID": true}});
     let verdict = judge(
         &policy("baseline", "restricted"),
-        &crate::apimachinery::field::ErrorList::new(),
+        &ErrorList::new(),
         Pod::of(&pod),
         true,
     );
@@ -45,7 +45,7 @@ fn a_template_is_only_warned_about() {
     let pod = json!({"spec": {"hostPID": true}});
     let verdict = judge(
         &policy("restricted", "baseline"),
-        &crate::apimachinery::field::ErrorList::new(),
+        &ErrorList::new(),
         Pod::of(&pod),
         false,
     );

@@ -1,13 +1,22 @@
 //! Files of one volume that lie upon one another.
 
 use crate::apimachinery::value::Value;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 /// A file and what it comes from.
-type File<'a> = (&'a str, String);
+type File<'a> = (&'a str, Rc<str>);
+
+/// A name as warnings say it: every file of its volume repeats it, and names are the client's.
+fn named(name: &str) -> String {
+    const LONGEST: usize = 300;
+    format!("{:?}", &name[..name.floor_char_boundary(LONGEST)])
+}
 
 fn files<'a>(source: &'a Value, of: &str) -> Vec<File<'a>> {
+    let of = Rc::from(of);
     let items = source.get("items").items().iter();
-    items.map(|i| (i.str_at(&["path"]), of.to_owned())).collect()
+    items.map(|i| (i.str_at(&["path"]), Rc::clone(&of))).collect()
 }
 
 /// All volumes that are made of files.
@@ -22,50 +31,67 @@ pub(super) fn overlaps(out: &mut Vec<String>, spec: &Value) {
             let source = v.get(key);
             let of = match name_key {
                 "" => word.to_owned(),
-                _ => format!("{word} {:?}", source.str_at(&[name_key])),
+                _ => format!("{word} {}", named(source.str_at(&[name_key]))),
             };
-            told(out, &files(source, ""), &format!("volume {name:?} ({of})"));
+            told(out, &files(source, ""), &format!("volume {} ({of})", named(name)));
         }
         let mut all: Vec<File<'_>> = Vec::new();
         for source in v.at(&["projected", "sources"]).items() {
             if source.is_empty_value() {
-                out.push(format!("volume {name:?} (Projected) has no sources provided"));
+                out.push(format!("volume {} (Projected) has no sources provided", named(name)));
             }
             for (key, word) in [("configMap", "ConfigMap"), ("secret", "Secret")] {
-                let of = format!("{word} {:?}", source.str_at(&[key, "name"]));
+                let of = format!("{word} {}", named(source.str_at(&[key, "name"])));
                 all.extend(files(source.get(key), &of));
             }
             all.extend(files(source.get("downwardAPI"), "DownwardAPI"));
             let token = source.get("serviceAccountToken");
             if !token.is_null() {
-                all.push((token.str_at(&["path"]), "ServiceAccountToken".to_owned()));
+                all.push((token.str_at(&["path"]), "ServiceAccountToken".into()));
             }
         }
-        told(out, &all, &format!("volume {name:?} (Projected)"));
+        told(out, &all, &format!("volume {} (Projected)", named(name)));
     }
 }
 
 fn told(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
-    let plain = |p: &str| p.trim_end_matches('/').to_owned();
-    let shown = |(path, of): &File<'_>| match of.as_str() {
+    fn plain(path: &str) -> &str {
+        path.trim_end_matches('/')
+    }
+    let shown = |(path, of): &File<'_>| match &**of {
         "" => format!("{:?}", plain(path)),
         of => format!("{:?} ({of})", plain(path)),
     };
+    // The first file of each path, and the first below each folder, by their places in the list.
+    let mut exact: HashMap<&str, usize> = HashMap::new();
+    let mut below: HashMap<&str, usize> = HashMap::new();
     for (i, file) in files.iter().enumerate() {
         let path = plain(file.0);
-        let lies_upon = |other: &&File<'_>| {
-            let other = plain(other.0);
-            let below = |a: &str, b: &str| format!("{a}/").starts_with(&format!("{b}/"));
-            !path.is_empty() && !other.is_empty() && (below(&path, &other) || below(&other, &path))
-        };
-        if let Some(other) = files[..i].iter().find(lies_upon) {
+        if path.is_empty() {
+            continue;
+        }
+        let folders: Vec<&str> = folders(path).collect();
+        let above = folders.iter().filter_map(|folder| exact.get(folder));
+        let others = [exact.get(path), below.get(path)];
+        if let Some(first) = above.chain(others.into_iter().flatten()).min() {
             out.push(format!(
                 "{what}: overlapping paths: {} with {}",
                 shown(file),
-                shown(other)
+                shown(&files[*first])
             ));
         }
+        exact.entry(path).or_insert(i);
+        for folder in folders {
+            below.entry(folder).or_insert(i);
+        }
     }
+}
+
+/// The folders that a path lies in, from the last to the first. Of a path with very many parts only those next to it.
+fn folders(path: &str) -> impl Iterator<Item = &str> {
+    const MOST: usize = 256;
+    let slashes = path.bytes().enumerate().rev().filter(|(_, b)| *b == b'/');
+    slashes.map(|(at, _)| &path[..at]).take(MOST)
 }
 
 #[cfg(test)]
