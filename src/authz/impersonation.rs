@@ -349,12 +349,13 @@ impl Ask<'_> {
                 return Ok(());
             }
         }
-        let pairs = extra
-            .iter()
-            .flat_map(|(key, values)| values.iter().map(move |value| (key, value)));
-        for (i, (key, value)) in pairs.enumerate() {
-            give_way(i).await;
-            self.one("userextras", key, value).await?;
+        let mut asked = 0;
+        for (key, values) in extra {
+            for value in values {
+                give_way(asked).await;
+                asked += 1;
+                self.one("userextras", key, value).await?;
+            }
         }
         Ok(())
     }

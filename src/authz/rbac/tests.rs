@@ -31,7 +31,7 @@ fn ask(index: &Index, user: &UserInfo, method: Method, uri: &str) -> Verdict {
 }
 
 fn says(index: &Index, asked: &Attributes<'_>) -> Verdict {
-    decide(index, asked, &mut Steps::UNBOUNDED.clone()).unwrap()
+    decide(index, asked, &mut Steps::unbounded()).unwrap()
 }
 
 fn may(index: &Index, user: &UserInfo, method: Method, uri: &str) -> bool {
@@ -403,7 +403,7 @@ fn a_rule_costs_the_sum_of_its_lists() {
         name: "n3",
         ..Attributes::of(&u, &nothing)
     };
-    let mut steps = Steps::REACTOR;
+    let mut steps = Steps::of_reactor();
     assert_eq!(role.find(&asked, &mut steps), Ok(Some(0)));
     assert_eq!(role.find(&Attributes { name: "x", ..asked }, &mut steps), Ok(None));
 }
