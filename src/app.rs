@@ -36,8 +36,10 @@ use crate::extensions::api_server::ApiGroup;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
+use crate::server::reserved::ReservedThread;
 use crate::serving::Drained;
 use crate::tasks::TaskGroup;
+use crate::tasks::compute::ComputePool;
 use crate::telemetry::Telemetry;
 use enablement::Enablement;
 use futures_util::FutureExt as _;
@@ -94,6 +96,9 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
     let data_dir = options.storage.data_dir.clone();
     let telemetry = Telemetry::new();
+    let no_thread = |e: std::io::Error| format!("cannot start a thread: {e}");
+    let compute = ComputePool::start(options.compute.clone(), telemetry.compute.clone()).map_err(no_thread)?;
+    let reserved = ReservedThread::start().map_err(no_thread)?;
     let stores = Stores::open(&options, &telemetry).await?;
     let port = Port::prepare(&options, &provider)?;
     let address = port.local_addr();
@@ -232,6 +237,8 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
         max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
         flow_schemas: Some(flows.schemas),
         audit: audit.clone(),
+        compute: Some(compute),
+        reserved: Some(reserved),
         ..ChainConfig::new(
             telemetry.clone(),
             lifecycle.clone(),

@@ -11,6 +11,7 @@ pub mod finish;
 pub mod group_version;
 pub mod install;
 pub mod negotiate;
+mod offload;
 pub mod openapi;
 pub mod options;
 pub mod respond;

@@ -14,7 +14,7 @@ pub mod user;
 
 pub use audit::{AuditLevel, AuditTrail, UntilUpgradeEnds};
 pub use body::Body;
-pub use context::{AuditId, FromBackend, Uncounted, Warnings};
+pub use context::{AuditId, FromBackend, Uncounted, Warnings, WhenRead};
 pub use facts::Facts;
 pub use handler::{Answering, Handler, Request, Response, UnprotectedHandler};
 pub use info::RequestInfo;

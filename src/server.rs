@@ -15,8 +15,10 @@ pub mod health;
 pub mod lifecycle;
 pub mod loopback;
 pub mod mux;
+pub mod reserved;
 pub mod respond;
 pub mod routes;
+pub mod stall;
 
 pub use chain::ChainConfig;
 pub use container::{Container, WebService};

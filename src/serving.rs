@@ -13,13 +13,17 @@
 //!                              (h1: 32 s from the first byte of any later head)
 //! any time: nothing of ours read by the peer for 10 min ──▶ cut
 //! ```
+//!
+//! How many there may be, and which one is closed for a new one: [`slots`].
 
 pub mod certs;
 mod connection;
+mod gate;
 pub mod limits;
 pub mod listener;
 mod registry;
 pub mod server;
+mod slots;
 pub mod tls;
 
 pub use crate::request::peer;

@@ -1,7 +1,6 @@
 //! Everything asynchronous that outlives a call, or must not hold one up: owned task groups, the compute pool, one-shot
 //! signals, coalescing work queues.
 
-pub mod aside;
 pub mod compute;
 pub mod gather;
 mod group;

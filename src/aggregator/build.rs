@@ -157,6 +157,12 @@ impl Aggregator {
             ledger.clone(),
             telemetry.queue("APIServiceRegistrationController"),
         );
+        let requests = telemetry.clone();
+        api_services.subscribe(move |change| {
+            if let Some(s) = change.new {
+                requests.requests.serve(&s.group, &s.version, std::iter::empty());
+            }
+        });
         let availability = Availability::new(Parts {
             informer: api_services.clone(),
             services: services.clone(),

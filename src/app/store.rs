@@ -56,7 +56,7 @@ impl Stores {
             }
         };
         let reload = storage.encryption_reload;
-        let budget = Budget::new(storage.cache_bytes(), storage.encodings_bytes);
+        let budget = Budget::bounded(storage.cache_bytes(), storage.encodings_bytes, storage.watches);
         let Some(etcd) = &storage.etcd else {
             return Ok(Arc::new(Self {
                 main: embedded(storage, &budget)?,

@@ -9,9 +9,11 @@ use super::value::{UsageError, Values};
 use crate::audit::Policy;
 use crate::authn::jwt::{PublicKey, Signer};
 use crate::authn::oidc::Configuration;
+use crate::authz::config::Mode;
 use crate::client::ClientConfig;
 use crate::pki::PkiOptions;
 use crate::serving::{CaPool, KeyPairData, Limits};
+use crate::tasks::compute::Config;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -46,6 +48,8 @@ pub struct CompletedOptions {
     pub generic: GenericOptions,
     /// Backends.
     pub aggregator: AggregatorOptions,
+    /// The compute pool.
+    pub compute: Config,
     /// Objects.
     pub storage: StorageOptions,
     /// Service addresses.
@@ -164,11 +168,12 @@ impl Options {
             mut authentication,
             mut authorization,
             audit,
-            admission,
+            mut admission,
             features,
             runtime,
             generic,
             aggregator,
+            compute,
             storage,
             network,
             kubelet,
@@ -242,6 +247,9 @@ impl Options {
             authorization.authorizers = crate::authz::config::parse(&text)
                 .map_err(|e| about("authorization-config", format!("{}: {e}", path.display())))?;
         }
+        if authorization.has(Mode::Node) {
+            warnings.extend(admission.restrict_nodes().map(str::to_owned));
+        }
         if let Some(path) = &audit.policy {
             Policy::read(path).map_err(|e| about("audit-policy-file", e))?;
         }
@@ -277,6 +285,10 @@ impl Options {
         if serving.max_streams > 0 {
             limits.streams = serving.max_streams;
         }
+        let given = |n: usize| (n > 0).then_some(n);
+        limits.connections = given(serving.max_connections).unwrap_or(limits.connections);
+        limits.per_address = given(serving.max_per_address);
+        limits.reserved = given(serving.reserved_connections);
         Ok(CompletedOptions {
             bind: SocketAddr::new(bind_address, serving.port),
             advertise_address,
@@ -291,6 +303,7 @@ impl Options {
             runtime,
             generic,
             aggregator,
+            compute,
             storage,
             network,
             kubelet,

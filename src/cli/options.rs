@@ -5,6 +5,7 @@ mod aggregator;
 mod audit;
 mod authentication;
 mod authorization;
+mod compute;
 mod features;
 mod generic;
 mod kubelet;
@@ -32,6 +33,7 @@ pub use storage::{EtcdOptions, StorageOptions};
 
 use super::flags::{self, Fate};
 use super::value::{UsageError, Values};
+use crate::tasks::compute::Config;
 use std::path::PathBuf;
 
 /// Everything that was asked for, before it is checked against the world.
@@ -53,6 +55,8 @@ pub struct Options {
     pub runtime: RuntimeConfig,
     /// Limits and lifecycle.
     pub generic: GenericOptions,
+    /// The compute pool.
+    pub compute: Config,
     /// Backends.
     pub aggregator: AggregatorOptions,
     /// Objects.
@@ -94,6 +98,7 @@ impl Options {
             features: FeatureGates::read(&values, &mut warnings)?,
             runtime: RuntimeConfig::read(&values)?,
             generic: GenericOptions::read(&values)?,
+            compute: compute::read(&values)?,
             aggregator: AggregatorOptions::read(&values)?,
             storage: StorageOptions::read(&values)?,
             network: NetworkOptions::read(&values)?,

@@ -1,6 +1,8 @@
 //! Runs a mutation to its end even if the client has gone: dropping the request's future drops only the wait.
 
+use super::offload;
 use crate::apimachinery::status::{Result, Status};
+use crate::tasks::compute;
 use crate::telemetry::requests::LateResults;
 use futures_util::FutureExt as _;
 use std::future::Future;
@@ -34,15 +36,7 @@ pub async fn finish<T: Send + 'static>(
 ) -> Result<T> {
     match tokio::time::timeout(BOUND, to_the_end(work, late)).await {
         Ok(done) => done,
-        Err(_) => {
-            let mut s = Status::new(
-                504,
-                "Timeout",
-                "Timeout: request did not complete within requested timeout - context deadline exceeded",
-            );
-            s.details_mut();
-            Err(s)
-        }
+        Err(_) => Err(offload::refused(compute::Error::Interrupted)),
     }
 }
 
@@ -67,7 +61,16 @@ pub async fn to_the_end<T: Send + 'static>(
         outcome
     };
     // Boxed, because the runtime's code for a task is made once per type of task and scheduler.
-    match tokio::spawn(work.boxed()).await {
+    let mut work = work.boxed();
+    // What was decoded on the compute pool is also written there.
+    if let Some(current) = compute::current() {
+        match current.continue_with(work) {
+            Ok(Ok(written)) => return written.await.unwrap_or_else(|e| Err(offload::refused(e))),
+            Ok(Err(e)) => return Err(offload::refused(e)),
+            Err(given_back) => work = given_back,
+        }
+    }
+    match tokio::spawn(work).await {
         Ok(done) => done,
         // A panic goes on in the request, whose panic filter answers and logs it.
         Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),

@@ -4,7 +4,7 @@ use super::call::Call;
 use super::negotiate::{Codecs, router_check};
 use super::options::Query;
 use super::route::{self, Action, NoRoute};
-use super::{discovery, respond, verbs};
+use super::{discovery, offload, respond, verbs};
 use crate::apimachinery::gvk::{GroupResource, GroupVersion};
 use crate::apimachinery::status::{Result, Status};
 use crate::authz::{Attributes, Authorizer, Decision, forbidden};
@@ -127,7 +127,7 @@ impl ApiGroupVersion {
             }));
         }
         let (headers, query) = (call.parts.headers.clone(), call.query.clone());
-        match verbs::run(action, call, body).await {
+        match offload::run(action, call, body).await {
             Ok(response) => response,
             Err(s) => respond::status_among(self.codecs, &s, &headers, &query),
         }

@@ -52,6 +52,13 @@ pub fn install(
             .or_default()
             .push(gv.version.to_string());
         let rows: Vec<Arc<Resource>> = group.rows().cloned().collect();
+        if let Some(telemetry) = &group.telemetry {
+            let names = rows.iter().map(|row| {
+                let subresources = row.subresources.iter().map(|s| s.name).collect();
+                (&*row.gvr.resource, subresources)
+            });
+            telemetry.requests.serve(&gv.group, &gv.version, names);
+        }
         let to = if gv.group.is_empty() {
             &published.api
         } else {

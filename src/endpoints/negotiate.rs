@@ -107,6 +107,13 @@ pub struct Negotiated {
     pub pretty: bool,
 }
 
+impl Negotiated {
+    /// Objects as compact JSON: as they are stored.
+    pub fn is_plain(self) -> bool {
+        self.media == Media::Json && !self.pretty && self.transform == Transform::None
+    }
+}
+
 impl Media {
     /// The `Content-Type`.
     pub const fn content_type(self) -> &'static str {

@@ -30,10 +30,12 @@ use crate::endpoints::openapi::OpenApiV2;
 use crate::registry::Store;
 use crate::registry::resource::{Backing, Resource};
 use crate::request::Handler;
+use crate::server::reserved::ReservedThread;
 use crate::server::{ChainConfig, EmptyDelegate, Endpoints, GenericServer, HealthCheck, Lifecycle, Prepared};
 use crate::storage::embedded::{self, Engine};
 use crate::storage::{ResourceConfig, Storage};
 use crate::tasks::TaskGroup;
+use crate::tasks::compute::{ComputePool, Config};
 use crate::telemetry::Telemetry;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -137,7 +139,13 @@ impl ApiServerBuilder {
         server.mux().handle("/openapi/v3", published.openapi.clone());
         server.mux().handle_prefix("/openapi/v3/", published.openapi);
 
-        let config = ChainConfig::new(Telemetry::new(), Lifecycle::new(), authenticator, authorizer);
+        let telemetry = Telemetry::new();
+        let no_thread = |e: std::io::Error| format!("cannot start a thread: {e}");
+        let config = ChainConfig {
+            compute: Some(ComputePool::start(Config::default(), telemetry.compute.clone()).map_err(no_thread)?),
+            reserved: Some(ReservedThread::start().map_err(no_thread)?),
+            ..ChainConfig::new(telemetry, Lifecycle::new(), authenticator, authorizer)
+        };
         let prepared = server.prepare(config, Duration::ZERO);
         Ok(ApiServer {
             prepared,

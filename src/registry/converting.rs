@@ -15,9 +15,15 @@ use crate::storage::{
     Budget, Draft, Entry, Error, Event, EventType, Form, ListOptions, Listing, MinRevision, Precondition, Predicate,
     Revision, Storage, Watch, WatchItem, WatchOptions,
 };
+use crate::tasks::compute;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+
+/// Up to so many bytes are converted where they are asked for; more, on the compute pool.
+const CONVERTED_IN_PLACE: usize = 32 << 10;
+/// What converting holds at most at a time, beside what the cache keeps.
+const MEMORY: usize = 8 << 20;
 
 /// Both ways between the stored and the served version. Each sets `apiVersion` and `kind`, and gives the shape the
 /// version is written in.
@@ -79,10 +85,24 @@ impl Converting {
     }
 
     /// The served form of an entry that others may ask for, too: converted once while there is room for it.
-    fn shared(&self, e: &Arc<Entry>) -> Arc<Entry> {
-        let form = Form::Version(number(&self.conversion), None);
-        let make = || serve(&*self.conversion, e);
-        e.forms.entry(self.inner.budget(), form, make)
+    /// The served version of entries; what was converted before is kept with them.
+    async fn serve_all(&self, mut entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, Error> {
+        let (conversion, budget) = (self.conversion.clone(), self.inner.budget().cloned());
+        let size: usize = entries.iter().map(|e| e.json.len()).sum();
+        let convert = move || {
+            for e in &mut entries {
+                let form = Form::Version(number(&conversion), None);
+                let make = || serve(&*conversion, e);
+                *e = e.forms.entry(budget.as_ref(), form, make);
+            }
+            entries
+        };
+        if size <= CONVERTED_IN_PLACE {
+            return Ok(convert());
+        }
+        let converted = compute::offload(size.min(MEMORY), async move { convert() }).await;
+        // Too much waits, or it took too long: as a store that is not ready, to be asked again.
+        converted.map_err(|_| Error::NotReady(1))
     }
 }
 
@@ -106,16 +126,16 @@ fn serve(conversion: &dyn Conversion, entry: &Entry) -> Entry {
 #[async_trait]
 impl Storage for Converting {
     async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
-        let got = self.inner.get(key, min).await?;
-        Ok(got.map(|e| self.shared(&e)))
+        match self.inner.get(key, min).await? {
+            Some(e) => Ok(self.serve_all(vec![e]).await?.pop()),
+            None => Ok(None),
+        }
     }
 
     async fn list(&self, mut options: ListOptions) -> Result<Listing, Error> {
         options.predicate = self.predicate(&options.predicate);
         let mut listing = self.inner.list(options).await?;
-        for entry in &mut listing.entries {
-            *entry = self.shared(entry);
-        }
+        listing.entries = self.serve_all(listing.entries).await?;
         Ok(listing)
     }
 
@@ -155,6 +175,10 @@ impl Storage for Converting {
 
     fn count(&self) -> usize {
         self.inner.count()
+    }
+
+    fn peek_size(&self, key: &str) -> usize {
+        self.inner.peek_size(key)
     }
 
     fn budget(&self) -> Option<&Arc<Budget>> {

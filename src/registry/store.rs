@@ -132,6 +132,14 @@ impl Written {
         }
     }
 
+    /// Bytes of the encoded object; 0 of a tree.
+    pub fn stored_size(&self) -> usize {
+        match self {
+            Self::Stored(e) => e.json.len(),
+            Self::Tree(_) => 0,
+        }
+    }
+
     /// The tree.
     pub fn to_value(&self) -> Value {
         match self {

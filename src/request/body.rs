@@ -1,6 +1,6 @@
 //! The one erased body between rooms: nothing, bytes that are there already, or a stream.
 
-mod aside;
+mod computed;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -20,6 +20,7 @@ enum Inner {
     #[default]
     Empty,
     Full(Bytes),
+    Failed(CollectError),
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
 }
 
@@ -48,6 +49,11 @@ impl Body {
         }
     }
 
+    /// A body that could not be received: reading it fails so.
+    pub const fn failed(error: CollectError) -> Self {
+        Self(Inner::Failed(error))
+    }
+
     /// Any other body.
     pub fn stream<B>(body: B) -> Self
     where
@@ -62,7 +68,7 @@ impl Body {
         match &self.0 {
             Inner::Empty => Some(&[]),
             Inner::Full(b) => Some(b),
-            Inner::Stream(_) => None,
+            Inner::Failed(_) | Inner::Stream(_) => None,
         }
     }
 
@@ -71,8 +77,8 @@ impl Body {
         match std::mem::take(&mut self.0) {
             Inner::Empty => Some(Bytes::new()),
             Inner::Full(b) => Some(b),
-            Inner::Stream(s) => {
-                self.0 = Inner::Stream(s);
+            other => {
+                self.0 = other;
                 None
             }
         }
@@ -90,6 +96,7 @@ impl Body {
             Inner::Empty => return Ok(Bytes::new()),
             Inner::Full(b) if b.len() > limit => return Err(CollectError::TooLarge(limit)),
             Inner::Full(b) => return Ok(b),
+            Inner::Failed(e) => return Err(e),
             Inner::Stream(s) => s,
         };
         let mut first = Bytes::new();
@@ -127,6 +134,10 @@ impl http_body::Body for Body {
                 self.0 = Inner::Empty;
                 Poll::Ready(Some(Ok(Frame::data(b))))
             }
+            Inner::Failed(_) => match std::mem::take(&mut self.0) {
+                Inner::Failed(CollectError::Read(e)) => Poll::Ready(Some(Err(e))),
+                _ => Poll::Ready(Some(Err("the body is too large".into()))),
+            },
             Inner::Stream(s) => s.as_mut().poll_frame(cx),
         }
     }
@@ -134,7 +145,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Inner::Empty => true,
-            Inner::Full(_) => false,
+            Inner::Full(_) | Inner::Failed(_) => false,
             Inner::Stream(s) => s.is_end_stream(),
         }
     }
@@ -143,6 +154,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Inner::Empty => SizeHint::with_exact(0),
             Inner::Full(b) => SizeHint::with_exact(b.len() as u64),
+            Inner::Failed(_) => SizeHint::default(),
             Inner::Stream(s) => s.size_hint(),
         }
     }

@@ -94,6 +94,11 @@ impl FromBackend {
     }
 }
 
+/// Left on *responses* whose body is made only while the client reads: the transport asks for more when the client has
+/// room for it, and holds nothing for a client that has none.
+#[derive(Clone, Copy, Debug)]
+pub struct WhenRead;
+
 /// Left on *responses* to unknown paths, which upstream does not count in `apiserver_request_total`.
 #[derive(Clone, Copy, Debug)]
 pub struct Uncounted;

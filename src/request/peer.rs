@@ -29,24 +29,51 @@ pub trait ClientCaSource: Send + Sync + 'static {
 
 type Slot = Arc<dyn Any + Send + Sync>;
 
+/// Told what requests show about their connection.
+pub trait Standing: Send + Sync + 'static {
+    /// A request on the connection was authenticated as this user, who is not the anonymous one.
+    fn authenticated(&self, user: &str);
+}
+
 /// A place to remember, for as long as the connection lives, what was derived from its facts: one value per type.
 ///
 /// Values that depend on something that may be swapped (a CA pool) carry what they were derived from, and their
 /// reader compares; this type forgets nothing by itself.
-#[derive(Clone, Debug, Default)]
-pub struct ConnectionCache(Arc<ArcSwapOption<Vec<Slot>>>);
+#[derive(Clone, Default)]
+pub struct ConnectionCache(Arc<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    slots: ArcSwapOption<Vec<Slot>>,
+    standing: Option<Arc<dyn Standing>>,
+}
 
 impl ConnectionCache {
+    /// An empty one, of a connection whose server wants to know who uses it.
+    pub fn with_standing(standing: Arc<dyn Standing>) -> Self {
+        Self(Arc::new(Remembered {
+            slots: ArcSwapOption::empty(),
+            standing: Some(standing),
+        }))
+    }
+
+    /// A request on the connection was authenticated as this user, who is not the anonymous one.
+    pub fn authenticated(&self, user: &str) {
+        if let Some(standing) = &self.0.standing {
+            standing.authenticated(user);
+        }
+    }
+
     /// The remembered value of type `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        let slots = self.0.load();
+        let slots = self.0.slots.load();
         let slot = slots.as_ref()?.iter().find(|slot| slot.is::<T>())?;
         Arc::clone(slot).downcast::<T>().ok()
     }
 
     /// Remembers a value in place of the former one of its type.
     pub fn set<T: Any + Send + Sync>(&self, value: Arc<T>) {
-        self.0.rcu(|old| {
+        self.0.slots.rcu(|old| {
             let mut slots: Vec<Slot> = old.as_deref().cloned().unwrap_or_default();
             slots.retain(|slot| !slot.is::<T>());
             slots.push(value.clone());

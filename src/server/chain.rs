@@ -6,16 +6,19 @@
 //! [`Authorized`](crate::request::Authorized) for a request from outside.
 
 use super::filters::{
-    audit, audit_init, authentication, authorization, cache_control, deadline, http_log, impersonation, max_in_flight,
-    mux_ready, panic_recovery, received_at, request_info, timeout, wait_group, warnings,
+    audit, audit_init, authentication, authorization, cache_control, compute, deadline, http_log, impersonation,
+    max_in_flight, mux_ready, panic_recovery, received_at, request_info, timeout, wait_group, warnings,
 };
 use super::lifecycle::Lifecycle;
+use super::reserved::ReservedThread;
+use super::stall::StallDetector;
 use crate::audit::Audit;
 use crate::authn::{Authenticator, RequestHeaderNames};
 use crate::authz::Authorizer;
 use crate::flowcontrol::{FlowSchemas, MaxInFlight};
 use crate::request::{Answering, Handler, Request, Response, UnprotectedHandler};
 use crate::tasks::Signal;
+use crate::tasks::compute::ComputePool;
 use crate::telemetry::Telemetry;
 use http::HeaderName;
 use std::sync::Arc;
@@ -65,7 +68,7 @@ pub struct Entry {
 }
 
 /// The order, outermost first.
-pub const ORDER: [Entry; 16] = [
+pub const ORDER: [Entry; 17] = [
     audit_init::ENTRY,
     panic_recovery::ENTRY,
     mux_ready::ENTRY,
@@ -81,6 +84,7 @@ pub const ORDER: [Entry; 16] = [
     audit::ENTRY,
     impersonation::ENTRY,
     max_in_flight::ENTRY,
+    compute::ENTRY,
     authorization::ENTRY,
 ];
 
@@ -133,6 +137,10 @@ pub struct ChainConfig {
     pub flow_schemas: Option<Arc<FlowSchemas>>,
     /// What is recorded, and where; `None`: nothing is, and nothing in the chain is there for it.
     pub audit: Option<Arc<Audit>>,
+    /// Where work runs that would hold up a reactor; `None`: where it is asked for.
+    pub compute: Option<ComputePool>,
+    /// Where health and metrics are answered; `None`: where everything is.
+    pub reserved: Option<ReservedThread>,
 }
 
 /// Headers by which a front proxy names the caller; they never travel on.
@@ -173,6 +181,8 @@ impl ChainConfig {
             max_mutating_requests_in_flight: 200,
             flow_schemas: None,
             audit: None,
+            compute: None,
+            reserved: None,
         }
     }
 }
@@ -195,6 +205,7 @@ fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn Unprote
     );
     let t = c.telemetry;
     let chain = authorization::Authorization::new(director, c.authorizer.clone(), t.clone());
+    let chain = compute::Compute::new(chain, c.compute, StallDetector::new(t.clone()));
     let chain = max_in_flight::Limited::new(chain, limits, c.flow_schemas, t.clone());
     let chain = impersonation::Impersonate::new(chain, c.authorizer, t.impersonation.clone());
     let chain = audit::Auditing::new(chain, c.audit.clone());

@@ -6,6 +6,7 @@ pub mod audit_init;
 pub mod authentication;
 pub mod authorization;
 pub mod cache_control;
+pub mod compute;
 pub mod deadline;
 mod hold;
 pub mod http_log;

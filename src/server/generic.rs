@@ -139,15 +139,20 @@ impl GenericServer {
         });
         let grace_until = (!livez_grace.is_zero()).then(|| Instant::now() + livez_grace);
         let mut installed = health::routes(&all.health_checks, &telemetry, grace_until, &lifecycle.has_been_ready);
-        let index = routes::index(move || paths.all());
-        installed.push(Registration::exact("/", false, index.clone()));
-        installed.push(Registration::exact("/index.html", false, index));
         installed.push(Registration::exact(
             "/metrics",
             true,
             routes::metrics(telemetry.clone()),
         ));
         installed.push(Registration::exact("/metrics/slis", true, routes::slis(telemetry)));
+        if let Some(thread) = &config.reserved {
+            for registration in &mut installed {
+                registration.handler = thread.around(registration.handler.clone());
+            }
+        }
+        let index = routes::index(move || paths.all());
+        installed.push(Registration::exact("/", false, index.clone()));
+        installed.push(Registration::exact("/index.html", false, index));
         self.mux.change_all(installed, &[]);
 
         let handler = chain::build(config, all.paths_complete.clone(), self.director.clone());

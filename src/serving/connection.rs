@@ -12,10 +12,12 @@ mod io;
 
 pub(super) use activity::{Activity, signals};
 
+use super::gate::Gate;
 use super::limits::Limits;
 use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use super::registry::Entry;
 use super::server::Stats;
+use super::slots::{Owner, Slot};
 use super::tls::TlsConfig;
 use crate::request::Handler;
 use crate::request::body::BoxError;
@@ -35,7 +37,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -43,6 +44,8 @@ use tokio_rustls::server::TlsStream;
 pub(super) struct Shared {
     pub(super) tls: Arc<TlsConfig>,
     pub(super) limits: Limits,
+    /// Handshakes take turns on the processors.
+    pub(super) handshakes: Arc<Gate>,
     pub(super) protocols: Protocols,
     pub(super) handler: Arc<dyn Handler>,
     pub(super) stats: Arc<Stats>,
@@ -51,7 +54,7 @@ pub(super) struct Shared {
 /// What a connection gives back at its end: its place among the open ones, and its slot under the cap. An upgraded
 /// connection keeps only the slot.
 pub(super) struct Tickets {
-    pub(super) slot: OwnedSemaphorePermit,
+    pub(super) slot: Slot,
     pub(super) entry: Entry,
 }
 
@@ -110,6 +113,7 @@ pub(super) async fn run(connection: Connection) {
     let Some(tls) = handshake(stream, remote, local, &shared, &activity).await else {
         return;
     };
+    slot.shaken();
     let (_, session) = tls.get_ref();
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session
@@ -121,12 +125,12 @@ pub(super) async fn run(connection: Connection) {
         activity: Arc::clone(&activity),
         remote: RemoteAddr(remote),
         certificates,
-        cache: ConnectionCache::default(),
+        cache: ConnectionCache::with_standing(slot.standing()),
     };
     let io = Watched::new(tls, Arc::clone(&activity), slot);
     activity.begin(!is_http2);
     let end = if is_http2 {
-        let http2 = pin!(Http2::new(io, &shared.protocols.http2, &answerer));
+        let http2 = pin!(Http2::new(io, &shared.protocols.http2, shared.limits.turn, &answerer,));
         let acts = Acts {
             poll: |mut c: Pin<&mut Http2<'_, _>>, cx: &mut Context<'_>| c.poll(cx).map(|end| end.map_err(Into::into)),
             close: |mut c: Pin<&mut Http2<'_, _>>| c.close(),
@@ -136,6 +140,8 @@ pub(super) async fn run(connection: Connection) {
     } else {
         serve_http1(io, answerer, &shared).await
     };
+    // Only an upgraded connection has a slot any more, and no request that would show that it is in use.
+    activity.engage();
     drop(entry);
     match end {
         End::Closed(Ok(())) => {}
@@ -180,7 +186,25 @@ async fn handshake(
             refuse_plain_http(&stream).await;
             return Err(std::io::Error::other("plain HTTP on the TLS port"));
         }
-        TlsAcceptor::from(config).accept(stream).await
+        // The client's first bytes are here: what it waits for from now on is us.
+        activity.engage();
+        let owner = Owner::of(remote.ip());
+        let mut accepting = pin!(TlsAcceptor::from(config).accept(stream));
+        loop {
+            // Only computing takes a place: waiting for the client's bytes takes none.
+            let pass = shared.handshakes.pass(&owner).await;
+            let mut polled = None;
+            poll_fn(|cx| {
+                polled = Some(accepting.as_mut().poll(cx));
+                Poll::Ready(())
+            })
+            .await;
+            drop(pass);
+            if let Some(Poll::Ready(done)) = polled {
+                return done;
+            }
+            woken().await;
+        }
     };
     let mut work = pin!(tokio::time::timeout(shared.limits.handshake, work));
     let done = poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -198,6 +222,16 @@ async fn handshake(
     shared.stats.handshake_errors.fetch_add(1, Ordering::Relaxed);
     tracing::debug!(%remote, %error, "TLS handshake failed");
     None
+}
+
+/// Ready when the task is polled again.
+async fn woken() {
+    let mut is_first = true;
+    poll_fn(|_| match std::mem::take(&mut is_first) {
+        true => Poll::Pending,
+        false => Poll::Ready(()),
+    })
+    .await;
 }
 
 fn is_plain_http(first: &[u8]) -> bool {

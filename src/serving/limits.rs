@@ -1,5 +1,6 @@
 //! What one client, and all of them, may hold.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Limits of the serving port. The defaults are upstream's where upstream has one.
@@ -28,8 +29,21 @@ pub struct Limits {
     pub ping_interval: Duration,
     /// HTTP/2: a ping must be answered within this.
     pub ping_timeout: Duration,
-    /// Open connections; more wait in the kernel's queue.
+    /// Open connections; for a further one the longest idle connection that may be evicted is closed (`serving::slots`).
     pub connections: usize,
+    /// Of these, reserved for callers who have shown credentials; as long as they need fewer, nobody else takes them. At
+    /// most half. Default: a quarter. Loopback has a sixteenth besides.
+    pub reserved: Option<usize>,
+    /// Connections of one remote address on which nobody has authenticated. Default: a quarter. Not of loopback.
+    pub per_address: Option<usize>,
+    /// Connections whose TLS handshake is not over. Default: a quarter, at most 4096.
+    pub half_open: Option<usize>,
+    /// TLS handshakes that compute at once, so that many of them leave the reactors to others in between.
+    pub handshake_steps: usize,
+    /// Tells connections from this machine, which are let in even where others hold all other slots.
+    pub is_loopback: fn(IpAddr) -> bool,
+    /// HTTP/2: how long one connection's requests and frames are worked on before other connections have their turn.
+    pub turn: Duration,
     /// TCP keep-alive: idle time before the first probe.
     pub tcp_keepalive: Duration,
 }
@@ -49,6 +63,12 @@ impl Default for Limits {
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(20),
             connections: connections_for(open_file_limit()),
+            reserved: None,
+            per_address: None,
+            half_open: None,
+            handshake_steps: handshake_steps(),
+            is_loopback: |address| address.is_loopback(),
+            turn: Duration::from_millis(1),
             tcp_keepalive: Duration::from_secs(180),
         }
     }
@@ -57,6 +77,11 @@ impl Default for Limits {
 /// Three quarters of the file descriptors: the store, backends and logs need the rest.
 fn connections_for(open_files: Option<usize>) -> usize {
     open_files.map_or(768, |n| n / 4 * 3).clamp(64, 1 << 16)
+}
+
+/// On half of the processors.
+fn handshake_steps() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2))
 }
 
 /// The soft limit on open files, where the system tells.

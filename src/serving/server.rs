@@ -1,16 +1,18 @@
 //! The running server: the accept loop, and how it ends.
 
 use super::connection::{self, Activity, Connection, Tickets, signals};
+use super::gate::Gate;
 use super::limits::Limits;
 use super::listener::Listener;
 use super::registry::Registry;
+use super::slots::Slots;
 use super::tls::TlsConfig;
 use crate::request::Handler;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// What is served, and how.
@@ -27,6 +29,7 @@ pub struct Server {
 #[derive(Debug, Default)]
 pub(super) struct Stats {
     pub(super) handshake_errors: AtomicU64,
+    pub(super) refused: AtomicU64,
 }
 
 /// How a drain went.
@@ -42,6 +45,7 @@ pub enum Drained {
 pub struct ServerHandle {
     local_addr: SocketAddr,
     registry: Arc<Registry>,
+    slots: Arc<Slots>,
     stats: Arc<Stats>,
     stop: watch::Sender<bool>,
     accepting: Option<JoinHandle<()>>,
@@ -54,17 +58,26 @@ impl Server {
         let registry = Registry::new();
         let stats = Arc::new(Stats::default());
         let (stop, stopped) = watch::channel(false);
+        let slots = Slots::new(&self.limits);
         let shared = Arc::new(connection::Shared {
+            handshakes: Gate::new(self.limits.handshake_steps),
             protocols: connection::Protocols::new(&self.limits),
             tls: self.tls,
             limits: self.limits,
             handler: self.handler,
             stats: Arc::clone(&stats),
         });
-        let accepting = tokio::spawn(accept_loop(listener, shared, Arc::clone(&registry), stopped));
+        let accepting = tokio::spawn(accept_loop(
+            listener,
+            shared,
+            Arc::clone(&slots),
+            Arc::clone(&registry),
+            stopped,
+        ));
         ServerHandle {
             local_addr,
             registry,
+            slots,
             stats,
             stop,
             accepting: Some(accepting),
@@ -75,31 +88,37 @@ impl Server {
 async fn accept_loop(
     listener: Listener,
     shared: Arc<connection::Shared>,
+    slots: Arc<Slots>,
     registry: Arc<Registry>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let slots = Arc::new(Semaphore::new(shared.limits.connections));
     let mut full_said = false;
     loop {
-        if slots.available_permits() == 0 && !std::mem::replace(&mut full_said, true) {
-            tracing::warn!(
-                connections = shared.limits.connections,
-                "connection limit reached; new clients wait (raise the limit on open files for more)"
-            );
-        }
         let next = async {
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            (slot, listener.accept(&shared.limits).await)
+            slots.settled().await;
+            listener.accept(&shared.limits).await
         };
         // Stopping first: no connection is taken that would be closed at once.
-        let (slot, (stream, remote)) = tokio::select! {
+        let (stream, remote) = tokio::select! {
             biased;
             _ = stopped.wait_for(|stop| *stop) => return,
             next = next => next,
         };
-        let Ok(slot) = slot else { return };
-        full_said &= slots.available_permits() == 0;
         let activity = Activity::new();
+        let is_local = (shared.limits.is_loopback)(remote.ip());
+        let evicted = slots.evicted();
+        let Some(slot) = slots.enter(remote.ip(), is_local, &activity) else {
+            shared.stats.refused.fetch_add(1, Ordering::Relaxed);
+            continue;
+        };
+        if slots.evicted() > evicted && !std::mem::replace(&mut full_said, true) {
+            tracing::warn!(
+                %remote,
+                connections = shared.limits.connections,
+                "too many connections: the longest idle ones are closed for new ones (see --max-connections and \
+                 --max-connections-per-address)"
+            );
+        }
         let entry = registry.enter(Arc::clone(&activity));
         tokio::spawn(connection::run(Connection {
             stream,
@@ -125,6 +144,16 @@ impl ServerHandle {
     /// TLS handshakes that failed, for `apiserver_tls_handshake_errors_total`.
     pub fn handshake_errors(&self) -> u64 {
         self.stats.handshake_errors.load(Ordering::Relaxed)
+    }
+
+    /// Connections that were closed for others, because there were too many.
+    pub fn evicted(&self) -> u64 {
+        self.slots.evicted()
+    }
+
+    /// Connections that were closed at once, because none of the others could be closed for them.
+    pub fn refused(&self) -> u64 {
+        self.stats.refused.load(Ordering::Relaxed)
     }
 
     /// Closes the listening socket; open connections go on.

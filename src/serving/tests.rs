@@ -1,6 +1,7 @@
 //! The port in process: real sockets on free ports, hyper as the client.
 
 mod certificates;
+mod crowds;
 mod ending;
 mod heads;
 mod holding;

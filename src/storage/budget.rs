@@ -9,6 +9,10 @@
 //! One [`Budget`] per gateway, shared by all backends; a cache has a [`Share`] of it, which gives everything back when it
 //! is dropped.
 
+mod watches;
+
+pub use watches::{Held, TooMany, WatchBounds, WatchPlace};
+
 use super::forms::Shelf;
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +32,7 @@ pub struct Budget {
     history: AtomicUsize,
     over: AtomicBool,
     pub(super) shelf: Shelf,
+    watches: Arc<watches::Places>,
 }
 
 /// A reading of a budget. Bytes, and counts since the start.
@@ -60,7 +65,13 @@ impl fmt::Debug for Budget {
 impl Budget {
     /// `total` bytes for everything, of which second encodings may take `encodings`.
     pub fn new(total: usize, encodings: usize) -> Arc<Self> {
+        Self::bounded(total, encodings, WatchBounds::default())
+    }
+
+    /// The same, with bounds on what watches may keep.
+    pub fn bounded(total: usize, encodings: usize, watches: WatchBounds) -> Arc<Self> {
         Arc::new(Self {
+            watches: watches::Places::new(watches),
             total,
             encodings,
             objects: AtomicUsize::new(0),
@@ -88,6 +99,19 @@ impl Budget {
             reused,
             evicted,
         }
+    }
+
+    /// What watches may keep.
+    pub fn watch_bounds(&self) -> WatchBounds {
+        self.watches.bounds
+    }
+
+    /// A place for a watch of this user; `exempt` users are only counted.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub fn admit_watch(&self, user: &str, exempt: bool) -> Result<WatchPlace, TooMany> {
+        self.watches.admit(user, exempt)
     }
 
     /// True where the present objects alone are more than all may take: then nothing is left that could go.
@@ -171,6 +195,11 @@ impl Share {
         change(&self.objects, &self.budget.objects, objects);
         change(&self.history, &self.budget.history, history);
         self.budget.look();
+    }
+
+    /// What watches may keep.
+    pub fn watch_bounds(&self) -> WatchBounds {
+        self.budget.watch_bounds()
     }
 
     /// Bytes its history may keep beyond the minimum number of events.

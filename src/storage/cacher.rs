@@ -11,6 +11,7 @@ mod hub;
 mod progress;
 mod read;
 mod snapshot;
+mod start;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -21,7 +22,7 @@ use super::{Entry, Event, Revision};
 use arc_swap::ArcSwap;
 use history::{Bounds, History};
 use hub::{Hub, lock};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -73,6 +74,9 @@ pub struct Cacher {
     history: Mutex<History>,
     hub: Mutex<Hub>,
     stopped: AtomicBool,
+    /// Bytes the history has forgotten, and how many those were when watches were swept last.
+    forgotten: AtomicU64,
+    swept: AtomicU64,
 }
 
 impl Cacher {
@@ -90,6 +94,8 @@ impl Cacher {
             history: Mutex::new(history),
             hub: Mutex::default(),
             stopped: AtomicBool::new(false),
+            forgotten: AtomicU64::new(0),
+            swept: AtomicU64::new(0),
         }
     }
 
@@ -159,6 +165,7 @@ impl Cacher {
     fn settle(&self, history: &mut History, now: Instant, state: &Snapshot) {
         let room = history.capacity();
         history.trim(now, self.share.history_limit());
+        self.forgotten.store(history.forgotten(), Ordering::Relaxed);
         match history.capacity() {
             more if more > room => self.counters.grown.add(1),
             less if less < room => self.counters.shrunk.add(1),
@@ -176,18 +183,36 @@ impl Cacher {
             }
             self.counters.dispatched.add(events.len() as u64);
             let before = hub.terminated;
-            let sleepers = hub.dispatch(events, Instant::now());
+            let (now, forgotten) = (Instant::now(), self.forgotten.load(Ordering::Relaxed));
+            let sleepers = hub.dispatch(events, now, forgotten);
+            // Not at every change, because all watches are looked at.
+            let bounds = self.share.watch_bounds();
+            if forgotten - self.swept.load(Ordering::Relaxed) > bounds.pinned as u64 / 8 {
+                self.swept.store(forgotten, Ordering::Relaxed);
+                hub.sweep(&bounds, forgotten, now);
+            }
             self.counters.terminated.add(hub.terminated - before);
             sleepers
         };
         hub::wake(sleepers);
     }
 
-    /// Lets go of history that has grown too old; for quiet times, since [`apply`](Self::apply) does it too.
+    /// Lets go of history that has grown too old, and of what watches hold whose clients do not read; for quiet times,
+    /// since [`apply`](Self::apply) and [`dispatch`](Self::dispatch) do it too.
     pub fn trim(&self) {
-        let mut history = lock(&self.history);
-        let state = self.snapshot();
-        self.settle(&mut history, Instant::now(), &state);
+        self.trim_at(Instant::now());
+    }
+
+    fn trim_at(&self, now: Instant) {
+        {
+            let mut history = lock(&self.history);
+            let state = self.snapshot();
+            self.settle(&mut history, now, &state);
+        }
+        let mut hub = lock(&self.hub);
+        let before = hub.terminated;
+        hub.sweep(&self.share.watch_bounds(), self.forgotten.load(Ordering::Relaxed), now);
+        self.counters.terminated.add(hub.terminated - before);
     }
 
     /// Ends all watches and takes no new ones; reads go on.

@@ -349,8 +349,19 @@ pub trait Storage: Send + Sync + 'static {
         Revision::default()
     }
 
+    /// The revision of the object at `key`, without waiting, in a state that has every change acknowledged by this process.
+    /// `None`: there is no such object, or what is at hand is behind.
+    fn at_hand(&self, _key: &str) -> Option<Revision> {
+        None
+    }
+
     /// Number of objects.
     fn count(&self) -> usize;
+
+    /// Bytes of the object at `key`, without waiting; 0 where there is none, or its size is not known. For estimating costs.
+    fn peek_size(&self, _key: &str) -> usize {
+        0
+    }
 
     /// Bytes of its objects' JSON; `None`: it cannot tell now. Looks at each object.
     fn encoded_bytes(&self) -> Option<u64> {

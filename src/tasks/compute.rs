@@ -8,15 +8,21 @@
 //! and starts no more big jobs than fit the memory set aside for them ([`queue`]). Two things stop a job at its next
 //! [checkpoint](crate::interrupt): its caller is gone, or one poll used more CPU time than [`Config::longest_poll`].
 //!
-//! Entry points: [`ComputePool::run`] for work that ends with its caller, [`ComputePool::spawn`] for work that must be
-//! finished once begun.
+//! Entry points: [`offload`] and [`ComputePool::run`] for work that ends with its caller, [`ComputePool::spawn`] for work
+//! that must be finished once begun, [`ComputePool::reservation`] for memory that is occupied before any work begins.
 
+mod bodies;
+mod current;
 mod queue;
 mod worker;
+
+pub use bodies::Reservation;
+pub use current::{Current, Within, current, offload};
 
 use crate::interrupt::Interrupted;
 use crate::telemetry::compute::ComputeMetrics;
 use async_task::{Builder, FallibleTask, Runnable};
+use bodies::Bodies;
 use futures_util::FutureExt as _;
 use queue::FairQueue;
 use std::collections::HashMap;
@@ -26,7 +32,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -41,6 +47,10 @@ pub struct Config {
     pub jobs_of_one_flow: usize,
     /// Bytes that started jobs may hold in all, as estimated when they are handed in.
     pub memory: usize,
+    /// Bytes of request bodies that may wait for a job or be worked on, small ones excepted.
+    pub bodies: usize,
+    /// The same for one flow.
+    pub bodies_of_one_flow: usize,
     /// The most CPU time of one poll; beyond it the job is stopped at its next checkpoint.
     pub longest_poll: Duration,
 }
@@ -53,6 +63,8 @@ impl Default for Config {
             jobs: 4096,
             jobs_of_one_flow: 1024,
             memory: 48 << 20,
+            bodies: 256 << 20,
+            bodies_of_one_flow: 64 << 20,
             // A debug build is some twenty times slower than what is deployed.
             longest_poll: Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 3 }),
         }
@@ -88,6 +100,7 @@ struct Handle {
 
 struct Shared {
     state: Mutex<State>,
+    bodies: Mutex<Bodies>,
     work: Condvar,
     config: Config,
     metrics: ComputeMetrics,
@@ -104,10 +117,32 @@ struct State {
 /// What the pool knows about a job.
 struct Job {
     flow: Flow,
-    memory: usize,
+    lease: Arc<Lease>,
+    /// It was polled, or goes on with the memory of one that was.
     started: AtomicBool,
     /// Nobody waits for it any more.
     abandoned: AtomicBool,
+}
+
+/// The memory of a job and of those it begins. It is free again when the last of them is over.
+struct Lease {
+    shared: Weak<Shared>,
+    flow: Flow,
+    memory: usize,
+    /// The queue has counted it.
+    granted: AtomicBool,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let (Flow::Caller(id), true) = (self.flow, *self.granted.get_mut())
+            && let Some(shared) = self.shared.upgrade()
+        {
+            shared.lock().queue.release(id, self.memory);
+            // Somebody may have waited for this memory.
+            shared.work.notify_one();
+        }
+    }
 }
 
 impl ComputePool {
@@ -126,6 +161,7 @@ impl ComputePool {
                 by_flow: HashMap::new(),
                 closed: false,
             }),
+            bodies: Mutex::default(),
             work: Condvar::new(),
             config,
             metrics,
@@ -161,7 +197,7 @@ impl ComputePool {
         memory: usize,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
-        let (job, task) = self.admit(flow, memory, work.boxed())?;
+        let (job, task) = self.admit(flow, self.lease(flow, memory), false, work.boxed())?;
         let _waiting = AbandonOnDrop(job);
         outcome(AssertUnwindSafe(task).catch_unwind().await, &self.0.shared.metrics)
     }
@@ -176,28 +212,54 @@ impl ComputePool {
         memory: usize,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<Spawned<T>, Error> {
-        let (_, task) = self.admit(flow, memory, work.boxed())?;
-        Ok(Spawned {
+        let (_, task) = self.admit(flow, self.lease(flow, memory), false, work.boxed())?;
+        Ok(self.spawned(task))
+    }
+
+    /// As [`Self::spawn`], for a job that begins this one and gives it its memory.
+    fn spawn_within<T: Send + 'static>(
+        &self,
+        flow: Flow,
+        lease: Arc<Lease>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<Spawned<T>, Error> {
+        let (_, task) = self.admit(flow, lease, true, work.boxed())?;
+        Ok(self.spawned(task))
+    }
+
+    fn spawned<T>(&self, task: FallibleTask<T, Arc<Job>>) -> Spawned<T> {
+        Spawned {
             task: Some(task),
             metrics: self.0.shared.metrics.clone(),
+        }
+    }
+
+    fn lease(&self, flow: Flow, memory: usize) -> Arc<Lease> {
+        Arc::new(Lease {
+            shared: Arc::downgrade(&self.0.shared),
+            flow,
+            memory,
+            granted: AtomicBool::new(false),
         })
     }
 
     fn admit<T: Send + 'static>(
         &self,
         flow: Flow,
-        memory: usize,
+        lease: Arc<Lease>,
+        started: bool,
         work: Pin<Box<dyn Future<Output = T> + Send>>,
     ) -> Result<(Arc<Job>, FallibleTask<T, Arc<Job>>), Error> {
         let shared = &self.0.shared;
         let job = Arc::new(Job {
             flow,
-            memory,
-            started: AtomicBool::new(false),
+            lease: Arc::clone(&lease),
+            started: AtomicBool::new(started),
             abandoned: AtomicBool::new(false),
         });
-        shared.enter(&job)?;
-        let leave = LeaveOnDrop(Arc::clone(shared), Arc::clone(&job));
+        shared.enter(flow)?;
+        let leave = LeaveOnDrop(Arc::clone(shared), flow);
+        let work = current::within(Current::new(self, flow, Some(lease)), work);
         let work = async move {
             let _leave = leave;
             work.await
@@ -271,11 +333,11 @@ impl Drop for AbandonOnDrop {
     }
 }
 
-struct LeaveOnDrop(Arc<Shared>, Arc<Job>);
+struct LeaveOnDrop(Arc<Shared>, Flow);
 
 impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
-        self.0.leave(&self.1);
+        self.0.leave(self.1);
     }
 }
 
@@ -286,9 +348,9 @@ impl Shared {
         self.state.lock().expect("no code panics while holding this lock")
     }
 
-    fn enter(&self, job: &Job) -> Result<(), Error> {
+    fn enter(&self, flow: Flow) -> Result<(), Error> {
         let mut state = self.lock();
-        if let Flow::Caller(id) = job.flow {
+        if let Flow::Caller(id) = flow {
             let in_all = state.jobs;
             let of_flow = state.by_flow.entry(id).or_default();
             let reason = if in_all >= self.config.jobs {
@@ -312,20 +374,15 @@ impl Shared {
         Ok(())
     }
 
-    fn leave(&self, job: &Job) {
+    fn leave(&self, flow: Flow) {
         let mut state = self.lock();
         state.jobs -= 1;
-        if let Flow::Caller(id) = job.flow {
-            if let Some(of_flow) = state.by_flow.get_mut(&id) {
-                *of_flow -= 1;
-                if *of_flow == 0 {
-                    state.by_flow.remove(&id);
-                }
-            }
-            if job.started.load(Ordering::Relaxed) {
-                state.queue.release(id, job.memory);
-                // Somebody may have waited for this memory.
-                self.work.notify_one();
+        if let Flow::Caller(id) = flow
+            && let Some(of_flow) = state.by_flow.get_mut(&id)
+        {
+            *of_flow -= 1;
+            if *of_flow == 0 {
+                state.by_flow.remove(&id);
             }
         }
         self.metrics.left();
@@ -343,7 +400,7 @@ impl Shared {
             Flow::System => state.queue.push_system(runnable),
             Flow::Caller(id) if job.started.load(Ordering::Relaxed) => state.queue.push_woken(id, runnable),
             Flow::Caller(id) => {
-                let memory = job.memory;
+                let memory = job.lease.memory;
                 state.queue.push_new(id, runnable, memory);
             }
         }

@@ -133,7 +133,7 @@ mod tests {
                 resource: "pods",
                 ..Labels::default()
             };
-            t.requests.series(&labels, 200).unwrap().duration.observe(seconds);
+            t.requests.series(&labels, 200).duration.observe(seconds);
         };
         observe("POST", "", 0.01);
         observe("POST", "", 0.3);

@@ -1,9 +1,13 @@
 //! The families of the request path. A request finds its counters by one hash over borrowed labels in a snapshot;
-//! only a combination that was never seen takes a lock.
+//! only a combination that was never seen takes a lock. Names that are not served are counted as `other` ([`known`]), so
+//! that there are as many series as there are resources, however many names clients make up.
+
+mod known;
 
 use super::derived::Derived;
 use super::{counters, histograms, int_gauges};
 use arc_swap::ArcSwap;
+use known::{Known, OTHER};
 use prometheus::proto::LabelPair;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 use std::collections::HashMap;
@@ -37,8 +41,8 @@ fn labels_without_dry_run() -> Vec<&'static str> {
     LABELS.into_iter().filter(|l| *l != "dry_run").collect()
 }
 
-/// More label combinations than this are not counted one by one: whoever makes names up must not fill the memory.
-const MAX_SERIES: usize = 20_000;
+/// More label combinations of one resource than this are counted as one.
+const MAX_SERIES: usize = 256;
 
 /// What a request is counted under.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -72,7 +76,9 @@ pub struct RequestMetrics {
     late: LateResults,
     hasher: RandomState,
     known: ArcSwap<HashMap<u64, Vec<Arc<Series>>>>,
-    adding: Mutex<usize>,
+    names: Known,
+    /// Number of series of each resource, by group, version and resource.
+    adding: Mutex<HashMap<[String; 3], usize>>,
 }
 
 /// The counters of one label combination and one status code.
@@ -170,7 +176,8 @@ impl RequestMetrics {
             late: LateResults::new(r),
             hasher: RandomState::new(),
             known: ArcSwap::default(),
-            adding: Mutex::new(0),
+            names: Known::default(),
+            adding: Mutex::default(),
         }
     }
 
@@ -191,34 +198,66 @@ impl RequestMetrics {
         );
     }
 
-    /// The counters for an answer. `None` beyond the limit of combinations.
-    pub fn series(&self, labels: &Labels<'_>, code: u16) -> Option<Arc<Series>> {
+    /// Resources of a group version are served from now on, with these subresources: their names are counted as they are.
+    /// Of a group version that is served elsewhere no resources are named.
+    pub fn serve<'a>(
+        &self,
+        group: &str,
+        version: &str,
+        resources: impl Iterator<Item = (&'a str, Vec<&'a str>)> + Clone,
+    ) {
+        self.names.add(group, version, resources);
+    }
+
+    /// The counters for an answer.
+    pub fn series(&self, labels: &Labels<'_>, code: u16) -> Arc<Series> {
+        if let Some(series) = self.find(&self.known.load(), labels, code) {
+            return series;
+        }
+        if labels.resource.is_empty() && code < 400 {
+            self.names.add_path(labels.subresource);
+        }
+        let labels = self.names.fold(labels);
+        self.add(&labels, code)
+    }
+
+    fn find(&self, known: &HashMap<u64, Vec<Arc<Series>>>, labels: &Labels<'_>, code: u16) -> Option<Arc<Series>> {
         let hash = self.hasher.hash_one((labels, code));
-        let find = |map: &HashMap<u64, Vec<Arc<Series>>>| {
-            let found = map.get(&hash)?.iter().find(|s| s.code == code && s.key.is(labels))?;
-            Some(found.clone())
-        };
-        if let Some(s) = find(&self.known.load()) {
-            return Some(s);
-        }
-        let mut count = self.adding.lock().expect("no code panics while holding this lock");
+        let found = known.get(&hash)?.iter().find(|s| s.code == code && s.key.is(labels))?;
+        Some(found.clone())
+    }
+
+    /// The counters of labels that may have some.
+    fn add(&self, labels: &Labels<'_>, code: u16) -> Arc<Series> {
+        let mut adding = self.adding.lock().expect("no code panics while holding this lock");
         let known = self.known.load_full();
-        if let Some(s) = find(&known) {
-            return Some(s);
+        if let Some(series) = self.find(&known, labels, code) {
+            return series;
         }
-        if *count >= MAX_SERIES {
-            return None;
+        let key = [labels.group, labels.version, labels.resource].map(str::to_owned);
+        let count = adding.entry(key).or_default();
+        let (labels, code) = match *count {
+            MAX_SERIES => (labels.summed(), 0),
+            _ => (*labels, code),
+        };
+        if let Some(series) = self.find(&known, &labels, code) {
+            return series;
         }
-        *count += 1;
-        let series = Arc::new(self.make(labels, code));
+        *count = (*count + 1).min(MAX_SERIES);
+        let series = Arc::new(self.make(&labels, code));
         let mut map = HashMap::clone(&known);
-        map.entry(hash).or_default().push(series.clone());
+        map.entry(self.hasher.hash_one((&labels, code)))
+            .or_default()
+            .push(series.clone());
         self.known.store(Arc::new(map));
-        Some(series)
+        series
     }
 
     fn make(&self, l: &Labels<'_>, code: u16) -> Series {
-        let code_text = code.to_string();
+        let code_text = match code {
+            0 => OTHER.to_owned(),
+            code => code.to_string(),
+        };
         let all = [
             l.verb,
             l.dry_run,
@@ -251,13 +290,15 @@ impl RequestMetrics {
 
     /// The gauge of long-running requests of that kind.
     pub fn longrunning(&self, l: &Labels<'_>) -> prometheus::IntGauge {
-        self.longrunning.with_label_values(&without_dry_run(l))
+        self.longrunning
+            .with_label_values(&without_dry_run(&self.names.fold(l)))
     }
 
     /// Counts a request that ended before its handler did: overload, time-out, an unavailable backend.
     pub fn terminated(&self, l: &Labels<'_>, code: u16) {
         let code = code.to_string();
-        let mut values = without_dry_run(l).to_vec();
+        let folded = self.names.fold(l);
+        let mut values = without_dry_run(&folded).to_vec();
         values.push(&code);
         self.terminations.with_label_values(&values).inc();
     }
@@ -269,6 +310,7 @@ impl RequestMetrics {
 
     /// Counts an answer that was cut off.
     pub fn aborted(&self, l: &Labels<'_>) {
+        let l = self.names.fold(l);
         self.aborts
             .with_label_values(&[l.verb, l.group, l.version, l.resource, l.subresource, l.scope])
             .inc();
@@ -285,6 +327,20 @@ fn without_dry_run<'a>(l: &Labels<'a>) -> [&'a str; 7] {
         l.scope,
         l.component,
     ]
+}
+
+impl<'a> Labels<'a> {
+    /// What a resource's requests are counted under that have no series of their own.
+    fn summed(&self) -> Self {
+        Self {
+            verb: OTHER,
+            group: self.group,
+            version: self.version,
+            resource: self.resource,
+            component: self.component,
+            ..Labels::default()
+        }
+    }
 }
 
 impl OwnedLabels {
@@ -308,16 +364,52 @@ mod tests {
     fn the_same_labels_meet_the_same_counters() {
         let r = Registry::new();
         let m = RequestMetrics::new(&r);
+        m.serve("", "", [("pods", vec![]), ("nodes", vec![])].into_iter());
         let l = |resource| Labels {
             verb: "GET",
             resource,
             ..Default::default()
         };
-        m.series(&l("pods"), 200).unwrap().total.inc();
-        m.series(&l("pods"), 200).unwrap().total.inc();
-        m.series(&l("pods"), 404).unwrap().total.inc();
-        m.series(&l("nodes"), 200).unwrap().total.inc();
-        assert_eq!(m.series(&l("pods"), 200).unwrap().total.get(), 2);
+        m.series(&l("pods"), 200).total.inc();
+        m.series(&l("pods"), 200).total.inc();
+        m.series(&l("pods"), 404).total.inc();
+        m.series(&l("nodes"), 200).total.inc();
+        assert_eq!(m.series(&l("pods"), 200).total.get(), 2);
         assert_eq!(m.known.load().values().map(Vec::len).sum::<usize>(), 3);
+    }
+
+    #[test]
+    fn one_resource_takes_no_series_from_another() {
+        let r = Registry::new();
+        let m = RequestMetrics::new(&r);
+        m.serve("", "v1", [("pods", vec![]), ("nodes", vec![])].into_iter());
+        fn of(resource: &str) -> Labels<'_> {
+            Labels {
+                verb: "GET",
+                version: "v1",
+                resource,
+                ..Default::default()
+            }
+        }
+        let series = || m.known.load().values().map(Vec::len).sum::<usize>();
+        for code in 1..=10_000 {
+            m.series(&of("pods"), code).total.inc();
+        }
+        assert_eq!(series(), MAX_SERIES + 1);
+        assert_eq!(m.series(&of("pods"), 9999).total.get(), 10_000 - MAX_SERIES as u64);
+        m.series(&of("nodes"), 200).total.inc();
+        assert_eq!(m.series(&of("nodes"), 200).total.get(), 1);
+        for n in 0..10_000 {
+            let made_up = n.to_string();
+            m.series(&of(&made_up), 404).total.inc();
+            m.longrunning(&of(&made_up)).inc();
+            m.terminated(&of(&made_up), 429);
+            m.aborted(&of(&made_up));
+        }
+        assert_eq!(series(), MAX_SERIES + 3);
+        assert_eq!(
+            r.gather().iter().map(|f| f.get_metric().len()).max(),
+            Some(MAX_SERIES + 3)
+        );
     }
 }

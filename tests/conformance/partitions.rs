@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use torana::storage::etcd::{self, Access, Cluster};
 use torana::storage::{Backend as _, Error, MinRevision, Precondition, Storage};
 
-/// A call gives up after ten seconds; a busy machine may add to it.
-const DEADLINE: Duration = Duration::from_secs(15);
+/// A call gives up after ten seconds; a busy machine may add to it. Longer than any wait for an event here.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A gateway whose ways to members can be cut.
 struct Gateway {

@@ -98,6 +98,16 @@ fn hold(end: &HashMap<String, u64>, acknowledged: Vec<HashMap<String, u64>>) {
     }
 }
 
+/// Waits until the writers have got on.
+async fn raised(s: &Arc<dyn Storage>) {
+    let sum = async || counts(s).await.values().sum::<u64>();
+    let (before, until) = (sum().await, Instant::now() + PATIENCE);
+    while sum().await < before + 5 {
+        assert!(Instant::now() < until, "nobody writes");
+        tokio::task::yield_now().await;
+    }
+}
+
 #[test]
 fn counters_on_etcd_survive_members_that_go_and_come() {
     if !is_there() {
@@ -117,11 +127,11 @@ fn counters_on_etcd_survive_members_that_go_and_come() {
             .map(|i| tokio::spawn(raise(stores[i % 2].clone(), i, stop.clone())))
             .collect();
         for member in [1, 0, 2] {
-            tokio::time::sleep(Duration::from_millis(400)).await;
+            raised(&stores[0]).await;
             etcd.kill(member);
-            tokio::time::sleep(Duration::from_millis(1200)).await;
+            raised(&stores[0]).await;
             etcd.restart(member);
-            tokio::time::sleep(Duration::from_millis(1500)).await;
+            raised(&stores[0]).await;
         }
         stop.store(true, Ordering::Release);
         let mut acknowledged = Vec::new();

@@ -30,7 +30,8 @@ fn a_gateway_without_etcd_refuses_in_time_serves_what_it_knows_and_recovers() {
     let since = Instant::now();
     let told = post(&g, "lost", "?timeout=2s").unwrap_err();
     let took = since.elapsed();
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    // Before a call to etcd gives up by itself.
+    assert!(took < Duration::from_secs(10), "{took:?}");
     assert!(
         told.contains(r#""code":504"#) && told.contains(r#""reason":"Timeout""#),
         "{told}"
@@ -39,7 +40,7 @@ fn a_gateway_without_etcd_refuses_in_time_serves_what_it_knows_and_recovers() {
     let since = Instant::now();
     let told = post(&g, "lost", "").unwrap_err();
     let took = since.elapsed();
-    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert!(took < Duration::from_secs(45), "{took:?}");
     assert!(
         told.contains(r#""code":500"#) && told.contains("etcdserver: request timed out"),
         "{told}"

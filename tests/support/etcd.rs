@@ -122,8 +122,9 @@ impl Etcd {
                     format!("--initial-advertise-peer-urls=http://127.0.0.1:{}", told(i)),
                     format!("--initial-cluster={}", names.join(",")),
                     format!("--initial-cluster-token=t{}", clients[0]),
-                    "--heartbeat-interval=50".to_owned(),
-                    "--election-timeout=500".to_owned(),
+                    // Members that get no processor for a second must not lose their leader.
+                    "--heartbeat-interval=100".to_owned(),
+                    "--election-timeout=2000".to_owned(),
                 ]
                 .into();
                 args.extend(more.iter().map(|a| (*a).to_owned()));
@@ -144,7 +145,7 @@ impl Etcd {
             };
             let count = cluster.members.len();
             (0..count).for_each(|i| cluster.restart(i));
-            if (0..count).all(|i| cluster.is_up(i, Duration::from_secs(10))) {
+            if (0..count).all(|i| cluster.is_up(i, Duration::from_secs(60))) {
                 return cluster;
             }
         }

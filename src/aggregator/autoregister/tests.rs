@@ -120,7 +120,7 @@ fn definition(served: bool) -> Value {
 
 /// Gives others their turn until `f` holds.
 async fn until(what: &str, f: impl Fn() -> bool) {
-    let limit = tokio::time::Instant::now() + Duration::from_secs(10);
+    let limit = tokio::time::Instant::now() + Duration::from_secs(60);
     while !f() {
         assert!(tokio::time::Instant::now() < limit, "{what}");
         tokio::task::yield_now().await;

@@ -23,7 +23,7 @@ impl Still {
 
     /// Gives others their turn until `f` gives a value; no time passes.
     pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, f: impl Fn() -> F) -> T {
-        let limit = Instant::now() + Duration::from_secs(10);
+        let limit = Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(t) = f().await {
                 return t;

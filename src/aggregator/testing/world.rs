@@ -175,7 +175,7 @@ impl World {
 
     /// Waits, by giving others their turn, until `f` gives a value.
     pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, f: impl Fn() -> F) -> T {
-        let limit = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+        let limit = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
         loop {
             if let Some(t) = f().await {
                 return t;

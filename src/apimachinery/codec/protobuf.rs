@@ -122,7 +122,32 @@ pub fn envelope_head(out: &mut Vec<u8>, api_version: &str, kind: &str) {
 
 /// What stands behind it: no content encoding, no content type.
 pub fn envelope_tail(out: &mut Vec<u8>) {
-    out.extend_from_slice(&[0x1a, 0, 0x22, 0]);
+    out.extend_from_slice(&ENVELOPE_TAIL);
+}
+
+const ENVELOPE_TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
+
+/// What stands before and behind a message of `message` bytes in the [`frame`] of its envelope.
+pub fn frame_around(event: &str, api_version: &str, kind: &str, message: usize) -> (Vec<u8>, &'static [u8]) {
+    let mut envelope = Vec::with_capacity(64);
+    envelope_head(&mut envelope, api_version, kind);
+    envelope.push(2 << 3 | 2);
+    put_varint(&mut envelope, message as u64);
+    let object = (envelope.len() + message + ENVELOPE_TAIL.len()) as u64;
+    let mut raw = Vec::with_capacity(8);
+    raw.push(1 << 3 | 2);
+    put_varint(&mut raw, object);
+    let mut out = Vec::with_capacity(envelope.len() + event.len() + 32);
+    out.extend_from_slice(&[0; 4]);
+    put_bytes(&mut out, 1, event.as_bytes());
+    out.push(2 << 3 | 2);
+    put_varint(&mut out, raw.len() as u64 + object);
+    out.extend_from_slice(&raw);
+    out.extend_from_slice(&envelope);
+    let length = out.len() - 4 + message + ENVELOPE_TAIL.len();
+    let length = u32::try_from(length).expect("objects are a few megabytes at most");
+    out[..4].copy_from_slice(&length.to_be_bytes());
+    (out, &ENVELOPE_TAIL)
 }
 
 /// A watch frame: the length in four bytes, then a `WatchEvent` around an enveloped object.

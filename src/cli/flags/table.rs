@@ -33,10 +33,20 @@ flags! {
         "backend-max-requests" Int "0" honoured "Requests under way to one backend, watches and system:masters excepted; more are 429. 0: half of --max-requests-inflight";
         "backend-max-waiting" Int "8192" honoured "Requests that wait for a connection to one address of a backend, for 5 s at most; more are 503";
         "backend-max-watches" Int "10000" honoured "Watches and other long-running requests under way to one backend, system:masters excepted; more are 429. 0: no limit";
+        "compute-memory" Int "50331648" honoured "Bytes that requests may hold while they are decoded, validated and encoded, small ones excepted; more wait";
+        "compute-threads" Int "0" honoured "Threads for work that would hold up a reactor; 0: one per core, at least two";
+        "max-connections" Int "0" honoured "Open client connections; for a further one the longest idle one without credentials is closed. 0: three quarters of the files that may be open";
+        "max-connections-per-address" Int "0" honoured "Of these, connections of one remote address (IPv6: /64) on which nobody has authenticated; loopback excepted. 0: a quarter";
+        "max-watches" Int "100000" honoured "Watches of objects served from this gateway's store, system:masters excepted; more are 429. 0: no limit";
+        "max-watches-per-user" Int "10000" honoured "Of these, watches of one user; more are 429. 0: no limit";
+        "reserved-connections" Int "0" honoured "Of --max-connections, those that only callers who have authenticated can take, at most half; loopback has a sixteenth besides. 0: a quarter";
         "data-dir" Text "./torana-data" honoured "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig";
         "backend-socket-dirs" List "/run/torana" honoured "Directories whose Unix sockets APIServices may name as backends (docs/targets.md); empty: none";
         "etcd-user-file" Text "" honoured "File whose first line is name:password, for etcd with authentication by name; tokens are renewed";
+        "request-body-memory" Int "268435456" honoured "Bytes of request bodies held at once, small ones excepted; more are 429. One caller may hold a quarter";
         "watch-cache-max-bytes" Int "0" honoured "Memory the watch caches may take together; history and second encodings give way to objects; 0: half of the machine's or control group's";
+        "watch-max-pinned-bytes" Int "67108864" honoured "Bytes of old objects of each resource that watches may keep in memory while their clients do not read, and bytes of frames made for such watches in all (one user's: a quarter); a watch beyond it ends and its client resumes";
+        "watch-stall-timeout" Duration "5m0s" honoured "Time after which a watch ends whose client reads nothing though there is something to read";
         "watch-cache-max-encoding-bytes" Int "67108864" honoured "Part of it that second encodings of objects and events (protobuf, CBOR, other versions, watch frames) may take; at least 4 MiB is kept";
     }
     Generic {
@@ -186,11 +196,11 @@ flags! {
         "egress-selector-config-file" Text "" refused("connections would leave past the proxy it names") "Egress selector configuration";
     }
     Admission {
-        "admission-control" List "" honoured "Deprecated: exactly these plugins";
+        "admission-control" List "" honoured "Deprecated: exactly these plugins, and NodeRestriction with the Node authorizer";
         "admission-control-config-file" Text "" honoured "AdmissionConfiguration: what plugins are told at start; strict";
         "default-not-ready-toleration-seconds" Int "300" honoured "Seconds pods stay on a node that is not ready, unless they say";
         "default-unreachable-toleration-seconds" Int "300" honoured "Seconds pods stay on a node nobody can reach, unless they say";
-        "disable-admission-plugins" List "" honoured "Plugins to leave out";
+        "disable-admission-plugins" List "" honoured "Plugins to leave out; NodeRestriction is on with the Node authorizer unless named here";
         "enable-admission-plugins" List "" honoured "Plugins to add";
     }
     Metrics {

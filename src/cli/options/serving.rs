@@ -26,6 +26,12 @@ pub struct ServingOptions {
     pub tls: TlsOptions,
     /// `--http2-max-streams-per-connection`; 0: the default.
     pub max_streams: u32,
+    /// `--max-connections`; 0: by the number of files that may be open.
+    pub max_connections: usize,
+    /// `--max-connections-per-address`; 0: a quarter.
+    pub max_per_address: usize,
+    /// `--reserved-connections`; 0: a quarter.
+    pub reserved_connections: usize,
 }
 
 /// One `--tls-sni-cert-key`.
@@ -70,6 +76,9 @@ impl ServingOptions {
                 cipher_suites: values.list("tls-cipher-suites"),
             },
             max_streams: count(values, "http2-max-streams-per-connection")?,
+            max_connections: count(values, "max-connections")?,
+            max_per_address: count(values, "max-connections-per-address")?,
+            reserved_connections: count(values, "reserved-connections")?,
         })
     }
 }

@@ -1,7 +1,8 @@
 //! Objects.
 
-use super::{UsageError, Values, file, pair};
+use super::{UsageError, Values, count, file, pair};
 use crate::apimachinery::gvk::GroupResource;
+use crate::storage::budget::WatchBounds;
 use crate::storage::etcd::MediaType;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub struct StorageOptions {
     pub encryption_reload: bool,
     /// `--watch-cache-max-bytes`; 0: half of the memory there is.
     pub cache_bytes: usize,
+    /// `--max-watches`, `--max-watches-per-user`, `--watch-max-pinned-bytes`, `--watch-stall-timeout`.
+    pub watches: WatchBounds,
     /// `--watch-cache-max-encoding-bytes`.
     pub encodings_bytes: usize,
 }
@@ -79,6 +82,12 @@ impl StorageOptions {
             count_every: values.duration("etcd-count-metric-poll-period")?,
             etcd: EtcdOptions::read(values)?,
             cache_bytes: bytes(values, "watch-cache-max-bytes")?,
+            watches: WatchBounds {
+                all: count(values, "max-watches")?,
+                per_user: count(values, "max-watches-per-user")?,
+                pinned: bytes(values, "watch-max-pinned-bytes")?,
+                stall: values.duration("watch-stall-timeout")?,
+            },
             encodings_bytes: bytes(values, "watch-cache-max-encoding-bytes")?,
         })
     }

@@ -8,6 +8,7 @@ use crate::endpoints::discovery::aggregated::hash;
 use crate::endpoints::negotiate::{Clause, accept_line, clauses};
 use crate::endpoints::respond::gzip;
 use crate::request::{Body, Response};
+use crate::tasks::compute;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -18,6 +19,9 @@ use http::header::{
 };
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, OnceLock};
+
+/// About what packing or unpacking a document holds.
+const MEMORY: usize = 1 << 20;
 
 /// What a document is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,8 +178,12 @@ fn unpack(packed: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Runs `work` where it holds nobody up; `None` where the process is ending.
+/// Runs `work` where it holds nobody up: on the current compute pool, or on a blocking thread where there is none, as for the
+/// server's own tasks. `None` where it was not done: too much waits, it took too long, or the process is ending.
 pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    if compute::current().is_some() {
+        return compute::offload(MEMORY, async move { work() }).await.ok();
+    }
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => Some(done),
         Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),

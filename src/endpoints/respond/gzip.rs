@@ -32,7 +32,7 @@ pub fn maybe(response: Response, headers: &HeaderMap) -> Response {
     always(response)
 }
 
-/// Compresses the answer while it is sent, in a task of its own.
+/// Compresses the answer while it is sent, on the compute pool.
 pub fn always(response: Response) -> Response {
     let (mut head, body) = response.into_parts();
     head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -42,7 +42,7 @@ pub fn always(response: Response) -> Response {
         inner: body,
         encoder: Some(GzEncoder::new(Vec::with_capacity(16 * 1024), Compression::new(1))),
     };
-    Response::from_parts(head, Body::stream(body).aside())
+    Response::from_parts(head, Body::stream(body).computed())
 }
 
 struct Gzip {

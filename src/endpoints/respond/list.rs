@@ -232,13 +232,12 @@ fn written<W: Write>(mut body: ListBody<W>, headers: &HeaderMap) -> Response {
     sent(super::bytes(200, media, Body::stream(body)), true, headers)
 }
 
-/// A list that is written while it is sent, out of the way of the caller's other requests; a big one is compressed for
-/// clients that take that.
+/// A list that is written while it is sent, on the compute pool; a big one is compressed for clients that accept that.
 fn sent(response: Response, is_big: bool, headers: &HeaderMap) -> Response {
     if is_big && gzip::accepted(headers) {
         gzip::always(response)
     } else {
-        response.map(Body::aside)
+        response.map(Body::computed)
     }
 }
 

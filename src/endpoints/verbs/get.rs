@@ -2,7 +2,8 @@
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
-use super::super::{options::list::min_revision, respond};
+use super::super::{offload, options::list::min_revision, respond};
+use super::Reply;
 use crate::apimachinery::status::Status;
 use crate::registry::{SubresourceBehaviour, Written};
 
@@ -22,6 +23,11 @@ pub(crate) async fn get(call: Call) -> Answer {
             Written::Stored(call.store().get(&call.cx.namespace, call.name(), min).await?)
         }
     };
+    if !negotiated.is_plain() && offload::is_heavy(written.stored_size()) {
+        let memory = written.stored_size() * 4;
+        let reply = Reply::to(&call, negotiated);
+        return offload::here_or_there(memory, async move { reply.object(200, &written) }).await;
+    }
     respond::object(
         200,
         &written,

@@ -3,19 +3,21 @@
 use super::super::call::Call;
 use super::super::group_version::Answer;
 use super::super::negotiate::Offer;
+use super::super::offload;
 use super::super::options::ListQuery;
 use super::super::respond::list::{ListMeta, list as respond_list};
 use crate::apimachinery::status::{Result, Status};
 use crate::storage::{ContinueToken, ListOptions, Listing, continue_token};
-use crate::tasks::aside::aside;
 
-/// Among more objects than this, finding those that are asked for, and writing the first chunk of them, is work that the
-/// caller's other requests must not wait for.
+/// Among more objects than this, finding those that are asked for and encoding the first chunk of them takes longer than a
+/// reactor may be held.
 const MANY: usize = 256;
+/// What a list holds while its first chunk is made; the objects are the cache's.
+const MEMORY: usize = 512 << 10;
 
 pub(crate) async fn list(call: Call) -> Answer {
     if call.store().storage().count() > MANY {
-        aside(answer(call)).await
+        offload::here_or_there(MEMORY, answer(call)).await
     } else {
         answer(call).await
     }
@@ -31,15 +33,23 @@ async fn answer(call: Call) -> Answer {
         other => other?,
     };
     let meta = meta(&prefix, &listing);
-    respond_list(
-        listing,
-        &meta,
-        call.resource(),
-        negotiated,
-        &call.parts.headers,
-        &call.query,
-        call.store().budget(),
-    )
+    let size: usize = listing.entries.iter().map(|e| e.json.len()).sum();
+    let respond = move || {
+        respond_list(
+            listing,
+            &meta,
+            call.resource(),
+            negotiated,
+            &call.parts.headers,
+            &call.query,
+            call.store().budget(),
+        )
+    };
+    // Few objects may be large ones.
+    if !negotiated.is_plain() && offload::is_heavy(size) {
+        return offload::here_or_there(MEMORY, async move { respond() }).await;
+    }
+    respond()
 }
 
 /// The list's own facts.

@@ -11,21 +11,31 @@ use super::super::respond;
 use super::super::respond::table::Include;
 use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
-use crate::request::{Body, Facts};
+use crate::request::user::MASTERS;
+use crate::request::{Body, Facts, WhenRead};
+use crate::storage::budget::WatchPlace;
 use crate::storage::{MinRevision, Watch, WatchItem, WatchOptions};
 use crate::tasks::Signal;
+use crate::tasks::compute::{self, Current};
 use crate::telemetry::WatchMetrics;
 use bytes::Bytes;
-use frames::{Form, Frames};
+use frames::{Form, Frames, Made};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use http_body::Frame;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// Events that are ready are joined into chunks of about this size.
-const CHUNK: usize = 64 * 1024;
+/// Events that are ready are joined into chunks of about this size; larger frames are sent as they are. A watch whose
+/// client does not read holds one chunk at most.
+const CHUNK: usize = 16 * 1024;
+
+/// About what encoding an object for a watch holds.
+const ENCODING: usize = 4 << 20;
 
 pub(crate) async fn watch(call: Call) -> Answer {
     let resource = call.resource().clone();
@@ -39,6 +49,7 @@ pub(crate) async fn watch(call: Call) -> Answer {
         .timeout_seconds
         .map_or_else(|| spread(call.min_request_timeout), Duration::from_secs);
     let until = Instant::now() + timeout;
+    let place = place(&call)?;
     let options = options(&call, &query, until)?;
     let watch = match call.store().watch(options).await {
         // What is no longer kept, or not there yet, is said in the stream: clients act on this event, not on a status code.
@@ -67,12 +78,33 @@ pub(crate) async fn watch(call: Call) -> Answer {
     };
     let stream = Stream {
         watch,
-        frames,
+        frames: Encoder::Idle(frames),
+        pool: compute::current(),
+        place,
+        parts: VecDeque::new(),
         timeout: Box::pin(tokio::time::sleep(timeout)),
         metrics: call.watch_metrics.clone(),
         ending: Facts::of(&call.parts).ending.clone().map(Ends::new),
     };
-    Ok(respond::bytes(200, content_type, Body::stream(stream)))
+    let mut response = respond::bytes(200, content_type, Body::stream(stream));
+    response.extensions_mut().insert(WhenRead);
+    Ok(response)
+}
+
+/// A place among the watches under way, of which a user and all users have a number. The system's administrators are
+/// let in whatever the number.
+fn place(call: &Call) -> Result<Option<WatchPlace>> {
+    /// Seconds after which a client asks again.
+    const AGAIN: u32 = 1;
+    let Some(budget) = call.store().budget() else {
+        return Ok(None);
+    };
+    let user = &call.cx.user;
+    let exempt = user.groups.iter().any(|group| *group == *MASTERS);
+    let place = budget.admit_watch(&user.name, exempt);
+    place
+        .map(Some)
+        .map_err(|why| Status::too_many_requests(why.to_string(), AGAIN))
 }
 
 /// A random time between one and two of these, so that watches do not all end together.
@@ -119,11 +151,34 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
 /// The answer's body. It is polled by hand: a future per event and a select over its ends would cost more than the event.
 struct Stream {
     watch: Box<dyn Watch>,
-    frames: Frames,
+    frames: Encoder,
+    /// Where large objects are encoded.
+    pool: Option<Current>,
+    place: Option<WatchPlace>,
+    /// Of a large frame, what is still to be sent.
+    parts: VecDeque<Bytes>,
     metrics: Option<WatchMetrics>,
     timeout: Pin<Box<Sleep>>,
     /// Fires when the server goes down.
     ending: Option<Ends>,
+}
+
+/// What makes the frames.
+enum Encoder {
+    Idle(Frames),
+    /// A large object is encoded on the compute pool. `None`: that was refused, or took too long.
+    Computing(BoxFuture<'static, Option<(Frames, Option<Made>)>>),
+    /// The watch is over.
+    Lost,
+}
+
+/// What an item comes to.
+enum Step {
+    Frame(Made),
+    /// This client does not want it.
+    Skipped,
+    /// Its frame is being made.
+    Later,
 }
 
 /// A signal, and waiting for it.
@@ -154,7 +209,18 @@ impl Stream {
 
     /// The next frame and those that are there already, up to a chunk.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(part) = self.parts.pop_front() {
+            return Poll::Ready(Some(part));
+        }
         let first = loop {
+            match self.poll_computed(cx) {
+                Poll::Ready(Some(Step::Frame(made))) => break made,
+                Poll::Ready(Some(_)) => {}
+                // The client resumes where it was.
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending if self.is_over(cx, false) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
             let item = match self.watch.poll_next(cx) {
                 Poll::Ready(Some(item)) => item,
                 Poll::Ready(None) => return Poll::Ready(None),
@@ -165,9 +231,13 @@ impl Stream {
             if self.is_over(cx, true) {
                 return Poll::Ready(None);
             }
-            if let Some(frame) = self.frame(item) {
-                break frame;
+            if let Step::Frame(made) = self.frame(item) {
+                break made;
             }
+        };
+        let Some(first) = self.small(first) else {
+            // Nothing where this user's watches hold too much already: the client resumes.
+            return Poll::Ready(self.parts.pop_front());
         };
         let Some(second) = self.ready() else {
             return Poll::Ready(Some(first));
@@ -175,7 +245,7 @@ impl Stream {
         let mut joined = Vec::with_capacity((first.len() + second.len()) * 2);
         joined.extend_from_slice(&first);
         joined.extend_from_slice(&second);
-        while joined.len() < CHUNK {
+        while joined.len() < CHUNK && self.parts.is_empty() {
             match self.ready() {
                 Some(frame) => joined.extend_from_slice(&frame),
                 None => break,
@@ -184,26 +254,84 @@ impl Stream {
         Poll::Ready(Some(joined.into()))
     }
 
-    fn frame(&mut self, item: WatchItem) -> Option<Bytes> {
-        let initial = matches!(item, WatchItem::Initial(_));
-        let frame = self.frames.make(item);
-        if let Some(m) = &self.metrics {
-            if initial {
-                m.initial.inc();
-            }
-            if frame.is_some() {
-                m.sent.inc();
-            }
+    fn frame(&mut self, item: WatchItem) -> Step {
+        if let Some(m) = &self.metrics
+            && matches!(item, WatchItem::Initial(_))
+        {
+            m.initial.inc();
         }
-        frame
+        let Encoder::Idle(frames) = &mut self.frames else {
+            return Step::Later;
+        };
+        let pool = self.pool.as_ref().filter(|_| frames.is_heavy(&item));
+        let Some((pool, flow)) = pool.and_then(Current::pool) else {
+            let made = frames.make(item);
+            return self.made(made);
+        };
+        if let Encoder::Idle(mut frames) = std::mem::replace(&mut self.frames, Encoder::Lost) {
+            let encode = async move {
+                let made = frames.make(item);
+                (frames, made)
+            };
+            let job = async move { pool.run(flow, ENCODING, encode).await.ok() };
+            self.frames = Encoder::Computing(job.boxed());
+        }
+        Step::Later
     }
 
-    /// The frame of an item that is there already.
+    /// What was computed, or that nothing is; `None`: it was not done.
+    fn poll_computed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        let Encoder::Computing(job) = &mut self.frames else {
+            return Poll::Ready(Some(Step::Skipped));
+        };
+        let Some((frames, made)) = ready!(job.poll_unpin(cx)) else {
+            self.frames = Encoder::Lost;
+            return Poll::Ready(None);
+        };
+        self.frames = Encoder::Idle(frames);
+        Poll::Ready(Some(self.made(made)))
+    }
+
+    fn made(&self, made: Option<Made>) -> Step {
+        match made {
+            Some(made) => {
+                if let Some(m) = &self.metrics {
+                    m.sent.inc();
+                }
+                Step::Frame(made)
+            }
+            None => Step::Skipped,
+        }
+    }
+
+    /// A frame that may be joined with others; others are put into `parts`.
+    fn small(&mut self, frame: Made) -> Option<Bytes> {
+        match frame {
+            Made::Own(frame) if frame.len() < CHUNK => return Some(frame.into()),
+            Made::Own(frame) => {
+                let bytes = match &self.place {
+                    None => Some(frame.into()),
+                    Some(place) => place.hold(frame).map(Bytes::from_owner),
+                };
+                self.parts.extend(bytes);
+            }
+            Made::Shared(frame) if frame.len() < CHUNK => return Some(frame),
+            Made::Shared(frame) => self.parts.push_back(frame),
+            Made::Around(head, object, tail) => {
+                self.parts.extend([head.into(), object, Bytes::from_static(tail)]);
+            }
+        }
+        None
+    }
+
+    /// The small frame of an item that is there already.
     fn ready(&mut self) -> Option<Bytes> {
         loop {
             let item = self.watch.try_next()?;
-            if let Some(frame) = self.frame(item) {
-                return Some(frame);
+            match self.frame(item) {
+                Step::Frame(made) => return self.small(made),
+                Step::Skipped => {}
+                Step::Later => return None,
             }
         }
     }

@@ -72,6 +72,7 @@ fn the_order_is_upstreams() {
             "audit",
             "impersonation",
             "max_in_flight",
+            "compute",
             "authorization",
         ]
     );
@@ -428,4 +429,68 @@ async fn what_the_chain_costs() {
         }
         eprintln!("{uri}: {:?} per request", start.elapsed() / 20_000);
     }
+}
+
+/// What `/metrics` shows, without values.
+fn shown(telemetry: &Telemetry) -> Vec<String> {
+    let text = String::from_utf8(telemetry.text()).unwrap();
+    let mut all: Vec<String> = text
+        .lines()
+        .map(|line| line.rsplit_once(' ').map_or(line, |(series, _)| series).to_owned())
+        .collect();
+    all.sort();
+    all
+}
+
+#[tokio::test]
+async fn names_that_clients_make_up_add_no_series() {
+    let c = config();
+    let telemetry = c.telemetry.clone();
+    let served = [("pods", vec!["log"])];
+    telemetry.requests.serve("", "v1", served.into_iter());
+    let s = GenericServer::new("head", Arc::new(EmptyDelegate));
+    for prefix in ["/api/v1/", "/apis/", "/things/"] {
+        s.mux().handle_prefix(
+            prefix,
+            Arc::new(Answer(|req: &Request| {
+                let missing = req.uri().path().len().is_multiple_of(2);
+                let mut response = Response::new(Body::empty());
+                if missing || req.uri().path().starts_with("/things/") {
+                    *response.status_mut() = http::StatusCode::NOT_FOUND;
+                }
+                response
+            })),
+        );
+    }
+    let s = s.prepare(c, Duration::ZERO);
+    let ask = async |n: usize| {
+        let path = match n % 6 {
+            0 => format!("/api/v1/namespaces/ns{n}/r{n}/x"),
+            1 => format!("/api/v1/namespaces/ns/pods/p{n}/s{n}"),
+            2 => format!("/apis/g{n}/v{n}/r{n}?watch=true"),
+            3 => format!("/things/{n}"),
+            4 => format!("/api/v1/r{n}?watch=1&dryRun=All"),
+            _ => format!("/nowhere/{n}"),
+        };
+        let method = match n % 7 {
+            0 => format!("M{n}"),
+            m => ["GET", "PUT", "POST", "PATCH", "DELETE", "HEAD"][m - 1].to_owned(),
+        };
+        let request = get(&path)
+            .method(method.as_str())
+            .header("user-agent", format!("agent-{n}"));
+        drop(send(&s, request).await);
+    };
+    for n in 0..42 * 8 {
+        ask(n).await;
+    }
+    let before = shown(&telemetry);
+    for n in 0..50_000 {
+        ask(1_000_000 + n).await;
+    }
+    assert_eq!(shown(&telemetry), before);
+    send(&s, get("/api/v1/namespaces/ns/pods/pod11")).await;
+    let legitimate = shown(&telemetry);
+    let added: Vec<_> = legitimate.iter().filter(|line| !before.contains(line)).collect();
+    assert!(added.iter().all(|line| line.contains("resource=\"pods\"")), "{added:?}");
 }

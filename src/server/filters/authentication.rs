@@ -189,6 +189,11 @@ impl<F: Filter> Authentication<F> {
         }
         let says_close = req.version() == Version::HTTP_2 && found.user.name == ANONYMOUS;
         let facts = Facts::of_mut(req);
+        if found.user.name != ANONYMOUS
+            && let Some(connection) = &facts.connection
+        {
+            connection.authenticated(&found.user.name);
+        }
         facts.credential_notes = found.annotations;
         facts.caller = Some(Authenticated::mint(found.user));
         amended(self.inner.handle(req), move |response| {

@@ -51,15 +51,13 @@ impl Instrument {
                 dry_run,
                 ..labels(&info, apply)
             };
-            if let Some(series) = requests.series(&labels, answer.status().as_u16()) {
-                let ended = Ended {
-                    series,
-                    since: received.unwrap_or_else(|| tokio::time::Instant::now().into_std()),
-                    bytes: 0,
-                    _running: running,
-                };
-                hold::until_sent(answer, ended);
-            }
+            let ended = Ended {
+                series: requests.series(&labels, answer.status().as_u16()),
+                since: received.unwrap_or_else(|| tokio::time::Instant::now().into_std()),
+                bytes: 0,
+                _running: running,
+            };
+            hold::until_sent(answer, ended);
         })
     }
 }

@@ -29,6 +29,8 @@ pub(in crate::serving) struct Activity {
     waker: AtomicWaker,
     reads_heads: AtomicBool,
     in_flight: AtomicUsize,
+    /// In use, whatever is in flight: a handshake whose first bytes are here, or an upgraded connection.
+    engaged: AtomicBool,
     /// The last request's end, or progress after a stall.
     idle_since: AtomicU64,
     /// First byte of a request's head (HTTP/1).
@@ -38,6 +40,9 @@ pub(in crate::serving) struct Activity {
     closing_since: AtomicU64,
     /// Answers' bodies with bytes that HTTP/2 flow control or a full buffer holds back.
     held: AtomicUsize,
+    /// HTTP/1: bytes of bodies that are not flushed yet, and whether a body waits for that.
+    unflushed: AtomicUsize,
+    awaits_flush: AtomicBool,
     /// When such a body last moved.
     moved_at: AtomicU64,
     /// When the peer was last heard (HTTP/2, where it can be asked to say something).
@@ -66,11 +71,14 @@ impl Activity {
             waker: AtomicWaker::new(),
             reads_heads: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
+            engaged: AtomicBool::new(false),
             idle_since: AtomicU64::new(1),
             head_since: AtomicU64::new(0),
             blocked_since: AtomicU64::new(0),
             closing_since: AtomicU64::new(0),
             held: AtomicUsize::new(0),
+            unflushed: AtomicUsize::new(0),
+            awaits_flush: AtomicBool::new(false),
             moved_at: AtomicU64::new(0),
             heard_at: AtomicU64::new(0),
             pinged_at: AtomicU64::new(0),
@@ -89,10 +97,23 @@ impl Activity {
     pub(super) fn begin(&self, reads_heads: bool) {
         let now = self.now();
         self.idle_since.store(now, Relaxed);
+        self.engaged.store(false, Relaxed);
         if reads_heads {
             self.reads_heads.store(true, Relaxed);
             self.head_since.store(now, Relaxed);
         }
+    }
+
+    /// The connection is in use from now on, though no request says so.
+    pub(super) fn engage(&self) {
+        self.engaged.store(true, Relaxed);
+    }
+
+    /// Whether the connection is in use, and since when it has been as it is, for comparison with others: what is least
+    /// has rested longest.
+    pub(in crate::serving) fn quiet_since(&self) -> (bool, Instant) {
+        let busy = self.in_flight.load(Acquire) > 0 || self.engaged.load(Relaxed);
+        (busy, self.at(self.idle_since.load(Relaxed), Duration::ZERO))
     }
 
     pub(super) fn begin_closing(&self) {
@@ -111,7 +132,7 @@ impl Activity {
     }
 
     /// A request begins; it ends when the value is dropped.
-    pub(super) fn request(self: &Arc<Self>) -> InFlight {
+    pub(in crate::serving) fn request(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, AcqRel);
         self.head_since.store(0, Relaxed);
         InFlight {
@@ -158,6 +179,28 @@ impl Activity {
     pub(super) fn blocked(&self) {
         if self.blocked_since.load(Relaxed) == 0 {
             self.blocked_since.store(self.now(), Relaxed);
+        }
+    }
+
+    /// HTTP/1: a body gave bytes, which the transport keeps until it flushes.
+    pub(super) fn gave(&self, bytes: usize) {
+        self.unflushed.fetch_add(bytes, Relaxed);
+    }
+
+    /// HTTP/1: whether bytes are to be flushed before more are made. Then the task is woken by [`flushed`](Self::flushed).
+    pub(super) fn awaits_flush(&self) -> bool {
+        let waits = self.unflushed.load(Relaxed) > 0;
+        if waits {
+            self.awaits_flush.store(true, Relaxed);
+        }
+        waits
+    }
+
+    /// HTTP/1: all bytes are with the system. The same task reads and writes these marks.
+    pub(super) fn flushed(&self, cx: &Context<'_>) {
+        self.unflushed.store(0, Relaxed);
+        if self.awaits_flush.swap(false, Relaxed) {
+            cx.waker().wake_by_ref();
         }
     }
 
@@ -236,7 +279,7 @@ fn past(at: Instant, due: Due) -> Due {
 
 /// A request in flight: from its head to the last byte of its answer's body.
 #[derive(Debug)]
-pub(super) struct InFlight {
+pub(in crate::serving) struct InFlight {
     activity: Arc<Activity>,
     /// Its answer's body gave bytes and has not been asked since.
     held: bool,
@@ -249,9 +292,14 @@ impl InFlight {
 
     /// The answer's body gave bytes to the transport, which will ask for more when it can take them.
     pub(super) fn hold(&mut self) {
+        self.wait();
         self.activity.moved_at.store(self.activity.now(), Relaxed);
-        if !std::mem::replace(&mut self.held, true) {
-            self.activity.held.fetch_add(1, AcqRel);
+    }
+
+    /// The client's window is closed.
+    pub(super) fn wait(&mut self) {
+        if !std::mem::replace(&mut self.held, true) && self.activity.held.fetch_add(1, AcqRel) == 0 {
+            self.activity.moved_at.store(self.activity.now(), Relaxed);
         }
     }
 

@@ -4,7 +4,7 @@ use super::activity::InFlight;
 use super::answer::Answerer;
 use crate::request::body::BoxError;
 use crate::request::interim::Lane;
-use crate::request::{Answering, Body};
+use crate::request::{Answering, Body, WhenRead};
 use bytes::Bytes;
 use http::{Request, Response, Version};
 use http_body::{Body as _, Frame, SizeHint};
@@ -36,7 +36,15 @@ impl Http1 {
             false => Body::stream(incoming),
         });
         let handling = self.answerer.ask(request, None);
-        async move { ahead(handling, lane).await.map(|body| Counted { body, in_flight }) }
+        async move {
+            let response = ahead(handling, lane).await;
+            let when_read = response.extensions().get::<WhenRead>().is_some();
+            response.map(|body| Counted {
+                body,
+                when_read,
+                in_flight,
+            })
+        }
     }
 }
 
@@ -57,6 +65,8 @@ async fn ahead(mut handling: Answering<'_>, lane: Option<&Lane>) -> Response<Bod
 /// An answer's body; the request is in flight until it is dropped.
 pub(super) struct Counted {
     body: Body,
+    /// It is asked only when all it gave is flushed: hyper would otherwise gather up to a megabyte of it.
+    when_read: bool,
     in_flight: InFlight,
 }
 
@@ -65,9 +75,15 @@ impl http_body::Body for Counted {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.when_read && self.in_flight.activity().awaits_flush() {
+            return Poll::Pending;
+        }
         self.in_flight.release();
         let poll = Pin::new(&mut self.body).poll_frame(cx);
-        if matches!(poll, Poll::Ready(Some(Ok(_)))) {
+        if let Poll::Ready(Some(Ok(frame))) = &poll {
+            if let (true, Some(data)) = (self.when_read, frame.data_ref()) {
+                self.in_flight.activity().gave(data.len());
+            }
             self.in_flight.hold();
         }
         poll

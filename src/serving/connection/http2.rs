@@ -8,8 +8,9 @@
 //! ```
 //!
 //! An answer that is ready costs no queue, and all answers of a turn are written together ([`Turns`]). Whoever is woken
-//! in the course of a turn has the next one, behind the other tasks. Work that takes long must not be done in a stream's
-//! future, because the connection's other streams wait for it; it belongs in a task of its own.
+//! in the course of a turn has the next one, behind the other tasks. A turn is over after [`Limits::turn`], too, with
+//! streams left for the next one, so that a connection with many streams does not hold its thread. Work that takes long
+//! must not be done in a stream's future, because one poll of it cannot be divided; it belongs in a task of its own.
 
 mod head;
 mod received;
@@ -32,6 +33,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
 use stream::Stream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use wakes::{StreamWake, Wakes};
@@ -66,8 +68,9 @@ pub(super) struct Http2<'a, S> {
     places: Vec<Place<'a>>,
     /// Places without a stream.
     free: Vec<usize>,
-    /// Who is polled in this turn.
+    /// Who is polled in this turn, and how long that may take.
     woken: Vec<usize>,
+    turn: Duration,
     lanes: Arc<Lanes>,
     date: Date,
 }
@@ -85,7 +88,7 @@ struct Place<'a> {
 }
 
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
-    pub(super) fn new(io: S, settings: &Builder, answerer: &'a Answerer) -> Self {
+    pub(super) fn new(io: S, settings: &Builder, turn: Duration, answerer: &'a Answerer) -> Self {
         let (io, turns) = gather(io);
         let wakes = Arc::<Wakes>::default();
         let waker = wakes.connection();
@@ -102,6 +105,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
             places: Vec::new(),
             free: Vec::new(),
             woken: Vec::new(),
+            turn,
             lanes,
             date: Date::default(),
         }
@@ -137,17 +141,25 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
     }
 
     fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<Result<(), h2::Error>> {
+        let deadline = Instant::now() + self.turn;
         let mut woken = std::mem::take(&mut self.woken);
         self.wakes.begin(&mut woken);
         if self.lanes.is_loaded() {
             self.say_early();
         }
-        for place in woken.drain(..) {
-            self.poll_stream(place);
+        let mut polled = 0;
+        while let Some(place) = woken.get(polled) {
+            self.poll_stream(*place, deadline);
+            polled += 1;
+            if polled < woken.len() && Instant::now() >= deadline {
+                break;
+            }
         }
+        woken.drain(..polled);
         self.woken = woken;
+        // The connection has at least one step in every turn: frames are written and read, however busy the streams are.
         if self.wakes.take_connection()
-            && let Poll::Ready(end) = self.poll_connection()
+            && let Poll::Ready(end) = self.poll_connection(deadline)
         {
             return Poll::Ready(end);
         }
@@ -155,12 +167,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
             self.places.truncate(KEPT);
             self.free.retain(|place| *place < KEPT);
         }
-        self.wakes.end(cx);
+        self.wakes.end(cx, !self.woken.is_empty());
         Poll::Pending
     }
 
     /// Writes and reads frames; new streams are asked.
-    fn poll_connection(&mut self) -> Poll<Result<(), h2::Error>> {
+    fn poll_connection(&mut self, deadline: Instant) -> Poll<Result<(), h2::Error>> {
         for _ in 0..ACCEPTED {
             let cx = &mut Context::from_waker(&self.waker);
             match &mut self.phase {
@@ -176,19 +188,22 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
                 Phase::Open(connection, _) => match ready!(connection.poll_accept(cx)) {
                     Some(accepted) => {
                         let (request, respond) = accepted?;
-                        self.accept(request, respond);
+                        self.accept(request, respond, deadline);
                     }
                     None => return Poll::Ready(Ok(())),
                 },
             }
             // What a stream said when it was asked is written by the next poll.
             self.wakes.take_connection();
+            if Instant::now() >= deadline {
+                break;
+            }
         }
         self.waker.wake_by_ref();
         Poll::Pending
     }
 
-    fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>, deadline: Instant) {
         let (answerer, lanes) = (self.answerer, &self.lanes);
         let in_flight = answerer.activity.request();
         let number = respond.stream_id().as_u32();
@@ -213,14 +228,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
                     self.places.len() - 1
                 });
                 self.places[place].stream = Some(Stream::new(number, head_alone, handling, respond, in_flight));
-                self.poll_stream(place);
+                self.poll_stream(place, deadline);
             }
             Err(_) => respond.send_reset(Reason::INTERNAL_ERROR),
         }
     }
 
     /// Polls the stream at a place, where there is one. A panic costs this stream.
-    fn poll_stream(&mut self, number: usize) {
+    fn poll_stream(&mut self, number: usize, deadline: Instant) {
         let Some(place) = self.places.get_mut(number) else {
             return;
         };
@@ -229,7 +244,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
             return;
         };
         let cx = &mut Context::from_waker(&place.waker);
-        let polled = catch_unwind(AssertUnwindSafe(|| stream.poll(cx, &self.lanes, &mut self.date)));
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            stream.poll(cx, &self.lanes, &mut self.date, deadline)
+        }));
         if polled.is_err() {
             stream.reset();
         }

@@ -1,14 +1,14 @@
 //! The TLS stream, watched: reads and stalls leave marks for the connection's clock.
 
-use super::activity::Activity;
+use super::activity::{Activity, signals};
 use crate::request::interim::Lane;
+use crate::serving::slots::Slot;
 use bytes::{Buf, Bytes};
-use std::io::{IoSlice, Result};
+use std::io::{ErrorKind, IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// A stream that holds its connection's slot for as long as anyone holds the stream: an upgraded connection outlives
 /// its HTTP task.
@@ -16,7 +16,7 @@ pub(super) struct Watched<S> {
     inner: S,
     activity: Arc<Activity>,
     interim: Option<Ahead>,
-    _slot: OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
 /// Writes 1xx answers between what hyper writes.
@@ -29,7 +29,7 @@ struct Ahead {
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(inner: S, activity: Arc<Activity>, slot: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(inner: S, activity: Arc<Activity>, slot: Slot) -> Self {
         Self {
             inner,
             activity,
@@ -70,6 +70,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let poll = Pin::new(&mut self.inner).poll_read(cx, buf);
         if buf.filled().len() > before {
             self.activity.read();
+        }
+        // An upgraded connection has nobody else who would hear that it is evicted.
+        if poll.is_pending() && self.interim.is_some() && self.activity.signals(cx) & signals::KILL != 0 {
+            return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
         }
         poll
     }
@@ -143,6 +147,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
             Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_flush(cx),
             other => other,
         };
+        if matches!(poll, Poll::Ready(Ok(()))) && self.interim.is_some() {
+            self.activity.flushed(cx);
+        }
         self.mark(poll)
     }
 

@@ -143,12 +143,32 @@ impl Fixture {
             .await
     }
 
+    /// The same from another address of this machine, which stands for a remote one.
+    pub async fn connect_from(
+        &self,
+        source: [u8; 4],
+        server: &Running,
+        alpn: &[&str],
+        client: Option<&Pair>,
+    ) -> std::io::Result<Tls> {
+        let tcp = tcp_from(source, server).await?;
+        TlsConnector::from(Arc::new(self.client_config(alpn, client)))
+            .connect(ServerName::try_from("localhost").unwrap(), tcp)
+            .await
+    }
+
     pub async fn connect_with(&self, server: &Running, name: &str, config: Arc<ClientConfig>) -> std::io::Result<Tls> {
         let tcp = TcpStream::connect(server.addr()).await?;
         TlsConnector::from(config)
             .connect(ServerName::try_from(name.to_owned()).unwrap(), tcp)
             .await
     }
+}
+
+pub async fn tcp_from(source: [u8; 4], server: &Running) -> std::io::Result<TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((source, 0)))?;
+    socket.connect(server.addr()).await
 }
 
 /// The client's side of these tests looks at certificates itself.
@@ -350,5 +370,5 @@ pub async fn is_closed(io: &mut (impl AsyncRead + Unpin)) -> bool {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), end).await.is_ok()
+    tokio::time::timeout(Duration::from_secs(60), end).await.is_ok()
 }

@@ -229,16 +229,22 @@ impl History {
         }
     }
 
-    /// Events after `since`, oldest first.
+    /// Bytes of all events that the ring has let go of, ever: what was current at one reading keeps at most the growth
+    /// until the next from being freed.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Up to `most` events after `since`, oldest first.
     ///
     /// # Errors
     /// [`Error::Compacted`] with the oldest revision that could be asked for.
-    pub fn after(&self, since: Revision) -> Result<Vec<Arc<Event>>, Error> {
+    pub fn after(&self, since: Revision, most: usize) -> Result<Vec<Arc<Event>>, Error> {
         if since < self.base {
             return Err(Error::Compacted(self.base));
         }
         let first = self.events.partition_point(|(_, e)| e.entry.revision <= since);
-        Ok(self.events.range(first..).map(|(_, e)| e.clone()).collect())
+        Ok(self.events.range(first..).take(most).map(|(_, e)| e.clone()).collect())
     }
 
     /// The way to the state right after `revision`, from `current`, which is the newest.

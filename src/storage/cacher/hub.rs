@@ -3,8 +3,13 @@
 //! An event reaches the watchers of everything, those of its namespace and those of its very key; others cost nothing.
 //! A queue is bounded: a reader that leaves it full for longer than [`PATIENCE`], or lets it grow to [`HARD_LIMIT`], is
 //! ended. The dispatcher never waits for a reader and never skips an event.
+//!
+//! What a watch has not read yet keeps old versions of objects from being freed. A watch that keeps too much, or reads
+//! nothing for too long, is cancelled ([`Hub::sweep`]): it lets go of everything and ends, and its client resumes.
 
 use super::snapshot::INDEXED;
+use super::start::Start;
+use crate::storage::budget::WatchBounds;
 use crate::storage::{Event, EventType, Predicate, Revision};
 use futures_util::task::AtomicWaker;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -30,23 +35,38 @@ pub(super) struct Subscriber {
     pub full_at: usize,
     /// There are changes in the queue, or it has ended: a reader that finds neither takes no lock.
     ready: AtomicBool,
+    /// What comes before the queue.
+    pub start: Mutex<Start>,
     queue: Mutex<Queue>,
     waker: AtomicWaker,
 }
 
 #[derive(Default)]
 struct Queue {
-    changes: VecDeque<Change>,
+    changes: VecDeque<Queued>,
     full_since: Option<Instant>,
     ended: bool,
+    /// Reads so far.
+    reads: u64,
+    /// `reads` at the last sweep that found another number, or nothing to read, and when that was.
+    swept: Option<(u64, Instant)>,
+}
+
+struct Queued {
+    change: Change,
+    /// [`History::forgotten`](super::history::History::forgotten) when it was queued.
+    mark: u64,
 }
 
 /// What a reader finds in its queue.
 pub(super) enum Taken {
-    Some,
+    Some(Change),
     Empty,
     Ended,
 }
+
+/// Room for changes that an empty queue keeps.
+const KEPT: usize = 64;
 
 /// What came of offering an event to a watcher.
 #[derive(PartialEq)]
@@ -73,6 +93,7 @@ impl Subscriber {
             after,
             full_at,
             ready: AtomicBool::new(false),
+            start: Mutex::default(),
             queue: Mutex::default(),
             waker: AtomicWaker::new(),
         }
@@ -95,7 +116,7 @@ impl Subscriber {
     }
 
     /// Queues those of the events that concern this watcher.
-    fn offer(&self, events: &[Arc<Event>], now: Instant) -> Offer {
+    fn offer(&self, events: &[Arc<Event>], now: Instant, mark: u64) -> Offer {
         let mut wanted = events
             .iter()
             .filter(|e| e.entry.revision > self.after)
@@ -119,25 +140,71 @@ impl Subscriber {
                     return Offer::Terminated;
                 }
             }
-            q.changes.push_back((kind, event.clone()));
+            let change = (kind, event.clone());
+            q.changes.push_back(Queued { change, mark });
         }
         self.ready.store(true, Ordering::Release);
         if sleeps { Offer::Wake } else { Offer::Quiet }
     }
 
-    /// Moves everything queued into `into`, which must be empty.
-    pub fn take(&self, into: &mut VecDeque<Change>) -> Taken {
+    /// Takes the next change.
+    pub fn take(&self) -> Taken {
         if !self.is_ready() {
             return Taken::Empty;
         }
         let mut q = lock(&self.queue);
-        if q.changes.is_empty() {
+        q.reads += 1;
+        let Some(next) = q.changes.pop_front() else {
             return if q.ended { Taken::Ended } else { Taken::Empty };
+        };
+        if q.changes.len() < self.full_at / 2 {
+            q.full_since = None;
         }
-        std::mem::swap(&mut q.changes, into);
-        q.full_since = None;
-        self.ready.store(q.ended, Ordering::Release);
-        Taken::Some
+        if q.changes.is_empty() {
+            if q.changes.capacity() > KEPT {
+                q.changes = VecDeque::new();
+            }
+            self.ready.store(q.ended, Ordering::Release);
+        }
+        Taken::Some(next.change)
+    }
+
+    /// Cancels where too much is held back, or has been for too long; `true` where it was.
+    fn sweep(&self, bounds: &WatchBounds, forgotten: u64, now: Instant) -> bool {
+        // Whoever holds this lock is reading.
+        let Ok(mut start) = self.start.try_lock() else {
+            return false;
+        };
+        let mut q = lock(&self.queue);
+        let oldest = start.mark().or_else(|| q.changes.front().map(|queued| queued.mark));
+        let reads = q.reads + start.reads();
+        let Some(oldest) = oldest.or((!matches!(*start, Start::Over)).then_some(forgotten)) else {
+            q.swept = Some((reads, now));
+            return false;
+        };
+        let since = match q.swept {
+            Some((then, since)) if then == reads => since,
+            _ => now,
+        };
+        q.swept = Some((reads, since));
+        let is_stalled = now.saturating_duration_since(since) > bounds.stall;
+        if !is_stalled && forgotten.saturating_sub(oldest) <= bounds.pinned as u64 {
+            return false;
+        }
+        *start = Start::Cancelled;
+        q.changes = VecDeque::new();
+        let was_ended = std::mem::replace(&mut q.ended, true);
+        self.ready.store(true, Ordering::Release);
+        drop(q);
+        self.waker.wake();
+        !was_ended
+    }
+
+    /// Events and objects of the initial state that it holds, not those of a shared snapshot.
+    #[cfg(test)]
+    pub fn held(&self) -> (usize, bool) {
+        let start = lock(&self.start);
+        (lock(&self.queue).changes.len() + start.held(), start.has_snapshot())
     }
 
     /// True where [`take`](Self::take) would find something, or the end.
@@ -228,12 +295,13 @@ impl Hub {
         self.everything.is_empty() && self.odd.is_empty() && self.scoped.is_empty() && self.placed.is_empty()
     }
 
-    /// Queues the events, in order, where they belong; returns whom to wake, each once.
-    pub fn dispatch(&mut self, events: &[Arc<Event>], now: Instant) -> Vec<Arc<Subscriber>> {
+    /// Queues the events, in order, where they belong; returns whom to wake, each once. `mark`: bytes the history has
+    /// forgotten until now.
+    pub fn dispatch(&mut self, events: &[Arc<Event>], now: Instant, mark: u64) -> Vec<Arc<Subscriber>> {
         let mut wake: Vec<Arc<Subscriber>> = Vec::new();
         let mut terminated = 0;
         let mut offer = |s: &Arc<Subscriber>, events: &[Arc<Event>]| {
-            let outcome = s.offer(events, now);
+            let outcome = s.offer(events, now, mark);
             if outcome != Offer::Quiet {
                 terminated += u64::from(outcome == Offer::Terminated);
                 wake.push(s.clone());
@@ -277,14 +345,24 @@ impl Hub {
         wake
     }
 
+    fn all(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
+        let groups = [&self.everything, &self.odd].into_iter();
+        let groups = groups.chain(self.scoped.values()).chain(self.placed.values());
+        groups.flat_map(BTreeMap::values)
+    }
+
+    /// Cancels watches that keep more than they may from being freed, or whose clients have read nothing for too long
+    /// while there was something to read. `forgotten`: bytes that the history has forgotten until now. All watches
+    /// together keep no more than the one that has waited longest.
+    pub fn sweep(&mut self, bounds: &WatchBounds, forgotten: u64, now: Instant) {
+        let cancelled = self.all().filter(|s| s.sweep(bounds, forgotten, now)).count();
+        self.terminated += cancelled as u64;
+    }
+
     /// Ends everybody, and lets nobody in any more.
     pub fn close(&mut self) {
         self.closed = true;
-        let groups = [&self.everything, &self.odd].into_iter();
-        let groups = groups.chain(self.scoped.values()).chain(self.placed.values());
-        for s in groups.flat_map(BTreeMap::values) {
-            s.end();
-        }
+        self.all().for_each(|s| s.end());
     }
 }
 

@@ -1,7 +1,8 @@
 //! The reader's side of a cache: single objects, lists and their pages, watches.
 
 use super::hub::{Subscriber, lock};
-use super::watch::{CacheWatch, Stage};
+use super::start::Start;
+use super::watch::CacheWatch;
 use super::{Cacher, QUEUE, Snapshot};
 use crate::storage::interface::VersionMatch;
 use crate::storage::{ContinueToken, Entry, Error, ListOptions, Listing, MinRevision, Revision, Watch, WatchOptions};
@@ -225,17 +226,20 @@ impl Cacher {
             // What comes between the two, if anything, makes up for itself.
             (seen, revision) = (seen.max(also), revision.max(also));
         }
-        let (stage, after, start) = match (options.initial, options.since) {
-            (Some(_), _) => {
-                let state = Snapshot::clone(&state);
-                (Stage::Initial { state, cursor: None }, seen, revision)
-            }
+        let mark = history.forgotten();
+        let (begin, after, start) = match (options.initial, options.since) {
+            (Some(_), _) => (Start::state(Snapshot::clone(&state), mark), seen, revision),
             // Upstream's resourceVersion "0" without initial events: from the cache's state on.
-            (None, None | Some(Revision(0))) => (Stage::Live, seen, revision),
-            (None, Some(since)) => (Stage::Replay(history.after(since)?.into_iter()), since.max(seen), since),
+            (None, None | Some(Revision(0))) => (Start::Over, seen, revision),
+            (None, Some(since)) => {
+                history.after(since, 0)?;
+                (Start::replay(since, seen, mark), since.max(seen), since)
+            }
         };
         let (single, predicate) = (options.single, options.predicate);
         let subscriber = Arc::new(Subscriber::new(&options.prefix, single, predicate, after, QUEUE));
+        let has_state = matches!(begin, Start::State(_));
+        *lock(&subscriber.start) = begin;
         let id = {
             let mut hub = lock(&self.hub);
             hub.add(subscriber.clone()).ok_or(Error::NotReady(1))?
@@ -246,7 +250,7 @@ impl Cacher {
             self.clone(),
             subscriber,
             id,
-            stage,
+            has_state,
             start,
             bookmarks,
             until,

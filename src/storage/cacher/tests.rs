@@ -1,6 +1,7 @@
 //! What the cacher promises whichever backend feeds it.
 
 mod bounds;
+mod stalled;
 mod watchers;
 
 use super::hub::lock;

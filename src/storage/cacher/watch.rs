@@ -1,21 +1,19 @@
 //! The reader's side of a watch.
 //!
 //! ```text
-//! Initial (lazily over a snapshot) ─► Live (queue)      ends: dropped by the reader, too slow, store stopped
-//! Replay  (events of the ring)     ─►
+//! state  (lazily over a snapshot)  ─► live (queue)      ends: dropped by the reader, too slow, store stopped
+//! replay (lazily from the ring)    ─►
 //! ```
 //! Bookmarks: one closes the initial state; then one about every minute and one shortly before the announced end, if the
 //! revision is past the start (upstream: `cacher/watch_cache_interval.go`, `cache_watcher.go`).
 
 use super::Cacher;
-use super::hub::{Change, Subscriber, Taken};
-use super::snapshot::Snapshot;
+use super::hub::{Subscriber, Taken, lock};
+use super::start::Next;
 use crate::storage::interface::WatchItem;
 use crate::storage::{Event, EventType, Revision, Watch};
 use async_trait::async_trait;
-use std::collections::VecDeque;
 use std::future::Future;
-use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -26,28 +24,27 @@ use tokio::time::{Instant, Sleep};
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long before the announced end the last bookmark comes.
 const BEFORE_END: Duration = Duration::from_secs(2);
-/// Entries of the initial state taken from the snapshot at a time.
-const CHUNK: usize = 256;
-
-pub(super) enum Stage {
-    Initial { state: Snapshot, cursor: Option<Box<str>> },
-    Replay(std::vec::IntoIter<Arc<Event>>),
-    Live,
-}
-
 pub(super) struct CacheWatch {
     cacher: Arc<Cacher>,
     subscriber: Arc<Subscriber>,
     id: u64,
-    stage: Stage,
-    changes: VecDeque<Change>,
-    initial: VecDeque<WatchItem>,
+    /// All that comes before the queue was handed out.
+    is_live: bool,
     /// The revision closing the initial state, where that is to be told.
     initial_end: Option<Revision>,
     start: Revision,
     /// The last change that was handed out.
     handed_out: Revision,
     bookmarks: Option<Bookmarks>,
+}
+
+/// What a reader finds.
+enum Pulled {
+    Item(WatchItem),
+    Nothing,
+    /// Nothing so far; looking further is for the next turn.
+    Later,
+    Ended,
 }
 
 struct Bookmarks {
@@ -81,23 +78,17 @@ impl CacheWatch {
         cacher: Arc<Cacher>,
         subscriber: Arc<Subscriber>,
         id: u64,
-        stage: Stage,
+        has_state: bool,
         start: Revision,
         bookmarks: bool,
         until: Option<std::time::Instant>,
     ) -> Self {
-        let initial_end = match &stage {
-            Stage::Initial { .. } if bookmarks => Some(start),
-            _ => None,
-        };
         Self {
             cacher,
             subscriber,
             id,
-            stage,
-            changes: VecDeque::new(),
-            initial: VecDeque::new(),
-            initial_end,
+            is_live: false,
+            initial_end: (has_state && bookmarks).then_some(start),
             start,
             handed_out: start,
             bookmarks: if bookmarks {
@@ -108,81 +99,36 @@ impl CacheWatch {
         }
     }
 
-    fn refill(&mut self) {
-        let Stage::Initial { state, cursor } = &mut self.stage else {
-            return;
-        };
-        let s = &self.subscriber;
-        let mut last = None;
-        if s.single {
-            let found = state.get(&s.prefix).filter(|e| s.predicate.matches(e));
-            self.initial.extend(found.cloned().map(WatchItem::Initial));
-        } else {
-            let from = cursor.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            for e in state.candidates(&s.predicate, &s.prefix, from) {
-                if s.predicate.matches(e) {
-                    self.initial.push_back(WatchItem::Initial(e.clone()));
-                    if self.initial.len() == CHUNK {
-                        last = Some(e.key.clone());
-                        break;
-                    }
-                }
+    fn pull(&mut self) -> Pulled {
+        if !self.is_live {
+            let (s, cacher) = (&self.subscriber, &self.cacher);
+            let next = lock(&s.start).next(s, |read| read(&lock(&cacher.history)));
+            match next {
+                Next::Entry(entry) => return Pulled::Item(WatchItem::Initial(entry)),
+                Next::Change((kind, event)) => return Pulled::Item(self.hand_out(kind, event)),
+                Next::Later => return Pulled::Later,
+                Next::Ended => return Pulled::Ended,
+                Next::Over => self.is_live = true,
             }
         }
-        if last.is_some() {
-            *cursor = last;
-            return;
-        }
-        self.stage = Stage::Live;
         if let Some(revision) = self.initial_end.take() {
-            self.initial.push_back(WatchItem::Bookmark {
+            return Pulled::Item(WatchItem::Bookmark {
                 revision,
                 initial_end: true,
             });
         }
-    }
-
-    /// `Err(())`: the watch has ended.
-    fn pull(&mut self) -> Result<Option<WatchItem>, ()> {
-        loop {
-            if let Some(item) = self.initial.pop_front() {
-                return Ok(Some(item));
-            }
-            match &mut self.stage {
-                Stage::Initial { .. } => self.refill(),
-                Stage::Replay(events) => {
-                    let s = &self.subscriber;
-                    let seen = events.by_ref().find_map(|e| {
-                        if !s.covers(&e.entry.key) {
-                            return None;
-                        }
-                        e.seen_by(&s.predicate).map(|kind| (kind, e))
-                    });
-                    match seen {
-                        Some((kind, event)) => return Ok(Some(self.hand_out(kind, event))),
-                        None => self.stage = Stage::Live,
-                    }
-                }
-                Stage::Live => {
-                    if let Some((kind, event)) = self.changes.pop_front() {
-                        return Ok(Some(self.hand_out(kind, event)));
-                    }
-                    // The revision is read before the queue: what it covers is then in the queue, or was taken from it.
-                    let reached = self.cacher.progress.dispatched();
-                    match self.subscriber.take(&mut self.changes) {
-                        Taken::Some => {}
-                        Taken::Ended => return Err(()),
-                        Taken::Empty => return Ok(self.bookmark(reached)),
-                    }
-                }
-            }
+        // The revision is read before the queue: what it covers is then in the queue, or was taken from it.
+        let reached = self.cacher.progress.dispatched();
+        match self.subscriber.take() {
+            Taken::Some((kind, event)) => Pulled::Item(self.hand_out(kind, event)),
+            Taken::Ended => Pulled::Ended,
+            Taken::Empty => self.bookmark(reached).map_or(Pulled::Nothing, Pulled::Item),
         }
     }
 
-    /// Items of the initial state that are taken and not handed out.
     #[cfg(test)]
-    pub fn held(&self) -> usize {
-        self.initial.len()
+    pub fn held(&self) -> (usize, bool) {
+        self.subscriber.held()
     }
 
     fn hand_out(&mut self, kind: EventType, event: Arc<Event>) -> WatchItem {
@@ -213,9 +159,13 @@ impl Watch for CacheWatch {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
         loop {
             match self.pull() {
-                Err(()) => return Poll::Ready(None),
-                Ok(Some(item)) => return Poll::Ready(Some(item)),
-                Ok(None) => {}
+                Pulled::Item(item) => return Poll::Ready(Some(item)),
+                Pulled::Ended => return Poll::Ready(None),
+                Pulled::Later => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Pulled::Nothing => {}
             }
             self.subscriber.register(cx.waker());
             if self.subscriber.is_ready() {
@@ -232,7 +182,10 @@ impl Watch for CacheWatch {
     }
 
     fn try_next(&mut self) -> Option<WatchItem> {
-        self.pull().ok().flatten()
+        match self.pull() {
+            Pulled::Item(item) => Some(item),
+            Pulled::Nothing | Pulled::Later | Pulled::Ended => None,
+        }
     }
 }
 

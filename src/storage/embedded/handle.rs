@@ -88,8 +88,17 @@ impl Storage for Handle {
         self.resource.cacher.changed()
     }
 
+    fn at_hand(&self, key: &str) -> Option<Revision> {
+        self.resource.check().ok()?;
+        Some(self.resource.cacher.peek(key)?.revision)
+    }
+
     fn count(&self) -> usize {
         self.resource.cacher.count()
+    }
+
+    fn peek_size(&self, key: &str) -> usize {
+        self.resource.cacher.peek(key).map_or(0, |e| e.json.len())
     }
 
     fn encoded_bytes(&self) -> Option<u64> {

@@ -260,7 +260,7 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = found() {
             return found;
         }
-        assert!(since.elapsed() < Duration::from_secs(20), "{what}");
+        assert!(since.elapsed() < Duration::from_secs(60), "{what}");
         std::thread::yield_now();
     }
 }

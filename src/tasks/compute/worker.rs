@@ -60,7 +60,9 @@ fn run(shared: &Arc<Shared>) {
             }
         };
         let job = Arc::clone(runnable.metadata());
-        job.started.store(true, Ordering::Relaxed);
+        if !job.started.swap(true, Ordering::Relaxed) {
+            job.lease.granted.store(true, Ordering::Relaxed);
+        }
         drop(state);
 
         let begun = cpu_time();

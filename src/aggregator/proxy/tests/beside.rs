@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 /// For failures only: what holds comes about at once.
-const FAILED: Duration = Duration::from_secs(20);
+const FAILED: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_request_does_not_wait_for_the_upload_of_another_that_is_answered_already() {

@@ -1,7 +1,7 @@
 //! Events as lines of JSON, or as messages with their length in front.
 
 use crate::api::protobuf;
-use crate::apimachinery::codec::protobuf::frame;
+use crate::apimachinery::codec::protobuf::{frame, frame_around};
 use crate::apimachinery::codec::{cbor, json};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
@@ -21,6 +21,24 @@ pub enum Form {
     Partial(&'static str),
     Table(&'static str, Include),
 }
+
+/// A frame.
+pub enum Made {
+    /// Of this watch alone.
+    Own(Vec<u8>),
+    /// Shared with others.
+    Shared(Bytes),
+    /// Shared with others but for what stands before and behind it.
+    Around(Vec<u8>, Bytes, &'static [u8]),
+}
+
+/// From this size on an object is not copied into its frame.
+const LARGE: usize = 16 << 10;
+
+/// Objects from this size on are encoded on the compute pool.
+const HEAVY: usize = 32 << 10;
+/// The same of objects that are only copied.
+const HEAVY_TO_COPY: usize = 1 << 20;
 
 /// Makes the frames of one watch.
 pub struct Frames {
@@ -45,9 +63,12 @@ fn line_of(kind: &str, size: usize, object: impl FnOnce(&mut Vec<u8>)) -> Vec<u8
     out.extend_from_slice(kind.as_bytes());
     out.extend_from_slice(b"\",\"object\":");
     object(&mut out);
-    out.extend_from_slice(b"}\n");
+    out.extend_from_slice(LINE_END);
     out
 }
+
+/// What closes a line.
+const LINE_END: &[u8] = b"}\n";
 
 /// The frame of a tree.
 fn encoded(media: Media, kind: &str, object: &Value) -> Vec<u8> {
@@ -91,32 +112,77 @@ impl Frames {
         Self { budget, ..self }
     }
 
+    /// True where making the frame of an item may take longer than a reactor may be held.
+    pub fn is_heavy(&self, item: &WatchItem) -> bool {
+        let (size, copied) = match item {
+            WatchItem::Change(t, event) => (event.entry.json.len(), *t == EventType::Deleted),
+            WatchItem::Initial(entry) => (entry.json.len(), false),
+            WatchItem::Bookmark { .. } => (0, false),
+        };
+        match (self.form, self.media) {
+            (Form::Object, Media::Json) => copied && size >= HEAVY_TO_COPY,
+            _ => size >= HEAVY,
+        }
+    }
+
     /// The frame of an item; `None`: this client does not want it.
-    pub fn make(&mut self, item: WatchItem) -> Option<Bytes> {
+    pub fn make(&mut self, item: WatchItem) -> Option<Made> {
         match item {
             WatchItem::Change(t, event) => Some(self.change(t, &event)),
-            WatchItem::Initial(entry) => Some(self.entry("ADDED", &entry).into()),
+            WatchItem::Initial(entry) => Some(
+                self.around("ADDED", &entry)
+                    .unwrap_or_else(|| Made::Own(self.entry("ADDED", &entry))),
+            ),
             WatchItem::Bookmark { revision, initial_end } => {
                 if !self.bookmarks || (initial_end && !self.mark_initial_end) {
                     return None;
                 }
-                Some(self.bookmark(&revision.0.to_string(), initial_end))
+                Some(Made::Own(self.bookmark(&revision.0.to_string(), initial_end)))
             }
         }
     }
 
-    fn change(&mut self, t: EventType, event: &Event) -> Bytes {
+    fn change(&mut self, t: EventType, event: &Event) -> Made {
+        // A deletion's object is that of before, with another revision: it is made for the frame.
+        if t != EventType::Deleted
+            && let Some(made) = self.around(text(t), &event.entry)
+        {
+            return made;
+        }
         let metadata = match self.form {
             // Ages in rows are those of the moment.
-            Form::Table(..) => return self.entry(text(t), &event.object(t)).into(),
+            Form::Table(..) => return Made::Own(self.entry(text(t), &event.object(t))),
             Form::Object => None,
             Form::Partial(version) => Some(version),
         };
         let budget = self.budget.clone();
         let form = kept::frame(t, self.media, metadata);
-        event
-            .forms
-            .bytes(budget.as_ref(), form, || self.entry(text(t), &event.object(t)).into())
+        Made::Shared(
+            event
+                .forms
+                .bytes(budget.as_ref(), form, || self.entry(text(t), &event.object(t)).into()),
+        )
+    }
+
+    /// The frame around a large object, which is not copied; `None` where it has to be made.
+    fn around(&self, kind: &str, entry: &Entry) -> Option<Made> {
+        if !matches!(self.form, Form::Object) || entry.json.len() < LARGE {
+            return None;
+        }
+        match self.media {
+            Media::Json => {
+                let mut head = line(kind, &[]);
+                head.truncate(head.len() - LINE_END.len());
+                Some(Made::Around(head, entry.json.clone(), LINE_END))
+            }
+            Media::Protobuf => {
+                let message = kept::message(entry, self.resource.schema.definition()?, self.budget.as_ref());
+                let gvk = self.resource.gvk();
+                let (head, tail) = frame_around(kind, &gvk.api_version(), &gvk.kind, message.len());
+                Some(Made::Around(head, message, tail))
+            }
+            _ => None,
+        }
     }
 
     /// The frame of an entry, of which no more is decoded than it needs.
@@ -169,7 +235,7 @@ impl Frames {
         table::columns(&self.resource)
     }
 
-    fn bookmark(&mut self, version: &str, initial_end: bool) -> Bytes {
+    fn bookmark(&mut self, version: &str, initial_end: bool) -> Vec<u8> {
         let mut object = Value::object();
         object.set(&["apiVersion"], self.resource.gvk().api_version());
         object.set(&["kind"], self.resource.kind.as_str());
@@ -191,7 +257,6 @@ impl Frames {
             }
             (form, _) => self.formed_as("BOOKMARK", object, form),
         }
-        .into()
     }
 
     fn formed_as(&mut self, kind: &str, object: Value, form: Form) -> Vec<u8> {
@@ -204,5 +269,20 @@ impl Frames {
             }
         };
         encoded(self.media, kind, &value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_around_a_message_is_the_frame_of_its_envelope() {
+        for size in [0, 1, 100, 127, 128, 16_000, 16_383, 16_384, 3 << 20] {
+            let message = vec![7; size];
+            let (head, tail) = frame_around("ADDED", "apps/v1", "Deployment", size);
+            let whole = frame("ADDED", &kept::enveloped("apps/v1", "Deployment", &message));
+            assert_eq!([&head, &message, tail].concat(), whole, "{size} bytes");
+        }
     }
 }

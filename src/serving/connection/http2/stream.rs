@@ -2,14 +2,15 @@
 
 use super::head::{self, Date};
 use crate::request::interim::{self, Lanes};
-use crate::request::{Answering, Body, Response};
+use crate::request::{Answering, Body, Response, WhenRead};
 use crate::serving::connection::activity::InFlight;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use http_body::Body as _;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Instant;
 
 /// Frames of a body that are sent before the other streams have their turn.
 const FRAMES: usize = 32;
@@ -36,6 +37,8 @@ enum Phase<'a> {
 struct Sending {
     body: Body,
     to: SendStream<Bytes>,
+    /// The body is asked only while the client's window is open ([`WhenRead`]).
+    when_read: bool,
     /// Waits for the client's window; true: it is the last.
     chunk: Option<(Bytes, bool)>,
 }
@@ -58,7 +61,7 @@ impl<'a> Stream<'a> {
     }
 
     /// Ready when the stream is over, for whatever reason.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, lanes: &Lanes, date: &mut Date) -> Poll<()> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, lanes: &Lanes, date: &mut Date, deadline: Instant) -> Poll<()> {
         if let Phase::Asked(handling, _) = &mut self.phase {
             let polled = handling.as_mut().poll(cx);
             if lanes.is_loaded() {
@@ -79,7 +82,7 @@ impl<'a> Stream<'a> {
             }
         }
         match &mut self.phase {
-            Phase::Answers(sending) => sending.poll(cx, &mut self.in_flight),
+            Phase::Answers(sending) => sending.poll(cx, &mut self.in_flight, deadline),
             Phase::Asked(..) => Poll::Pending,
         }
     }
@@ -108,6 +111,7 @@ impl<'a> Stream<'a> {
     fn answer(&mut self, mut response: Response, date: &mut Date) -> Result<Option<Sending>, h2::Error> {
         let activity = self.in_flight.activity();
         head::finish(response.headers_mut(), activity, date);
+        let when_read = response.extensions().get::<WhenRead>().is_some();
         let mut body = std::mem::take(response.body_mut());
         let ends = body.is_end_stream();
         if !ends {
@@ -126,20 +130,37 @@ impl<'a> Stream<'a> {
             to.send_data(whole, true)?;
             return Ok(None);
         }
-        Ok(Some(Sending { body, to, chunk: None }))
+        if when_read {
+            to.reserve_capacity(1);
+        }
+        Ok(Some(Sending {
+            body,
+            to,
+            when_read,
+            chunk: None,
+        }))
     }
 }
 
 impl Sending {
     /// Ready when there is nothing more to send: all is sent, or the client or the body failed.
-    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight) -> Poll<()> {
-        for _ in 0..FRAMES {
+    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight, deadline: Instant) -> Poll<()> {
+        for sent in 0..FRAMES {
+            if sent > 0 && Instant::now() >= deadline {
+                break;
+            }
             // No bytes, such as behind the last ones where the end came late, need no window.
-            if self.chunk.as_ref().is_some_and(|(chunk, _)| !chunk.is_empty()) {
-                while self.to.capacity() == 0 {
-                    match ready!(self.to.poll_capacity(cx)) {
-                        Some(Ok(_)) => {}
-                        Some(Err(_)) | None => return Poll::Ready(()),
+            let needs_room = match &self.chunk {
+                Some((chunk, _)) => !chunk.is_empty(),
+                None => self.when_read,
+            };
+            while needs_room && self.to.capacity() == 0 {
+                match self.to.poll_capacity(cx) {
+                    Poll::Ready(Some(Ok(_))) => {}
+                    Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
+                    Poll::Pending => {
+                        in_flight.wait();
+                        return Poll::Pending;
                     }
                 }
             }
@@ -148,6 +169,13 @@ impl Sending {
                 && (self.to.send_data(chunk, last).is_err() || last)
             {
                 return Poll::Ready(());
+            }
+            if self.when_read {
+                // Of the window that all streams share, one byte.
+                self.to.reserve_capacity(1);
+                if self.to.capacity() == 0 {
+                    continue;
+                }
             }
             in_flight.release();
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {

@@ -47,11 +47,15 @@ impl Wakes {
         })
     }
 
-    /// A turn begins: moves the woken streams to `woken`, which is empty.
+    /// A turn begins: moves the woken streams to `woken`, behind those that the last turn has left.
     pub(super) fn begin(&self, woken: &mut Vec<usize>) {
         let mut list = self.lock();
         list.task = None;
-        std::mem::swap(&mut list.streams, woken);
+        if woken.is_empty() {
+            std::mem::swap(&mut list.streams, woken);
+        } else {
+            woken.append(&mut list.streams);
+        }
     }
 
     /// Whether the connection was woken, once.
@@ -59,10 +63,11 @@ impl Wakes {
         std::mem::take(&mut self.lock().connection)
     }
 
-    /// The turn ends: the task sleeps, or takes another turn behind the others where somebody was woken meanwhile.
-    pub(super) fn end(&self, cx: &Context<'_>) {
+    /// The turn ends: the task sleeps, or takes another turn behind the others where streams are left or somebody was
+    /// woken meanwhile.
+    pub(super) fn end(&self, cx: &Context<'_>, has_left: bool) {
         let mut list = self.lock();
-        if list.connection || !list.streams.is_empty() {
+        if has_left || list.connection || !list.streams.is_empty() {
             drop(list);
             cx.waker().wake_by_ref();
         } else {
@@ -145,13 +150,13 @@ mod tests {
         wakes.begin(woken);
         first.wake_by_ref();
         assert_eq!(woken_so_far(), 0, "it has its turn");
-        wakes.end(cx);
+        wakes.end(cx, false);
         assert_eq!(woken_so_far(), 1, "it takes another");
 
         wakes.begin(woken);
         assert_eq!(std::mem::take(woken), [0]);
         first.unlist();
-        wakes.end(cx);
+        wakes.end(cx, false);
         assert_eq!(woken_so_far(), 1, "it sleeps");
         second.wake_by_ref();
         second.wake_by_ref();
@@ -161,5 +166,12 @@ mod tests {
         wakes.begin(woken);
         assert_eq!(std::mem::take(woken), [1, 0]);
         assert!(wakes.take_connection() && !wakes.take_connection());
+        wakes.end(cx, true);
+        assert_eq!(woken_so_far(), 3, "streams are left");
+        first.unlist();
+        woken.push(7);
+        first.wake_by_ref();
+        wakes.begin(woken);
+        assert_eq!(*woken, [7, 0], "those that were left come first");
     }
 }

@@ -49,7 +49,7 @@ fn a_ring_keeps_the_window_and_a_minimum() {
         history.push(start + Duration::from_secs(10 * i), event, &state);
     }
     history.trim(start + Duration::from_secs(200), usize::MAX);
-    let kept = |h: &History, since| h.after(Revision(since)).map(|e| e.len()).ok();
+    let kept = |h: &History, since| h.after(Revision(since), usize::MAX).map(|e| e.len()).ok();
     // At 200 s those of 130 s and later are young enough: 13 to 19, revisions 15 to 21.
     assert_eq!((kept(&history, 13), kept(&history, 14)), (None, Some(7)));
     history.trim(start + Duration::from_secs(9000), usize::MAX);

@@ -1,0 +1,29 @@
+//! The compute pool.
+
+use super::{UsageError, Values, count};
+use crate::tasks::compute::Config;
+
+/// The smallest `--compute-memory` and `--request-body-memory`: one body of the largest size, decoded.
+const LEAST_MEMORY: usize = 16 << 20;
+
+/// Reads the pool's flags.
+pub(super) fn read(values: &Values) -> Result<Config, UsageError> {
+    let memory = |flag: &str| match count(values, flag)? {
+        n if n < LEAST_MEMORY => Err(UsageError::new(format!(
+            "--{flag} must be at least {LEAST_MEMORY} bytes"
+        ))),
+        n => Ok(n),
+    };
+    let default = Config::default();
+    let bodies = memory("request-body-memory")?;
+    Ok(Config {
+        threads: match count(values, "compute-threads")? {
+            0 => default.threads,
+            n => n,
+        },
+        memory: memory("compute-memory")?,
+        bodies,
+        bodies_of_one_flow: bodies / 4,
+        ..default
+    })
+}

@@ -1,0 +1,164 @@
+//! Bodies whose frames are computed on the compute pool.
+
+use super::{Body, BoxError, Inner};
+use crate::tasks::compute::{self, Error};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::sync::mpsc;
+
+impl Body {
+    /// The same body, whose frames are computed by a job of the current pool, one more than was asked for, from when the
+    /// first is asked for. The job ends with the body. What is there already, and a body without a current pool, stays as
+    /// it is.
+    pub fn computed(self) -> Self {
+        let pool = match &self.0 {
+            Inner::Empty | Inner::Full(_) | Inner::Failed(_) => None,
+            Inner::Stream(_) => compute::current().and_then(|current| current.pool()),
+        };
+        let Some((pool, flow)) = pool else { return self };
+        let (left, mut body) = (self.size_hint(), self);
+        let (out, frames) = mpsc::channel(1);
+        let work = async move {
+            while let Some(frame) = body.frame().await {
+                if out.send(frame).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let job = async move { pool.run(flow, 0, work).await };
+        Self::stream(Computed {
+            job: Job::Running(job.boxed()),
+            frames,
+            left,
+        })
+    }
+}
+
+struct Computed {
+    job: Job,
+    frames: mpsc::Receiver<Result<Frame<Bytes>, BoxError>>,
+    left: SizeHint,
+}
+
+enum Job {
+    /// Begins with its first poll.
+    Running(BoxFuture<'static, Result<(), Error>>),
+    Over(Result<(), Error>),
+}
+
+impl Computed {
+    /// Why there is no next frame, told once; `None`: the body is whole.
+    fn failure(&mut self) -> Option<BoxError> {
+        let Job::Over(end) = std::mem::replace(&mut self.job, Job::Over(Ok(()))) else {
+            return None;
+        };
+        match end.err()? {
+            Error::Full => Some("too many computations wait".into()),
+            Error::Interrupted => Some("computing the answer took too long".into()),
+        }
+    }
+}
+
+impl http_body::Body for Computed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        // Polled first, so that it begins; kept until the frames it made are taken.
+        if let Job::Running(job) = &mut self.job
+            && let Poll::Ready(end) = job.poll_unpin(cx)
+        {
+            self.job = Job::Over(end);
+        }
+        let frame = match ready!(self.frames.poll_recv(cx)) {
+            Some(frame) => Some(frame),
+            None => {
+                // It ended after it was polled.
+                if let Job::Running(job) = &mut self.job {
+                    self.job = Job::Over(ready!(job.poll_unpin(cx)));
+                }
+                self.failure().map(Err)
+            }
+        };
+        if let Some(data) = frame.as_ref().and_then(|f| f.as_ref().ok()?.data_ref())
+            && let Some(left) = self.left.exact()
+        {
+            self.left = SizeHint::with_exact(left.saturating_sub(data.len() as u64));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::compute::{ComputePool, Config};
+    use crate::telemetry::Telemetry;
+    use futures_util::{Stream, StreamExt as _, stream};
+    use http_body_util::StreamBody;
+    use std::panic::AssertUnwindSafe;
+    use tokio::sync::oneshot;
+
+    fn body(of: impl Stream<Item = &'static str> + Send + 'static) -> Body {
+        let frames = of.map(|text| Ok::<_, BoxError>(Frame::data(Bytes::from_static(text.as_bytes()))));
+        Body::stream(StreamBody::new(Box::pin(frames)))
+    }
+
+    async fn computed(body: Body) -> (Body, ComputePool) {
+        let pool = ComputePool::start(Config::default(), Telemetry::new().compute.clone()).unwrap();
+        let within = pool.within(pool.flow("a"), async { body.computed() });
+        (within.await, pool)
+    }
+
+    #[tokio::test]
+    async fn a_computed_body_has_the_same_frames() {
+        let (whole, _pool) = computed(body(stream::iter(["one ", "two ", "three"]))).await;
+        assert_eq!(whole.collect(100).await.unwrap(), "one two three");
+        let (there, _pool) = computed(Body::full("there")).await;
+        assert_eq!(there.as_full(), Some(&b"there"[..]));
+    }
+
+    #[tokio::test]
+    async fn its_frames_are_made_on_the_pool() {
+        let here = std::thread::current().id();
+        let elsewhere = stream::once(async move {
+            match std::thread::current().id() == here {
+                true => "here",
+                false => "on the pool",
+            }
+        });
+        let (made, _pool) = computed(body(elsewhere)).await;
+        assert_eq!(made.collect(100).await.unwrap(), "on the pool");
+    }
+
+    #[tokio::test]
+    async fn its_job_ends_with_it() {
+        let (tied, gone) = oneshot::channel::<()>();
+        let (mut endless, _pool) = computed(body(stream::iter(["first"]).chain(stream::pending()).map(
+            move |text| {
+                let _ = &tied;
+                text
+            },
+        )))
+        .await;
+        assert_eq!(endless.frame().await.unwrap().unwrap().into_data().unwrap(), "first");
+        drop(endless);
+        assert!(gone.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_its_job_is_its_readers() {
+        let panics = stream::once(async { panic!("a test's own panic") });
+        let (broken, _pool) = computed(body(stream::iter(["first"]).chain(panics))).await;
+        assert!(AssertUnwindSafe(broken.collect(100)).catch_unwind().await.is_err());
+    }
+}

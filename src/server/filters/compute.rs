@@ -1,0 +1,79 @@
+//! Makes the compute pool the current one for what stands inside, on behalf of the caller, and reports requests that hold a
+//! reactor for too long.
+
+use crate::request::{Authenticated, Facts, Request, RequestInfo, Response, UserInfo};
+use crate::server::chain::{Entry, Fact, Filter};
+use crate::server::stall::StallDetector;
+use crate::tasks::compute::{ComputePool, Within};
+use futures_util::future::Either;
+use pin_project_lite::pin_project;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// The filter.
+pub struct Compute<F> {
+    inner: F,
+    pool: Option<ComputePool>,
+    stalls: StallDetector,
+}
+
+/// What it needs and leaves.
+pub const ENTRY: Entry = Entry {
+    name: "compute",
+    needs: &[Fact::RequestInfo, Fact::Caller],
+    leaves: &[],
+};
+
+impl<F> Compute<F> {
+    /// The filter around `inner`. Without a pool, everything is computed where it is asked for.
+    pub fn new(inner: F, pool: Option<ComputePool>, stalls: StallDetector) -> Self {
+        Self { inner, pool, stalls }
+    }
+}
+
+impl<F: Filter> Filter for Compute<F> {
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        let info = super::info(req);
+        let caller = Facts::of(req).caller.as_ref().map(Authenticated::user).cloned();
+        let name = caller.as_ref().map_or("", |user| &user.name);
+        let begun = self.stalls.begin();
+        let inner = self.inner.handle(req);
+        let inner = match &self.pool {
+            Some(pool) => Either::Left(pool.within(pool.flow(name), inner)),
+            None => Either::Right(inner),
+        };
+        self.stalls.end(begun, || (&info, name));
+        Watched {
+            inner,
+            stalls: &self.stalls,
+            info,
+            caller,
+        }
+    }
+}
+
+type Inner<F> = Either<Within<F>, F>;
+
+pin_project! {
+    struct Watched<'s, F> {
+        #[pin]
+        inner: Inner<F>,
+        stalls: &'s StallDetector,
+        info: Arc<RequestInfo>,
+        caller: Option<Arc<UserInfo>>,
+    }
+}
+
+impl<F: Future<Output = Response>> Future for Watched<'_, F> {
+    type Output = Response;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        let this = self.project();
+        let begun = this.stalls.begin();
+        let polled = this.inner.poll(cx);
+        let name = this.caller.as_ref().map_or("", |user| &user.name);
+        this.stalls.end(begun, || (&*this.info, name));
+        polled
+    }
+}

@@ -1,0 +1,130 @@
+//! Finds requests that hold a reactor for too long.
+//!
+//! All connections of a reactor thread wait while one of its futures is polled. Whatever may take longer belongs on the
+//! compute pool; a poll of more than [`LONG`] is a defect, which is counted and logged with the request and its caller. In a
+//! debug build, where the tests run, a poll that used [`UNACCEPTABLE`] CPU time panics, so that a test fails.
+
+use crate::request::RequestInfo;
+use crate::telemetry::Telemetry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest poll that is not reported.
+const LONG: Duration = Duration::from_millis(10);
+/// CPU time of one poll that fails a test. A debug build is some twenty times slower than what is deployed.
+#[cfg(debug_assertions)]
+const UNACCEPTABLE: Duration = Duration::from_millis(500);
+/// At most one line is logged in this time; all stalls are counted.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Reports polls that took long.
+#[derive(Clone)]
+pub struct StallDetector(Arc<Inner>);
+
+struct Inner {
+    telemetry: Telemetry,
+    since: Instant,
+    /// Milliseconds after `since` before which nothing is logged.
+    silent_until: AtomicU64,
+}
+
+/// When a poll began.
+#[derive(Clone, Copy)]
+pub struct Begun {
+    at: Instant,
+    /// CPU time does not pass while other processes run, so that a test on a busy machine does not fail.
+    #[cfg(debug_assertions)]
+    cpu: Duration,
+}
+
+/// CPU time the thread has used.
+#[cfg(debug_assertions)]
+fn cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+impl StallDetector {
+    /// Counts with `telemetry`.
+    pub fn new(telemetry: Telemetry) -> Self {
+        Self(Arc::new(Inner {
+            telemetry,
+            since: Instant::now(),
+            silent_until: AtomicU64::new(0),
+        }))
+    }
+
+    /// A poll begins.
+    pub fn begin(&self) -> Begun {
+        Begun {
+            at: Instant::now(),
+            #[cfg(debug_assertions)]
+            cpu: cpu_time(),
+        }
+    }
+
+    /// The poll is over; `what` names the request and its caller.
+    pub fn end<'a>(&self, begun: Begun, what: impl FnOnce() -> (&'a RequestInfo, &'a str)) {
+        let took = begun.at.elapsed();
+        if took > LONG {
+            let (info, caller) = what();
+            self.report(took, info, caller);
+            #[cfg(debug_assertions)]
+            {
+                let used = cpu_time().saturating_sub(begun.cpu);
+                let what = (&info.verb, &info.path);
+                assert!(
+                    used < UNACCEPTABLE,
+                    "{what:?} of {caller:?} used {used:?} of a reactor at once"
+                );
+            }
+        }
+    }
+
+    #[cold]
+    fn report(&self, took: Duration, info: &RequestInfo, caller: &str) {
+        let inner = &self.0;
+        inner.telemetry.compute.stalled("request", took.as_secs_f64());
+        let now = inner.since.elapsed().as_millis() as u64;
+        let silent_until = inner.silent_until.load(Ordering::Relaxed);
+        if now < silent_until {
+            return;
+        }
+        let next = now + LOG_INTERVAL.as_millis() as u64;
+        inner.silent_until.store(next, Ordering::Relaxed);
+        tracing::warn!(
+            milliseconds = took.as_millis() as u64,
+            verb = &*info.verb,
+            group = &*info.api_group,
+            resource = &*info.resource,
+            subresource = &*info.subresource,
+            path = %info.path.chars().take(128).collect::<String>(),
+            user = caller,
+            "a request held a reactor thread for too long",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stalls(telemetry: &Telemetry) -> bool {
+        let text = String::from_utf8(telemetry.text()).unwrap();
+        text.contains("torana_reactor_stalls_total{kind=\"request\"} 1\n")
+    }
+
+    #[test]
+    fn a_long_poll_is_counted() {
+        let telemetry = Telemetry::new();
+        let detector = StallDetector::new(telemetry.clone());
+        let info = RequestInfo::default();
+        detector.end(detector.begin(), || (&info, "somebody"));
+        assert!(!stalls(&telemetry), "a short one is not");
+        let mut long_ago = detector.begin();
+        long_ago.at = long_ago.at.checked_sub(LONG * 2).unwrap();
+        detector.end(long_ago, || (&info, "somebody"));
+        assert!(stalls(&telemetry));
+    }
+}

@@ -1,0 +1,272 @@
+//! Which connections may be open, and which one is closed for another when there are too many.
+//!
+//! A new connection is never kept waiting for an old one: where there is no room, an old one is evicted. Connections are
+//! of four classes, which give way in this order:
+//!
+//! ```text
+//! HalfOpen ──TLS done──▶ Open ──first authenticated request──▶ Known
+//! Local (accepted from loopback) ────────────────────────────▶ Known
+//! ```
+//!
+//! Each class has a guaranteed number of slots. While the class of a newcomer is below its guarantee, any class that is
+//! above its own gives way; otherwise only the newcomer's class and those before it do. So unauthenticated clients can
+//! never take the slots that are reserved for loopback and for callers with credentials, and callers with credentials
+//! can never take all slots in which others show theirs. Inside a class the owner (address or user) with the most
+//! connections loses the one that has been idle longest ([`pool`]).
+//!
+//! A client certificate alone does not make a connection `Known`: nobody has verified it before the first request,
+//! which follows at once where TLS 1.3 is spoken.
+
+mod pool;
+
+pub(super) use pool::Owner;
+
+use super::connection::{Activity, signals};
+use super::limits::Limits;
+use crate::request::peer::Standing;
+use pool::Pool;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::watch;
+
+/// In the order in which they give way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Without a completed TLS handshake.
+    HalfOpen,
+    /// Nobody has authenticated on it.
+    Open,
+    /// From loopback, and nobody has authenticated on it.
+    Local,
+    /// Somebody has authenticated on it.
+    Known,
+}
+
+const CLASSES: [Class; 4] = [Class::HalfOpen, Class::Open, Class::Local, Class::Known];
+
+/// Numbers of connections.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    all: usize,
+    /// What each class may have whatever the others have.
+    guaranteed: [usize; 4],
+    /// What each class may have at most.
+    most: [usize; 4],
+    /// Of one address, by class.
+    per_address: [usize; 4],
+}
+
+impl Bounds {
+    fn new(limits: &Limits) -> Self {
+        // One of each class: less makes no sense.
+        let all = limits.connections.max(CLASSES.len());
+        let known = limits.reserved.unwrap_or(all / 4).min(all / 2).clamp(1, all - 3);
+        let (half_open, open, local) = (all / 8, (all / 16).max(1), (all / 16).max(1));
+        let most_half_open = limits.half_open.unwrap_or((all / 4).min(4096)).clamp(1, all);
+        let per_address = limits.per_address.unwrap_or(all / 4).max(1);
+        Self {
+            all,
+            guaranteed: [half_open.clamp(1, most_half_open), open, local, known],
+            most: [most_half_open, all - known - local, all, all],
+            per_address: [per_address, per_address, all, all],
+        }
+    }
+}
+
+/// All slots of a server.
+#[derive(Debug)]
+pub(super) struct Slots {
+    bounds: Bounds,
+    state: Mutex<State>,
+    /// Connections that were evicted and have not ended yet.
+    leaving: watch::Sender<usize>,
+    evictions: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last: u64,
+    pools: [Pool; 4],
+    places: HashMap<u64, (Class, Owner)>,
+    evicted: HashSet<u64>,
+}
+
+/// A connection's slot, given up on drop.
+#[derive(Debug)]
+pub(super) struct Slot {
+    slots: Arc<Slots>,
+    id: u64,
+}
+
+/// What requests tell of their connection's caller.
+#[derive(Debug)]
+struct Shown {
+    slots: Arc<Slots>,
+    id: u64,
+    told: AtomicBool,
+}
+
+// === impl Slots ===
+
+impl Slots {
+    pub(super) fn new(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self {
+            bounds: Bounds::new(limits),
+            state: Mutex::default(),
+            leaving: watch::Sender::new(0),
+            evictions: AtomicU64::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while holding this lock")
+    }
+
+    /// Connections that were evicted, ever.
+    pub(super) fn evicted(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    /// Waits while many evicted connections have not ended yet: their sockets are still open.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn settled(&self) {
+        let most = self.bounds.all / 8 + 1;
+        // The sender lives as long as `self`.
+        let _ = self.leaving.subscribe().wait_for(|leaving| *leaving < most).await;
+    }
+
+    /// A slot for a connection that was just accepted; another one is evicted for it where there is no room. `None`
+    /// where no other may be.
+    pub(super) fn enter(self: &Arc<Self>, remote: IpAddr, is_local: bool, activity: &Arc<Activity>) -> Option<Slot> {
+        let class = if is_local { Class::Local } else { Class::HalfOpen };
+        let owner = Owner::of(remote);
+        let mut state = self.lock();
+        self.make_room_in_class(&mut state, class, &owner);
+        if state.places.len() >= self.bounds.all {
+            let victim = self.victim_for(&state, class)?;
+            self.evict(&mut state, victim);
+        }
+        state.last += 1;
+        let id = state.last;
+        state.put(id, class, owner, Arc::clone(activity));
+        Some(Slot {
+            slots: Arc::clone(self),
+            id,
+        })
+    }
+
+    /// Evicts where a class, or an owner in it, has all it may have.
+    fn make_room_in_class(&self, state: &mut State, class: Class, owner: &Owner) {
+        let (at, pool) = (class as usize, &state.pools[class as usize]);
+        let victim = if pool.of(owner) >= self.bounds.per_address[at] {
+            pool.victim(Some(owner))
+        } else if pool.len() >= self.bounds.most[at] {
+            pool.victim(None)
+        } else {
+            None
+        };
+        if let Some(victim) = victim {
+            self.evict(state, victim);
+        }
+    }
+
+    /// Who gives way to a newcomer of this class when all slots are taken.
+    fn victim_for(&self, state: &State, newcomer: Class) -> Option<u64> {
+        let count = |class: Class| state.pools[class as usize].len();
+        let guaranteed = |class: Class| self.bounds.guaranteed[class as usize];
+        let within = count(newcomer) < guaranteed(newcomer);
+        let gives_way = |class: &Class| count(*class) > guaranteed(*class);
+        let mut classes = CLASSES
+            .into_iter()
+            .filter(|c| within || (*c as usize) <= newcomer as usize);
+        let class = classes.find(gives_way).or((!within).then_some(newcomer))?;
+        state.pools[class as usize].victim(None)
+    }
+
+    fn evict(&self, state: &mut State, id: u64) {
+        if let Some(activity) = state.take(id) {
+            state.evicted.insert(id);
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+            self.leaving.send_modify(|n| *n += 1);
+            activity.signal(signals::KILL);
+        }
+    }
+
+    fn leave(&self, id: u64) {
+        let mut state = self.lock();
+        state.take(id);
+        if state.evicted.remove(&id) {
+            self.leaving.send_modify(|n| *n -= 1);
+        }
+    }
+
+    /// Moves a connection to another class and owner. It changes nothing about how many there are in all.
+    fn promote(&self, id: u64, to: Class, owner: impl FnOnce(Owner) -> Owner) {
+        let mut state = self.lock();
+        // It was evicted meanwhile.
+        let Some((class, was)) = state.places.get(&id).cloned() else {
+            return;
+        };
+        if (to as usize) <= class as usize {
+            return;
+        }
+        let Some(activity) = state.take(id) else { return };
+        let owner = owner(was);
+        self.make_room_in_class(&mut state, to, &owner);
+        state.put(id, to, owner, activity);
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn put(&mut self, id: u64, class: Class, owner: Owner, activity: Arc<Activity>) {
+        self.pools[class as usize].insert(id, &owner, activity);
+        self.places.insert(id, (class, owner));
+    }
+
+    fn take(&mut self, id: u64) -> Option<Arc<Activity>> {
+        let (class, owner) = self.places.remove(&id)?;
+        self.pools[class as usize].remove(id, &owner)
+    }
+}
+
+// === impl Slot ===
+
+impl Slot {
+    /// The TLS handshake is over.
+    pub(super) fn shaken(&self) {
+        self.slots.promote(self.id, Class::Open, |address| address);
+    }
+
+    /// Told when a request on the connection is authenticated.
+    pub(super) fn standing(&self) -> Arc<dyn Standing> {
+        Arc::new(Shown {
+            slots: Arc::clone(&self.slots),
+            id: self.id,
+            told: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.leave(self.id);
+    }
+}
+
+impl Standing for Shown {
+    fn authenticated(&self, user: &str) {
+        if self.told.load(Ordering::Relaxed) || self.told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.slots.promote(self.id, Class::Known, |_| Owner::User(user.into()));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! More clients than there is room for. 127.0.0.1 is loopback here, other addresses of this machine are remote.
+
+use super::support::{self, Fixture, Running, answer_with, is_closed, tcp_from};
+use super::*;
+use std::net::IpAddr;
+use tokio::net::TcpStream;
+
+const ATTACKER: [u8; 4] = [127, 0, 0, 2];
+const OTHER: [u8; 4] = [127, 0, 0, 3];
+const LOCAL: [u8; 4] = [127, 0, 0, 1];
+
+fn limits(connections: usize) -> Limits {
+    Limits {
+        connections,
+        is_loopback: |address| address == IpAddr::from(LOCAL),
+        ..Limits::default()
+    }
+}
+
+/// A server that knows everybody who shows a certificate.
+fn serve(fixture: &Fixture, limits: Limits) -> Running {
+    fixture.serve(
+        limits,
+        answer_with(|req| {
+            let facts = Facts::of(&req);
+            if facts.certificates.is_some() {
+                facts.connection.as_ref().unwrap().authenticated("admin");
+            }
+            Response::new(Body::full("ok"))
+        }),
+    )
+}
+
+/// Sockets that say nothing.
+async fn silent(n: usize, server: &Running) -> Vec<TcpStream> {
+    let mut all = Vec::new();
+    for _ in 0..n {
+        all.push(tcp_from(ATTACKER, server).await.unwrap());
+    }
+    all
+}
+
+/// Waits for the peer to close, and opens another one, for ever and as fast as it can.
+async fn reconnect(mut stream: TcpStream, to: std::net::SocketAddr) {
+    loop {
+        is_closed(&mut stream).await;
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((ATTACKER, 0).into()).unwrap();
+        match socket.connect(to).await {
+            Ok(next) => stream = next,
+            Err(_) => return,
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_administrator_gets_in_while_an_attacker_holds_every_slot() {
+    let fixture = Fixture::new();
+    let server = serve(&fixture, limits(64));
+    let mut attackers = tokio::task::JoinSet::new();
+    for stream in silent(300, &server).await {
+        attackers.spawn(reconnect(stream, server.addr()));
+    }
+    for alpn in ["h2", "http/1.1"] {
+        for _ in 0..20 {
+            let local = fixture.connect(&server, "localhost", &[alpn], None).await.unwrap();
+            assert_eq!(support::get(local, "/").await.1, "ok");
+            let admin = fixture
+                .connect_from(OTHER, &server, &[alpn], Some(&fixture.client))
+                .await
+                .unwrap();
+            assert_eq!(support::get(admin, "/").await.1, "ok");
+        }
+    }
+    assert!(server.handle.evicted() > 0);
+    assert_eq!(server.handle.refused(), 0);
+}
+
+#[tokio::test]
+async fn the_longest_idle_connection_without_credentials_goes_first() {
+    let fixture = Fixture::new();
+    let server = serve(
+        &fixture,
+        Limits {
+            per_address: Some(3),
+            ..limits(64)
+        },
+    );
+    let ask = async |tls: &mut support::Tls| {
+        tls.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut answer = vec![0; 512];
+        let n = tls.read(&mut answer).await.unwrap_or(0);
+        n > 0 && answer[..n].ends_with(b"ok")
+    };
+    let connect = async |client| {
+        let mut tls = fixture
+            .connect_from(ATTACKER, &server, &["http/1.1"], client)
+            .await
+            .unwrap();
+        assert!(ask(&mut tls).await);
+        tls
+    };
+    let mut known = connect(Some(&fixture.client)).await;
+    let mut first = connect(None).await;
+    let mut second = connect(None).await;
+    let mut third = connect(None).await;
+    // Times are kept in milliseconds: the first was used in a later one than the second.
+    let used = std::time::Instant::now();
+    while used.elapsed() < Duration::from_millis(3) {
+        tokio::task::yield_now().await;
+    }
+    assert!(ask(&mut first).await);
+    let mut fourth = connect(None).await;
+    assert!(is_closed(&mut second).await);
+    for tls in [&mut known, &mut first, &mut third, &mut fourth] {
+        assert!(ask(tls).await);
+    }
+    assert_eq!(server.handle.evicted(), 1);
+}
+
+#[tokio::test]
+async fn clients_who_shake_no_hands_take_a_bounded_number_of_slots() {
+    let fixture = Fixture::new();
+    let server = serve(
+        &fixture,
+        Limits {
+            half_open: Some(5),
+            ..limits(64)
+        },
+    );
+    let mut open = fixture
+        .connect_from(ATTACKER, &server, &["http/1.1"], None)
+        .await
+        .unwrap();
+    let mut half_open = silent(6, &server).await;
+    assert!(is_closed(&mut half_open[0]).await, "the one that waited longest");
+    open.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    assert!(open.read_u8().await.is_ok(), "others are not touched");
+    assert_eq!(server.handle.evicted(), 1);
+}
+
+#[tokio::test]
+async fn an_evicted_upgraded_connection_is_cut() {
+    let fixture = Fixture::new();
+    let handler = answer_with(|mut req| {
+        let upgrade = hyper::upgrade::on(&mut req);
+        tokio::spawn(async move {
+            let mut io = hyper_util::rt::TokioIo::new(upgrade.await.unwrap());
+            io.write_all(b"up").await.unwrap();
+            io.read_u8().await.unwrap_err();
+        });
+        Response::builder()
+            .status(StatusCode::SWITCHING_PROTOCOLS)
+            .header(CONNECTION, "Upgrade")
+            .header(http::header::UPGRADE, "echo")
+            .body(Body::empty())
+            .unwrap()
+    });
+    let server = fixture.serve(
+        Limits {
+            per_address: Some(1),
+            ..limits(64)
+        },
+        handler,
+    );
+    let mut upgraded = fixture
+        .connect_from(ATTACKER, &server, &["http/1.1"], None)
+        .await
+        .unwrap();
+    let head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+    upgraded.write_all(head).await.unwrap();
+    let mut heard = Vec::new();
+    while !heard.ends_with(b"up") {
+        heard.push(upgraded.read_u8().await.unwrap());
+    }
+    let _next = fixture.connect_from(ATTACKER, &server, &["http/1.1"], None).await;
+    assert!(is_closed(&mut upgraded).await);
+}
+
+#[tokio::test]
+async fn a_connection_that_lets_requests_take_long_turns_lets_others_go_first() {
+    let fixture = Fixture::new();
+    // Each request computes for longer than a turn may last.
+    let work = Duration::from_millis(2);
+    let server = fixture.serve(
+        Limits {
+            turn: Duration::from_millis(1),
+            ..Limits::default()
+        },
+        answer_with(move |req| {
+            let begun = std::time::Instant::now();
+            while req.uri().path() == "/slow" && begun.elapsed() < work {
+                std::hint::spin_loop();
+            }
+            Response::new(Body::full("ok"))
+        }),
+    );
+    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    let (mut sender, _connection) = support::http2(tls).await;
+    let slow: Vec<_> = (0..60)
+        .map(|_| sender.send_request(support::request("/slow")))
+        .collect();
+    let slow = tokio::spawn(futures_util::future::join_all(slow));
+    let turns = tokio::spawn(async move {
+        let mut turns = 0;
+        while !slow.is_finished() {
+            // Behind all who are ready, unlike `yield_now`, which waits for the driver's turn.
+            let mut is_first = true;
+            std::future::poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                match std::mem::take(&mut is_first) {
+                    true => std::task::Poll::Pending,
+                    false => std::task::Poll::Ready(()),
+                }
+            })
+            .await;
+            turns += 1;
+        }
+        (turns, slow.await.unwrap())
+    });
+    let (turns, answers) = turns.await.unwrap();
+    assert!(answers.iter().all(Result::is_ok));
+    assert!(
+        turns >= 60,
+        "another task had {turns} turns while 60 requests were computed"
+    );
+}

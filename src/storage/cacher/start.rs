@@ -1,0 +1,205 @@
+//! What a watch sends before live changes: the state it begins with, or changes that happened since a revision.
+//!
+//! Neither is copied. The state is a shared snapshot and a cursor in it, past changes are read from the ring a few at a
+//! time, so that a watch whose client reads nothing holds next to nothing of its own.
+
+use super::history::History;
+use super::hub::{Change, Subscriber};
+use super::snapshot::Snapshot;
+use crate::storage::{Entry, Event, Revision};
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Objects of the state that are taken at a time.
+const TAKEN: usize = 64;
+/// Objects of the state, or past changes, that are looked at in one go.
+const LOOKED_AT: usize = 1024;
+
+/// Where a watch is before its live changes.
+#[derive(Default)]
+pub(super) enum Start {
+    /// There is nothing of it left.
+    #[default]
+    Over,
+    /// It was cancelled.
+    Cancelled,
+    State(State),
+    Replay(Replay),
+}
+
+/// The state the watch begins with.
+pub(super) struct State {
+    snapshot: Snapshot,
+    /// The last key that was looked at.
+    cursor: Option<Box<str>>,
+    taken: VecDeque<Arc<Entry>>,
+    /// [`History::forgotten`] when the snapshot was the present state.
+    mark: u64,
+    reads: u64,
+}
+
+/// Past changes.
+pub(super) struct Replay {
+    /// Those after it are still to be read, up to `until`.
+    after: Revision,
+    until: Revision,
+    taken: VecDeque<Arc<Event>>,
+    /// [`History::forgotten`] when those were taken.
+    mark: u64,
+    reads: u64,
+}
+
+/// What comes next.
+pub(super) enum Next {
+    Entry(Arc<Entry>),
+    Change(Change),
+    /// Nothing was found in one go; there may be more.
+    Later,
+    /// The queue is next.
+    Over,
+    /// The watch has ended.
+    Ended,
+}
+
+impl Start {
+    pub fn state(snapshot: Snapshot, mark: u64) -> Self {
+        Self::State(State {
+            snapshot,
+            cursor: None,
+            taken: VecDeque::new(),
+            mark,
+            reads: 0,
+        })
+    }
+
+    /// Changes after `after`, up to `until`.
+    pub fn replay(after: Revision, until: Revision, mark: u64) -> Self {
+        Self::Replay(Replay {
+            after,
+            until,
+            taken: VecDeque::new(),
+            mark,
+            reads: 0,
+        })
+    }
+
+    /// Since when it keeps something from being freed, in bytes the history has forgotten.
+    pub fn mark(&self) -> Option<u64> {
+        match self {
+            Self::State(state) => Some(state.mark),
+            Self::Replay(replay) if !replay.taken.is_empty() => Some(replay.mark),
+            _ => None,
+        }
+    }
+
+    /// Reads so far.
+    pub fn reads(&self) -> u64 {
+        match self {
+            Self::State(state) => state.reads,
+            Self::Replay(replay) => replay.reads,
+            Self::Over | Self::Cancelled => 0,
+        }
+    }
+
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        match self {
+            Self::State(state) => state.taken.len(),
+            Self::Replay(replay) => replay.taken.len(),
+            Self::Over | Self::Cancelled => 0,
+        }
+    }
+
+    #[cfg(test)]
+    pub fn has_snapshot(&self) -> bool {
+        matches!(self, Self::State(_))
+    }
+
+    /// The next item; `history` is asked for past changes.
+    pub fn next(&mut self, of: &Subscriber, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
+        let next = match self {
+            Self::Over => return Next::Over,
+            Self::Cancelled => return Next::Ended,
+            Self::State(state) => state.next(of),
+            Self::Replay(replay) => replay.next(of, history),
+        };
+        if matches!(next, Next::Over) {
+            *self = Self::Over;
+        }
+        next
+    }
+}
+
+impl State {
+    fn next(&mut self, of: &Subscriber) -> Next {
+        self.reads += 1;
+        if let Some(entry) = self.taken.pop_front() {
+            return Next::Entry(entry);
+        }
+        if of.single {
+            if self.cursor.is_some() {
+                return Next::Over;
+            }
+            self.cursor = Some(of.prefix.clone());
+            let found = self.snapshot.get(&of.prefix).filter(|e| of.predicate.matches(e));
+            return found.cloned().map_or(Next::Over, Next::Entry);
+        }
+        let from = self.cursor.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut last = None;
+        let mut looked_at = 0;
+        for entry in self.snapshot.candidates(&of.predicate, &of.prefix, from) {
+            looked_at += 1;
+            if of.predicate.matches(entry) {
+                self.taken.push_back(entry.clone());
+            }
+            if self.taken.len() == TAKEN || looked_at == LOOKED_AT {
+                last = Some(entry.key.clone());
+                break;
+            }
+        }
+        match (last, self.taken.pop_front()) {
+            (None, None) => Next::Over,
+            (None, Some(entry)) => {
+                // All that is left is taken. The snapshot is needed no more; of what was taken it is known since when.
+                self.snapshot = Snapshot::new(Vec::new(), self.snapshot.revision);
+                Next::Entry(entry)
+            }
+            (last, found) => {
+                self.cursor = last;
+                found.map_or(Next::Later, Next::Entry)
+            }
+        }
+    }
+}
+
+impl Replay {
+    fn next(&mut self, of: &Subscriber, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
+        self.reads += 1;
+        if self.taken.is_empty() {
+            if self.after >= self.until {
+                return Next::Over;
+            }
+            let mut read = Ok(Vec::new());
+            history(&mut |history| {
+                read = history.after(self.after, LOOKED_AT);
+                self.mark = history.forgotten();
+            });
+            // The ring has gone on meanwhile: the client resumes where it is, and is told that this is too old.
+            let Ok(events) = read else { return Next::Ended };
+            let last = events.last().map(|e| e.entry.revision);
+            self.after = match last {
+                Some(last) if events.len() == LOOKED_AT => last,
+                _ => self.until,
+            };
+            let wanted = |e: &Arc<Event>| e.entry.revision <= self.until && of.covers(&e.entry.key);
+            self.taken.extend(events.into_iter().filter(wanted));
+        }
+        while let Some(event) = self.taken.pop_front() {
+            if let Some(kind) = event.seen_by(&of.predicate) {
+                return Next::Change((kind, event));
+            }
+        }
+        Next::Later
+    }
+}

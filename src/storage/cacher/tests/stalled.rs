@@ -1,0 +1,145 @@
+//! What watches hold whose clients read nothing.
+
+use super::*;
+use crate::storage::budget::WatchBounds;
+use std::sync::Weak;
+
+const OBJECT: usize = 100_000;
+
+/// A ring that forgets all but two events, and watches that may keep ten objects.
+fn feed() -> Feed {
+    let bounds = Bounds {
+        min_events: 2,
+        max_events: 2,
+        max_bytes: usize::MAX,
+        window: Duration::ZERO,
+    };
+    let watches = WatchBounds {
+        pinned: 10 * OBJECT,
+        stall: Duration::from_secs(60),
+        ..WatchBounds::default()
+    };
+    Feed::within(bounds, Budget::bounded(usize::MAX, 0, watches))
+}
+
+fn put(feed: &mut Feed, key: &str) -> Weak<Entry> {
+    let text = "x".repeat(OBJECT);
+    let draft = Draft::new(
+        &crate::json!({"metadata": {"name": "x"}, "data": {"k": text.as_str()}}),
+        vec![],
+    );
+    feed.revision += 1;
+    let entry = Arc::new(draft.into_entry(key, Revision(feed.revision)));
+    let weak = Arc::downgrade(&entry);
+    feed.publish(&[Arc::new(Event::new(entry, feed.cacher.peek(key), false))]);
+    weak
+}
+
+fn initial() -> WatchOptions {
+    WatchOptions {
+        initial: Some(MinRevision::Any),
+        ..watching()
+    }
+}
+
+fn alive(all: &[Weak<Entry>]) -> usize {
+    all.iter().filter(|e| e.strong_count() > 0).count()
+}
+
+#[tokio::test]
+async fn stalled_watches_hold_nothing_of_their_own() {
+    let mut feed = feed();
+    let objects: Vec<_> = (0..100).map(|i| put(&mut feed, &format!("ns/{i}"))).collect();
+    let counts = || objects.iter().map(Weak::strong_count).collect::<Vec<_>>();
+    let before = counts();
+    let watches: Vec<_> = (0..1000).map(|_| feed.watch(initial())).collect();
+    assert_eq!(counts(), before, "they share one snapshot");
+    assert!(watches.iter().all(|w| w.held() == (0, true)));
+}
+
+#[tokio::test]
+async fn an_old_snapshot_is_kept_only_up_to_the_bound() {
+    let mut feed = feed();
+    let mut versions = Vec::new();
+    let mut watches = Vec::new();
+    for i in 0..200 {
+        versions.push(put(&mut feed, &format!("ns/{}", i % 4)));
+        watches.push(feed.watch(initial()));
+    }
+    // The present state, the ring and what watches may keep; an eighth more until they are looked at again.
+    let kept = alive(&versions);
+    assert!(kept <= 4 + 2 * 2 + 10 + 2, "{kept} of 200 versions are kept");
+    let mut ended = 0;
+    for watch in &mut watches {
+        ended += usize::from(matches!(
+            futures_util::FutureExt::now_or_never(watch.next()),
+            Some(None)
+        ));
+    }
+    assert!(ended > 150, "{ended} watches ended");
+    assert_eq!(feed.cacher.counters().terminated.get(), ended as u64);
+}
+
+#[tokio::test]
+async fn queued_changes_are_kept_only_up_to_the_bound_and_readers_lose_nothing() {
+    let mut feed = feed();
+    let mut stalled: Vec<_> = (0..100).map(|_| feed.watch(watching())).collect();
+    let mut reader = feed.watch(watching());
+    let mut versions = Vec::new();
+    for i in 0..90 {
+        versions.push(put(&mut feed, "ns/a"));
+        match reader.try_next() {
+            Some(WatchItem::Change(_, e)) => assert_eq!(e.entry.revision, Revision(2 + i)),
+            _ => panic!("the reader is served"),
+        }
+    }
+    let kept = alive(&versions);
+    assert!(kept <= 1 + 2 * 2 + 10 + 2, "{kept} of 90 versions are kept");
+    assert!(
+        stalled
+            .iter_mut()
+            .all(|w| futures_util::FutureExt::now_or_never(w.next()).is_some_and(|n| n.is_none()))
+    );
+    assert_eq!(feed.cacher.counters().terminated.get(), 100);
+}
+
+#[tokio::test]
+async fn a_watch_that_is_not_read_for_long_ends_and_an_idle_one_does_not() {
+    let mut feed = feed();
+    let mut stalled = feed.watch(watching());
+    let mut idle = feed.watch(WatchOptions {
+        prefix: "other/".into(),
+        ..watching()
+    });
+    feed.put("ns/a");
+    let start = Instant::now();
+    feed.cacher.trim_at(start);
+    feed.cacher.trim_at(start + Duration::from_secs(59));
+    assert_eq!(feed.cacher.counters().terminated.get(), 0);
+    feed.cacher.trim_at(start + Duration::from_secs(61));
+    assert_eq!(feed.cacher.counters().terminated.get(), 1);
+    assert!(stalled.next().await.is_none());
+    feed.put("other/a");
+    assert!(matches!(idle.next().await, Some(WatchItem::Change(..))));
+}
+
+#[tokio::test]
+async fn past_changes_are_read_from_the_ring_a_few_at_a_time() {
+    let mut feed = Feed::new(Bounds::default());
+    for i in 0..3000 {
+        feed.put(&format!("ns/{}", i % 10));
+    }
+    let mut watch = feed.watch(WatchOptions {
+        since: Some(Revision(1)),
+        ..watching()
+    });
+    assert_eq!(watch.held(), (0, false));
+    feed.put("ns/live");
+    for revision in 2..=3002 {
+        match watch.next().await {
+            Some(WatchItem::Change(_, e)) => assert_eq!(e.entry.revision, Revision(revision)),
+            _ => panic!("no gap"),
+        }
+        assert!(watch.held().0 <= 1025);
+    }
+}

@@ -1,0 +1,79 @@
+//! Memory that callers occupy before any work on it begins: bodies of requests.
+
+use super::{ComputePool, Error, Flow, Shared};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes that are reserved, in all and by caller.
+#[derive(Default)]
+pub(super) struct Bodies {
+    all: usize,
+    by_flow: HashMap<u64, usize>,
+}
+
+/// Bytes that one request occupies. Dropped, they are free again.
+pub struct Reservation {
+    shared: Arc<Shared>,
+    flow: Flow,
+    bytes: usize,
+}
+
+impl ComputePool {
+    /// A reservation of no bytes yet.
+    pub fn reservation(&self, flow: Flow) -> Reservation {
+        Reservation {
+            shared: Arc::clone(&self.0.shared),
+            flow,
+            bytes: 0,
+        }
+    }
+}
+
+impl Reservation {
+    /// Reserves more.
+    ///
+    /// # Errors
+    /// [`Error::Full`]: the caller, or all callers together, occupy too much. What was reserved stays so.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+        let config = &self.shared.config;
+        let mut bodies = (self.shared.bodies.lock()).expect("no code panics while holding this lock");
+        if let Flow::Caller(id) = self.flow {
+            let of_flow = bodies.by_flow.get(&id).copied().unwrap_or(0);
+            let reason = if bodies.all + bytes > config.bodies {
+                Some("bodies")
+            } else if of_flow + bytes > config.bodies_of_one_flow {
+                Some("bodies_of_one_caller")
+            } else {
+                None
+            };
+            if let Some(reason) = reason {
+                self.shared.metrics.refused(reason);
+                return Err(Error::Full);
+            }
+            bodies.by_flow.insert(id, of_flow + bytes);
+        }
+        bodies.all += bytes;
+        self.bytes += bytes;
+        self.shared.metrics.bodies(bytes as i64);
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let mut bodies = (self.shared.bodies.lock()).expect("no code panics while holding this lock");
+        bodies.all -= self.bytes;
+        if let Flow::Caller(id) = self.flow
+            && let Some(of_flow) = bodies.by_flow.get_mut(&id)
+        {
+            *of_flow -= self.bytes;
+            if *of_flow == 0 {
+                bodies.by_flow.remove(&id);
+            }
+        }
+        self.shared.metrics.bodies(-(self.bytes as i64));
+    }
+}
