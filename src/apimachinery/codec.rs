@@ -1,5 +1,6 @@
 //! Encodings of the object tree.
 
+pub mod budget;
 pub mod cbor;
 pub mod go_syntax;
 pub mod json;

@@ -2,10 +2,21 @@
 //!
 //! Messages follow `k8s.io/apimachinery/pkg/util/validation/field/errors.go`.
 
+mod list;
+
+pub use list::{ErrorList, MAX_ERRORS, MAX_TEXT, aggregate, aggregate_texts, cut};
+
 use super::value::{Str, Value};
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+
+/// Most bytes of a path. Keys are part of it, a client chooses those, and every path below repeats them.
+const MAX_PATH: usize = 2048;
+/// Most bytes of a value that an error shows.
+const MAX_VALUE: usize = 16 * 1024;
+/// Most bytes of an error's detail, which may show a difference of two objects.
+const MAX_DETAIL: usize = 32 * 1024;
 
 /// A path to a field: `spec.ports[0].name`, `metadata.labels[a/b]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +44,9 @@ impl FieldPath {
         const INLINE: usize = 24;
         let length = self.0.len() + parts.iter().map(|p| p.len()).sum::<usize>();
         if length > INLINE {
+            if length > MAX_PATH {
+                return self.shortened(parts);
+            }
             let mut path = String::with_capacity(length);
             path.push_str(&self.0);
             parts.iter().for_each(|p| path.push_str(p));
@@ -42,6 +56,18 @@ impl FieldPath {
         path.push_str(&self.0);
         parts.iter().for_each(|p| path.push_str(p));
         Self(path)
+    }
+    /// The path as far as there is room for it. It ends in dots, and what is below has the same path.
+    #[cold]
+    fn shortened(&self, parts: [&str; 3]) -> Self {
+        const DOTS: &str = "...";
+        if self.0.len() >= MAX_PATH {
+            return self.clone();
+        }
+        let mut path = [self.as_str(), parts[0], parts[1], parts[2]].concat();
+        path.truncate(path.floor_char_boundary(MAX_PATH));
+        path.push_str(DOTS);
+        Self(Str::from(path))
     }
     /// The path of an element.
     pub fn index(&self, i: usize) -> Self {
@@ -90,6 +116,8 @@ pub enum FieldErrorKind {
     Internal,
     /// `FieldValueTypeInvalid`
     TypeInvalid,
+    /// No error of its own: so many more were found and not kept, see [`ErrorList`].
+    More(usize),
 }
 
 /// One thing that is wrong with one field: a word wide, as validation has a thousand places that push one and hardly an
@@ -123,15 +151,17 @@ impl DerefMut for FieldError {
     }
 }
 
-/// All that is wrong with an object.
-pub type ErrorList = Vec<FieldError>;
-
-/// How upstream shows a bad value: strings quoted as Go's `%q` does, numbers and booleans bare, the rest as JSON.
+/// How upstream shows a bad value: strings quoted as Go's `%q` does, numbers and booleans bare, the rest as JSON. Of long
+/// ones the beginning.
 pub fn show(value: &Value) -> String {
     match value {
+        Value::String(s) if s.len() > MAX_VALUE => {
+            let (head, tail) = s.split_at(s.floor_char_boundary(MAX_VALUE));
+            format!("{}... ({} more bytes)", quote(head), tail.len())
+        }
         Value::String(s) => quote(s),
         Value::Null => "null".to_owned(),
-        other => super::codec::json::to_string(other),
+        other => super::codec::json::to_string_within(other, MAX_VALUE),
     }
 }
 
@@ -165,9 +195,17 @@ impl FieldError {
         Self(Box::new(Fault {
             kind,
             field: path.to_string(),
-            bad_value,
-            detail: detail.into_owned(),
+            // `show` has cut its values already, and says so behind the limit.
+            bad_value: bad_value.map(|v| cut(v, 2 * MAX_VALUE)),
+            detail: cut(detail.into_owned(), MAX_DETAIL),
         }))
+    }
+    fn more(n: usize) -> Self {
+        Self::of(FieldErrorKind::More(n), &FieldPath::default(), None, Cow::Borrowed(""))
+    }
+    /// True for the count at the end of a full list, which stands for errors of any field.
+    pub fn is_more(&self) -> bool {
+        matches!(self.kind, FieldErrorKind::More(_))
     }
     #[cold]
     #[inline(never)]
@@ -248,6 +286,7 @@ impl FieldError {
             FieldErrorKind::TooMany => "FieldValueTooMany",
             FieldErrorKind::Internal => "InternalError",
             FieldErrorKind::TypeInvalid => "FieldValueTypeInvalid",
+            FieldErrorKind::More(_) => "",
         }
     }
 
@@ -264,6 +303,7 @@ impl FieldError {
             FieldErrorKind::TooMany => "Too many",
             FieldErrorKind::Internal => "Internal error",
             FieldErrorKind::TypeInvalid => "Invalid value",
+            FieldErrorKind::More(n) => return list::more_errors(n),
         };
         let mut out = title.to_owned();
         if let Some(v) = &self.bad_value {
@@ -280,26 +320,10 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.body())
-    }
-}
-
-/// The joined message of a list: one error bare, several in brackets; equal messages are said once.
-pub fn aggregate(errors: &[FieldError]) -> String {
-    aggregate_texts(errors.iter().map(ToString::to_string))
-}
-
-/// The same of other errors.
-pub fn aggregate_texts(errors: impl IntoIterator<Item = String>) -> String {
-    let mut seen: Vec<String> = Vec::new();
-    for e in errors {
-        if !seen.contains(&e) {
-            seen.push(e);
+        if let FieldErrorKind::More(_) = self.kind {
+            return f.write_str(&self.body());
         }
-    }
-    match seen.as_slice() {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
+        write!(f, "{}: {}", self.field, self.body())
     }
 }
 
@@ -332,5 +356,22 @@ mod tests {
             assert_eq!(path.as_str(), text);
         }
         assert_eq!(FieldPath::default().child("a"), FieldPath::new("a"));
+    }
+
+    #[test]
+    fn paths_and_values_of_errors_are_bounded() {
+        let long = "é".repeat(3000);
+        let path = FieldPath::new("a").key(&long);
+        assert!(path.as_str().starts_with("a[é") && path.as_str().ends_with("...") && path.as_str().len() <= 2051);
+        assert_eq!(path.child("below"), path);
+        let list = Value::from(vec!["0123456789"; 100_000]);
+        for value in [list, Value::from("\u{1}".repeat(1 << 20))] {
+            let shown = FieldError::invalid(&path, value, "why").to_string();
+            assert!(
+                shown.len() < 3 * MAX_VALUE + MAX_PATH && shown.ends_with("more bytes): why"),
+                "{}",
+                shown.len()
+            );
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `metav1.Status`: every error a client of the API reads, with upstream's codes, reasons and words
 //! (`k8s.io/apimachinery/pkg/api/errors/errors.go`).
 
-use super::field::{ErrorList, aggregate, quote};
+use super::field::{FieldError, FieldErrorKind, MAX_TEXT, aggregate, cut, quote};
 use super::gvk::GroupResource;
 use super::value::{Map, Value};
 
@@ -52,12 +52,14 @@ pub struct Cause {
 pub type Result<T, E = Status> = std::result::Result<T, E>;
 
 impl Status {
-    /// A failure without details.
+    /// A failure without details. Of a message of more than [`MAX_TEXT`] bytes the beginning is kept.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        // Some room for the frame around an aggregate, which is bounded itself and says how much it leaves out.
+        const FRAME: usize = 4096;
         Self {
             code,
             reason,
-            message: message.into(),
+            message: cut(message.into(), MAX_TEXT + FRAME),
             details: None,
             continue_token: None,
         }
@@ -116,8 +118,9 @@ impl Status {
         )
     }
 
-    /// 422 with one cause per error. `kind` is the Kind (some callers: the resource, as upstream).
-    pub fn invalid(group: &str, kind: &str, name: &str, errors: &ErrorList) -> Self {
+    /// 422 with one cause per error, as far as they fit in [`MAX_TEXT`]. `kind` is the Kind (some callers: the resource, as
+    /// upstream).
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let qualified = if group.is_empty() {
             kind.to_owned()
         } else {
@@ -132,14 +135,20 @@ impl Status {
         d.group = group.to_owned();
         d.kind = kind.to_owned();
         d.name = name.to_owned();
-        d.causes = errors
-            .iter()
-            .map(|e| Cause {
-                reason: e.reason().to_owned(),
-                message: e.body(),
-                field: e.field.clone(),
-            })
-            .collect();
+        let mut room = MAX_TEXT;
+        let named = errors.iter().filter(|e| !matches!(e.kind, FieldErrorKind::More(_)));
+        let causes = named.map(|e| Cause {
+            reason: e.reason().to_owned(),
+            message: e.body(),
+            field: e.field.clone(),
+        });
+        // The first one is told in any case.
+        let mut fits = |c: &Cause| {
+            let before = room;
+            room = room.saturating_sub(c.message.len() + c.field.len());
+            room > 0 || before == MAX_TEXT
+        };
+        d.causes = causes.take_while(|c| fits(c)).collect();
         s
     }
 
@@ -325,6 +334,7 @@ impl std::error::Error for Status {}
 
 #[cfg(test)]
 mod tests {
+    use super::super::field::{ErrorList, FieldPath};
     use super::*;
 
     #[test]
@@ -332,5 +342,24 @@ mod tests {
         let gr = GroupResource::new("", "configmaps");
         let absent = Status::not_found(&gr, "a\0b");
         assert_eq!(absent.message, "configmaps \"a\\x00b\" not found");
+    }
+
+    #[test]
+    fn a_refusal_is_bounded_whatever_is_wrong() {
+        let path = FieldPath::new("spec");
+        let wrong = |i| FieldError::invalid(&path.index(i), "v".repeat(200), "no");
+        let many: ErrorList = (0..1_000_000).map(wrong).collect();
+        let s = Status::invalid("", "Pod", "p", &many);
+        assert!(
+            s.message.ends_with("and 999900 more errors]"),
+            "{}",
+            &s.message[s.message.len() - 80..]
+        );
+        assert_eq!(s.details.as_ref().map(|d| d.causes.len()), Some(100));
+        let large = (0..50).map(|i| FieldError::invalid(&path.index(i), "v".repeat(1 << 20), "no"));
+        let large: ErrorList = large.collect();
+        let encoded = crate::apimachinery::codec::json::to_vec(&Status::invalid("", "Pod", "p", &large).to_value());
+        assert!(encoded.len() < 3 * MAX_TEXT, "{}", encoded.len());
+        assert!(Status::bad_request("x".repeat(1 << 20)).message.len() < 2 * MAX_TEXT);
     }
 }

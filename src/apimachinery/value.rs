@@ -6,6 +6,7 @@
 
 use compact_str::CompactString;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// The string type of the tree: up to 24 bytes are stored inline.
 pub type Str = CompactString;
@@ -49,14 +50,13 @@ impl Map {
         if !pairs.windows(2).all(|w| w[0].0 < w[1].0) {
             // A stable sort keeps duplicates in source order, so "last wins" is "keep the last of each run".
             pairs.sort_by(|a, b| a.0.cmp(&b.0));
-            let mut out: Vec<(Str, Value)> = Vec::with_capacity(pairs.len());
-            for pair in pairs {
-                match out.last_mut() {
-                    Some(last) if last.0 == pair.0 => *last = pair,
-                    _ => out.push(pair),
+            pairs.dedup_by(|next, kept| {
+                let again = next.0 == kept.0;
+                if again {
+                    std::mem::swap(next, kept);
                 }
-            }
-            pairs = out;
+                again
+            });
         }
         Self(pairs)
     }
@@ -122,6 +122,34 @@ impl Map {
     /// Removes `key`.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         self.position(key).map(|i| self.0.remove(i).1)
+    }
+
+    /// Sets (`Some`) and removes (`None`) many keys, which come in order and each once. One pass over both sides: a client
+    /// that changes every second key of a large object one by one would move all others each time.
+    pub fn change(&mut self, changes: Vec<(Str, Option<Value>)>) {
+        /// Fewer are made one by one: that moves less than a pass does.
+        const FEW: usize = 8;
+        debug_assert!(changes.windows(2).all(|w| w[0].0 < w[1].0), "changes come in order");
+        if changes.len() < FEW {
+            for (key, value) in changes {
+                match value {
+                    Some(value) => drop(self.insert(key, value)),
+                    None => drop(self.remove(&key)),
+                }
+            }
+            return;
+        }
+        let mut out = Vec::with_capacity(self.0.len() + changes.len());
+        let mut mine = std::mem::take(&mut self.0).into_iter().peekable();
+        for (key, value) in changes {
+            while let Some(pair) = mine.next_if(|(k, _)| *k < key) {
+                out.push(pair);
+            }
+            mine.next_if(|(k, _)| *k == key);
+            out.extend(value.map(|v| (key, v)));
+        }
+        out.extend(mine);
+        self.0 = out;
     }
 
     /// Pairs in key order.
@@ -319,6 +347,27 @@ impl Value {
     }
 }
 
+/// Floats are never NaN, so that equality is one.
+impl Eq for Value {}
+
+impl Eq for Map {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Self::Null => {}
+            Self::Bool(b) => b.hash(state),
+            Self::Int(i) => i.hash(state),
+            // The two zeros are equal; adding zero makes them one.
+            Self::Float(f) => (f + 0.0).to_bits().hash(state),
+            Self::String(s) => s.hash(state),
+            Self::Array(a) => a.hash(state),
+            Self::Object(m) => m.0.hash(state),
+        }
+    }
+}
+
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&crate::apimachinery::codec::json::to_string(self))
@@ -421,6 +470,50 @@ pub use serde_json as __serde_json;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, HashSet};
+
+    proptest! {
+        #[test]
+        fn many_changes_are_the_same_as_one_after_the_other(
+            before in proptest::collection::btree_map("[a-f]{0,2}", any::<i64>(), 0..40),
+            changes in proptest::collection::btree_map("[a-f]{0,2}", any::<Option<i64>>(), 0..40),
+        ) {
+            let mut map: Map = before.clone().into_iter().collect();
+            let mut want: BTreeMap<String, i64> = before;
+            for (k, v) in &changes {
+                match v {
+                    Some(v) => drop(want.insert(k.clone(), *v)),
+                    None => drop(want.remove(k)),
+                }
+            }
+            map.change(changes.into_iter().map(|(k, v)| (k.into(), v.map(Value::Int))).collect());
+            prop_assert_eq!(map, want.into_iter().collect::<Map>());
+        }
+
+        #[test]
+        fn pairs_in_any_order_make_the_map_that_inserting_them_makes(
+            pairs in proptest::collection::vec(("[a-d]{0,2}", any::<i64>()), 0..30),
+        ) {
+            let mut want = Map::new();
+            pairs.iter().for_each(|(k, v)| drop(want.insert(k.as_str(), *v)));
+            prop_assert_eq!(pairs.into_iter().collect::<Map>(), want);
+        }
+    }
+
+    #[test]
+    fn equal_values_have_equal_hashes() {
+        let set: HashSet<Value> = [
+            Value::Float(0.0),
+            Value::Float(-0.0),
+            Value::Int(0),
+            json!({"a": [1]}),
+            json!({"a": [1]}),
+        ]
+        .into_iter()
+        .collect();
+        assert_eq!(set.len(), 3);
+    }
 
     #[test]
     fn of_duplicate_keys_the_last_one_wins() {

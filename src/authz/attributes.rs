@@ -73,3 +73,61 @@ impl<'a> Attributes<'a> {
         Self { verb, ..self }
     }
 }
+
+/// A question that owns its parts, to be answered on another thread.
+pub(super) struct Question {
+    user: UserInfo,
+    is_resource: bool,
+    texts: [String; 10],
+}
+
+impl Question {
+    pub fn of(asked: &Attributes<'_>) -> Self {
+        let texts = [
+            asked.verb,
+            asked.api_group,
+            asked.api_version,
+            asked.namespace,
+            asked.resource,
+            asked.subresource,
+            asked.name,
+            asked.path,
+            asked.field_selector,
+            asked.label_selector,
+        ];
+        Self {
+            user: asked.user.clone(),
+            is_resource: asked.is_resource,
+            texts: texts.map(str::to_owned),
+        }
+    }
+
+    pub fn asked(&self) -> Attributes<'_> {
+        let [
+            verb,
+            api_group,
+            api_version,
+            namespace,
+            resource,
+            subresource,
+            name,
+            path,
+            field_selector,
+            label_selector,
+        ] = &self.texts;
+        Attributes {
+            user: &self.user,
+            verb,
+            is_resource: self.is_resource,
+            api_group,
+            api_version,
+            namespace,
+            resource,
+            subresource,
+            name,
+            path,
+            field_selector,
+            label_selector,
+        }
+    }
+}

@@ -9,19 +9,25 @@
 //!    └────────────── changed() ≤ reached ? ────────────────────────────────────┘
 //! ```
 
+mod cover;
 mod explain;
 mod follow;
 mod index;
 mod objects;
+mod postings;
+mod resolved;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub use cover::{Held, Missing};
 pub use explain::{Explanation, Near};
 pub use follow::{Feeds, Sources};
-pub use index::{Applies, Found, Index};
+pub use index::{Applies, Found, Index, Listed};
 pub use objects::{Binding, PolicyRule, Role, Subject};
+pub use postings::{Spent, Steps};
 
+use super::attributes::Question;
 use super::{Attributes, Authorizer, Rules, Verdict};
 use crate::request::UserInfo;
 use arc_swap::ArcSwap;
@@ -87,12 +93,12 @@ impl Rbac {
         Ok(self.index.load_full())
     }
 
-    /// What somebody may do in a namespace (`""`: the cluster), in order, and what could not be resolved.
+    /// The roles somebody has in a namespace (`""`: the cluster), each once, and what could not be resolved.
     ///
     /// # Errors
     /// [`Behind`].
-    pub async fn rules(&self, user: &UserInfo, namespace: &str) -> Result<(Vec<PolicyRule>, Vec<String>), Behind> {
-        Ok(self.fresh().await?.rules(user, namespace))
+    pub async fn held(&self, user: &UserInfo, namespace: &str) -> Result<(Vec<Arc<Role>>, Vec<String>), Behind> {
+        Ok(self.fresh().await?.held(user, namespace))
     }
 
     fn change(&self, edit: impl FnOnce(&mut Index)) {
@@ -111,44 +117,71 @@ pub(crate) fn aggregate(errors: &[String]) -> String {
     }
 }
 
-fn decide(index: &Index, asked: &Attributes<'_>) -> Verdict {
-    match index.find(asked) {
-        Some(found) => Verdict::allow(format!("RBAC: allowed by {}", found.binding.describe(found.subject))),
-        None => {
-            let dangling = index.dangling(asked);
-            if dangling.is_empty() {
-                Verdict::no_opinion("")
-            } else {
-                Verdict::no_opinion(format!("RBAC: {}", aggregate(&dangling)))
-            }
-        }
+fn decide(index: &Index, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Verdict, Spent> {
+    if let Some(found) = index.find(asked, steps)? {
+        let by = found.binding.describe(found.subject);
+        return Ok(Verdict::allow(format!("RBAC: allowed by {by}")));
+    }
+    let dangling = index.dangling(asked, steps)?;
+    Ok(if dangling.is_empty() {
+        Verdict::no_opinion("")
+    } else {
+        Verdict::no_opinion(format!("RBAC: {}", aggregate(&dangling)))
+    })
+}
+
+fn undecided(error: impl Into<String>) -> Verdict {
+    Verdict {
+        error: Some(error.into()),
+        ..Verdict::no_opinion("")
+    }
+}
+
+/// Decides what takes longer than a thread that serves connections may spend.
+async fn decide_aside(index: Arc<Index>, asked: &Attributes<'_>) -> Verdict {
+    let question = Question::of(asked);
+    let work = move || decide(&index, &question.asked(), &mut Steps::UNBOUNDED.clone());
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(Spent)) => undecided("the roles and bindings that apply are too many"),
+        Err(_) => undecided("the decision was given up"),
     }
 }
 
 #[async_trait]
 impl Authorizer for Rbac {
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
-        match self.fresh().await {
-            Ok(index) => decide(&index, asked),
-            Err(behind) => Verdict {
-                error: Some(behind.to_string()),
-                ..Verdict::no_opinion("")
-            },
+        let index = match self.fresh().await {
+            Ok(index) => index,
+            Err(behind) => return undecided(behind.to_string()),
+        };
+        match decide(&index, asked, &mut Steps::REACTOR.clone()) {
+            Ok(verdict) => verdict,
+            Err(Spent) => decide_aside(index, asked).await,
         }
     }
 
+    /// Nothing where the index is behind, and where the decision would take long.
     fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
         let current = self.followed.get()?.is_current();
-        current.then(|| decide(&self.index.load(), asked))
+        let decide = || decide(&self.index.load(), asked, &mut Steps::REACTOR.clone()).ok();
+        current.then(decide).flatten()
     }
 
     async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
-        match self.rules(user, namespace).await {
-            Ok((rules, errors)) => Rules {
-                rules,
-                errors,
-                ..Rules::default()
-            },
+        match self.fresh().await {
+            Ok(index) => {
+                let listed = index.rules(user, namespace);
+                let mut rules = Rules {
+                    rules: listed.rules,
+                    errors: listed.errors,
+                    ..Rules::default()
+                };
+                if listed.cut {
+                    rules.extend(Rules::unknown("the list of rules is too long and was cut"));
+                }
+                rules
+            }
             Err(behind) => Rules::unknown(behind.to_string()),
         }
     }

@@ -15,6 +15,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 const RETRY: Duration = Duration::from_millis(500);
+/// Bytes of an object from which it is parsed and told on a thread that serves no connections.
+const LARGE: usize = 16 * 1024;
 
 /// A change of one object, by its storage key.
 pub struct Change<'a, T> {
@@ -128,7 +130,8 @@ impl<T: Send + Sync + 'static> Informer<T> {
         self.0.moved.notify_waiters();
     }
 
-    /// Calls `f` at each change, after the snapshot shows it. It runs in the informer's task and must not wait: it marks
+    /// Calls `f` at each change, after the snapshot shows it. It runs in the informer's task (for large
+    /// objects on the blocking pool, one change at a time) and must not wait: it marks
     /// keys in a work queue or the like. Changes before this call are not told.
     pub fn subscribe(&self, f: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
         let mut all = self
@@ -178,6 +181,19 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
         }
     }
 
+    /// Parses and tells one object. A large one is parsed on the blocking pool: it may take milliseconds.
+    async fn tell(&self, entry: &Arc<Entry>, bytes: usize, deleted: bool) {
+        let (informer, parse, entry) = (self.informer.clone(), self.parse, entry.clone());
+        let work = move || informer.apply(&entry.key, (!deleted).then(|| Arc::new(parse(&entry))));
+        if bytes < LARGE {
+            work();
+        } else if let Err(e) = tokio::task::spawn_blocking(work).await
+            && let Ok(panic) = e.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
     async fn follow(&self) -> Result<(), Error> {
         let mut watch = self
             .storage
@@ -196,17 +212,19 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
         while let Some(item) = watch.next().await {
             match item {
                 WatchItem::Initial(entry) => {
-                    self.informer.apply(&entry.key, Some(Arc::new((self.parse)(&entry))));
+                    self.tell(&entry, entry.json.len(), false).await;
                     if let Some(seen) = &mut seen {
                         seen.insert(entry.key.clone());
                     }
                 }
                 WatchItem::Change(_, event) => {
-                    let new = (!event.deleted).then(|| Arc::new((self.parse)(&event.entry)));
-                    if let (Some(seen), true) = (&mut seen, new.is_some()) {
+                    if let (Some(seen), false) = (&mut seen, event.deleted) {
                         seen.insert(event.entry.key.clone());
                     }
-                    self.informer.apply(&event.entry.key, new);
+                    // Subscribers undo what the former object did.
+                    let before = event.previous.as_ref().map_or(0, |e| e.json.len());
+                    self.tell(&event.entry, event.entry.json.len().max(before), event.deleted)
+                        .await;
                     if seen.is_none() {
                         self.informer.moved_to(event.entry.revision);
                     }

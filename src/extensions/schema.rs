@@ -191,10 +191,10 @@ impl StructuralSchema {
     /// name them from `status` on (upstream does so).
     pub fn validate_status(&self, object: &Value, old: Option<&Value>) -> ErrorList {
         let (Some(node), status) = (self.root.property("status"), object.get("status")) else {
-            return Vec::new();
+            return ErrorList::new();
         };
         if status.is_null() {
-            return Vec::new();
+            return ErrorList::new();
         }
         let mut errors = validate::validate(node, status, old.map(|o| o.get("status")));
         errors.extend(lists::validate(node, status, old.map(|o| o.get("status"))));

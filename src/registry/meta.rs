@@ -13,6 +13,7 @@ use crate::apimachinery::validation::{
 use crate::apimachinery::value::Value;
 use crate::request::Warnings;
 use crate::storage::Draft;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Says what the object is: `apiVersion` and `kind` of the row.
@@ -124,20 +125,24 @@ pub(crate) fn dedup_owner_references(object: &mut Value, warnings: &Warnings, af
     else {
         return;
     };
-    let mut seen: Vec<Value> = Vec::with_capacity(refs.len());
-    let mut doubled: Vec<String> = Vec::new();
-    refs.retain(|r| {
-        if seen.contains(r) {
-            doubled.push(r.str_at(&["uid"]).to_owned());
-            false
-        } else {
-            seen.push(r.clone());
-            true
-        }
-    });
-    if doubled.is_empty() {
+    if refs.len() < 2 {
         return;
     }
+    let mut seen: HashSet<&Value> = HashSet::with_capacity(refs.len());
+    let first: Vec<bool> = refs.iter().map(|r| seen.insert(r)).collect();
+    if first.iter().all(|first| *first) {
+        return;
+    }
+    let mut doubled: Vec<String> = Vec::new();
+    let mut places = first.into_iter();
+    refs.retain(|r| {
+        let first = places.next().unwrap_or(true);
+        // No header has room for more.
+        if !first && doubled.len() < Warnings::TOTAL {
+            doubled.push(r.str_at(&["uid"]).to_owned());
+        }
+        first
+    });
     let when = if after_admission {
         " after mutating admission happens"
     } else {

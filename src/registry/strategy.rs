@@ -137,7 +137,7 @@ pub trait Strategy: Send + Sync + 'static {
 
     /// Errors beside those of the object meta.
     fn validate_create(&self, _object: &Value) -> ErrorList {
-        Vec::new()
+        ErrorList::new()
     }
 
     /// Keeps what an updater may not change, bumps the generation.
@@ -166,7 +166,7 @@ pub trait Strategy: Send + Sync + 'static {
 
     /// Errors of a status update.
     fn validate_status_update(&self, _new: &Value, _old: &Value) -> ErrorList {
-        Vec::new()
+        ErrorList::new()
     }
 
     /// As [`prepare_update`](Self::prepare_update), for another subresource that is a part of the object

@@ -251,7 +251,7 @@ fn check_version(store: &Store, name: &str, new: &mut Value, live: &Entry) -> Re
                 &resource.gvr.group,
                 &resource.gvr.resource,
                 name,
-                &vec![error],
+                &[error],
             ));
         }
     } else if version != live.revision.0 || text.starts_with('0') {

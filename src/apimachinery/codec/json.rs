@@ -263,6 +263,52 @@ pub fn to_string(v: &Value) -> String {
     String::from_utf8(to_vec(v)).unwrap_or_default()
 }
 
+/// The compact encoding as text; of one longer than `max` bytes about that much, and a note that there is more.
+pub fn to_string_within(v: &Value, max: usize) -> String {
+    let mut out = Vec::new();
+    if encode_within(v, max, &mut out) {
+        return String::from_utf8(out).unwrap_or_default();
+    }
+    out.truncate(max);
+    let mut text = String::from_utf8_lossy(&out).into_owned();
+    text.push_str("... (more bytes)");
+    text
+}
+
+/// Encodes until the text is longer than `max`; false where it is.
+fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
+    match v {
+        Value::Array(a) => {
+            out.push(b'[');
+            for (i, v) in a.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                if !encode_within(v, max, out) {
+                    return false;
+                }
+            }
+            out.push(b']');
+        }
+        Value::Object(m) => {
+            out.push(b'{');
+            for (i, (k, v)) in m.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                encode_str(k, out);
+                out.push(b':');
+                if !encode_within(v, max, out) {
+                    return false;
+                }
+            }
+            out.push(b'}');
+        }
+        scalar => encode(scalar, out),
+    }
+    out.len() <= max
+}
+
 /// The encoding upstream's `?pretty=true` gives: two spaces, empty containers closed at once, no final newline.
 pub fn to_vec_pretty(v: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);

@@ -1,6 +1,6 @@
 //! Label selectors: `a=b,c!=d,e in (f,g),!h,i>1`, with the grammar and error texts of `k8s.io/apimachinery/pkg/labels`.
 
-use crate::apimachinery::field::{FieldError, FieldPath, aggregate};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::{Str, Value};
 use std::fmt;
@@ -54,7 +54,7 @@ impl Requirement {
     pub fn try_new(key: &str, operator: Operator, mut values: Vec<Str>) -> Result<Self, String> {
         values.sort_unstable();
         values.dedup();
-        let mut errors = Vec::new();
+        let mut errors = ErrorList::new();
         check_key(key, &mut errors);
         let path = FieldPath::new("values");
         let shown = || Value::from(values.iter().map(|v| Value::from(v.as_str())).collect::<Vec<_>>());
@@ -80,11 +80,11 @@ impl Requirement {
         for (i, v) in values.iter().enumerate() {
             if ordered && v.parse::<i64>().is_err() {
                 let why = "for 'Gt', 'Lt' operators, the value must be an integer";
-                errors.push(FieldError::invalid(&path.index(i), v.as_str(), why));
+                errors.push_with(|| FieldError::invalid(&path.index(i), v.as_str(), why));
             }
             let bad = validation::label_value(v);
             if !bad.is_empty() {
-                errors.push(FieldError::invalid(&path.index(i).key(key), v.as_str(), bad.join("; ")));
+                errors.push_with(|| FieldError::invalid(&path.index(i).key(key), v.as_str(), bad.join("; ")));
             }
         }
         if errors.is_empty() {
@@ -113,7 +113,7 @@ impl Requirement {
 
     /// True where a label of this value (`None`: absent) meets the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
-        let among = |v: &str| self.values.iter().any(|x| x == v);
+        let among = |v: &str| self.values.binary_search_by(|x| x.as_str().cmp(v)).is_ok();
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(among),
             Operator::NotIn | Operator::NotEquals => value.is_none_or(|v| !among(v)),
@@ -132,7 +132,7 @@ impl Requirement {
     }
 }
 
-fn check_key(key: &str, errors: &mut Vec<FieldError>) {
+fn check_key(key: &str, errors: &mut ErrorList) {
     let bad = validation::qualified_name(key);
     if !bad.is_empty() {
         errors.push(FieldError::invalid(&FieldPath::default(), key, bad.join("; ")));
@@ -381,7 +381,7 @@ impl<'a> Parser<'a> {
         if token != Token::Word {
             return Err(format!("found '{key}', expected: identifier"));
         }
-        let mut errors = Vec::new();
+        let mut errors = ErrorList::new();
         check_key(key, &mut errors);
         if !errors.is_empty() {
             return Err(aggregate(&errors));

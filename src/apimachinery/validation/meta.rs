@@ -4,6 +4,8 @@ use super::{NameFn, label_value, name_is_dns_label, name_is_path_segment, qualif
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote, show};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
+use std::cell::LazyCell;
+use std::collections::HashSet;
 
 /// Most bytes all keys and values of the annotations may have together.
 pub const ANNOTATIONS_MAX: usize = 256 * 1024;
@@ -86,7 +88,7 @@ pub fn validate_object_meta(meta: &Value, rules: MetaRules, path: &FieldPath) ->
 pub fn validate_object_meta_update(new: &Value, old: &Value, rules: MetaRules, path: &FieldPath) -> ErrorList {
     let mut out = ErrorList::new();
     if !old.get("deletionTimestamp").is_null() {
-        let had = old.get("finalizers").items();
+        let had: HashSet<&Value> = old.get("finalizers").items().iter().collect();
         let mut added: Vec<&str> = new
             .get("finalizers")
             .items()
@@ -190,6 +192,7 @@ fn show_reference(r: &Value) -> String {
 /// Checks owner references. Upstream gives no index in the path.
 pub fn validate_owner_references(refs: &Value, path: &FieldPath, out: &mut ErrorList) {
     let mut controller: Option<&Value> = None;
+    let all = LazyCell::new(|| refs.items().iter().map(show_reference).collect::<Vec<_>>().join(","));
     for r in refs.items() {
         let api_version = r.str_at(&["apiVersion"]);
         let gv = GroupVersion::parse(api_version).unwrap_or_default();
@@ -213,14 +216,15 @@ pub fn validate_owner_references(refs: &Value, path: &FieldPath, out: &mut Error
             match controller {
                 None => controller = Some(r),
                 Some(first) => {
-                    let all = refs.items().iter().map(show_reference).collect::<Vec<_>>().join(",");
                     let id = |r: &Value| format!("{}/{}", r.str_at(&["kind"]), r.str_at(&["name"]));
-                    let why = format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
-                        id(first),
-                        id(r)
-                    );
-                    out.push(FieldError::invalid_raw(path, format!("[{all}]"), why));
+                    out.push_with(|| {
+                        let why = format!(
+                            "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+                            id(first),
+                            id(r)
+                        );
+                        FieldError::invalid_raw(path, format!("[{}]", *all), why)
+                    });
                 }
             }
         }
@@ -284,8 +288,10 @@ pub fn validate_field_manager(manager: &str, path: &FieldPath, out: &mut ErrorLi
     }
     for (i, c) in manager.char_indices() {
         if !is_print(c) {
-            let why = format!("invalid character U+{:04X} (at position {i})", u32::from(c));
-            out.push(FieldError::invalid(path, manager, why));
+            out.push_with(|| {
+                let why = format!("invalid character U+{:04X} (at position {i})", u32::from(c));
+                FieldError::invalid(path, manager, why)
+            });
         }
     }
 }

@@ -4,6 +4,7 @@ use super::meta::validate_labels;
 use super::{label_value, pattern_error, qualified_name};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
+use std::collections::HashSet;
 
 const REASON_MAX: usize = 1024;
 const MESSAGE_MAX: usize = 32 * 1024;
@@ -72,11 +73,11 @@ fn check_label(e: &Value, path: &FieldPath, out: &mut ErrorList) {
 
 /// Checks a list of `metav1.Condition`.
 pub fn validate_conditions(conditions: &Value, path: &FieldPath, out: &mut ErrorList) {
-    let items = conditions.items();
-    for (i, c) in items.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for (i, c) in conditions.items().iter().enumerate() {
         let at = path.index(i);
         let ty = c.str_at(&["type"]);
-        if items[..i].iter().any(|o| o.str_at(&["type"]) == ty) {
+        if !seen.insert(ty) {
             out.push(FieldError::duplicate(&at.child("type"), ty));
         }
         validate_condition(c, &at, out);
@@ -142,10 +143,13 @@ fn condition_reason(s: &str) -> Vec<String> {
 
 /// Warnings about finalizers of a custom resource that are new in `metadata` against `old` (null on create).
 pub fn finalizer_warnings(metadata: &Value, old: &Value) -> Vec<String> {
-    let had = old.get("finalizers").items();
+    /// More texts than headers have room for.
+    const MOST: usize = 100;
+    let had: HashSet<&Value> = old.get("finalizers").items().iter().collect();
     let new = metadata.get("finalizers").items().iter().filter(|f| !had.contains(f));
     new.filter_map(Value::as_str)
         .filter(|f| !f.contains('/') && !matches!(*f, "kubernetes" | "orphan" | "foregroundDeletion"))
+        .take(MOST)
         .map(|f| {
             let path = if f.contains('.') { " including a path (/)" } else { "" };
             format!("metadata.finalizers: {f:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers")

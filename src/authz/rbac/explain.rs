@@ -4,6 +4,7 @@ use super::Behind;
 use super::Rbac;
 use super::index::{Applies, Index};
 use super::objects::PolicyRule;
+use super::postings::Steps;
 use crate::apimachinery::value::Value;
 use crate::authz::Attributes;
 use crate::json;
@@ -63,14 +64,13 @@ fn distance(lacks: &[&str]) -> usize {
         .sum()
 }
 
-fn near<'a>(a: &'a Applies, asked: &'a Attributes<'_>) -> impl Iterator<Item = Near> + 'a {
-    let rules = a.role.iter().flat_map(|role| role.rules.iter().enumerate());
-    rules.map(|(number, rule)| Near {
+fn near(a: &Applies, number: usize, rule: &PolicyRule, lacks: Vec<&'static str>) -> Near {
+    Near {
         through: a.binding.describe(a.subject),
         number,
         rule: rule.clone(),
-        lacks: lacks(rule, asked),
-    })
+        lacks,
+    }
 }
 
 impl Explanation {
@@ -79,19 +79,29 @@ impl Explanation {
         let applying = index.applying(asked.user, asked.namespace);
         let mut out = Self {
             bindings: applying.len(),
-            dangling: index.dangling(asked),
+            // Without a bound on steps it is always answered.
+            dangling: index.dangling(asked, &mut Steps::UNBOUNDED.clone()).unwrap_or_default(),
             ..Self::default()
         };
-        let mut all: Vec<Near> = applying.iter().flat_map(|a| near(a, asked)).collect();
-        if let Some(at) = all.iter().position(|n| n.lacks.is_empty()) {
-            out.allowed = Some(all.swap_remove(at));
-            return out;
+        let mut closest: Vec<(usize, Near)> = Vec::new();
+        for a in &applying {
+            let rules = a.role.iter().flat_map(|role| role.rules.iter().enumerate());
+            for (number, rule) in rules {
+                let lacks = lacks(rule, asked);
+                if lacks.is_empty() {
+                    out.allowed = Some(near(a, number, rule, lacks));
+                    return out;
+                }
+                let distance = distance(&lacks);
+                // Among equals, the order in which bindings are asked.
+                let place = closest.partition_point(|(d, _)| *d <= distance);
+                if distance < 10 && place < NEAR {
+                    closest.insert(place, (distance, near(a, number, rule, lacks)));
+                    closest.truncate(NEAR);
+                }
+            }
         }
-        // Stable: among equals, the order in which bindings are asked.
-        all.sort_by_key(|n| distance(&n.lacks));
-        all.retain(|n| distance(&n.lacks) < 10);
-        all.truncate(NEAR);
-        out.closest = all;
+        out.closest = closest.into_iter().map(|(_, near)| near).collect();
         out
     }
 

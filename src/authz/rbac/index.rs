@@ -1,30 +1,39 @@
 //! Who is bound to what, found by who asks: scope (a namespace, or the cluster) → user or group → bindings.
 //!
-//! An index is immutable and made of persistent maps: a change copies a few nodes and leaves readers alone. What a
-//! change concerns loses its worked-out form, which the next decision that needs it makes again.
+//! An index is immutable and made of persistent maps: a change copies a few nodes and leaves readers alone. A change of
+//! a role is one entry, whoever is bound to it: what a subject's bindings resolve to carries the version of the roles it
+//! was resolved with, and is looked at again by the next decision that needs it.
 
 use super::objects::{Binding, PolicyRule, Role, Target};
-use super::table::Table;
+use super::postings::{Spent, Steps};
+use super::resolved::{Grant, Merged, Resolved};
 use crate::apimachinery::value::Str;
 use crate::authz::Attributes;
 use crate::request::UserInfo;
-use imbl::{HashMap, OrdMap, OrdSet};
-use std::sync::{Arc, OnceLock};
+use arc_swap::ArcSwapOption;
+use imbl::{HashMap, OrdMap};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Roles up to which a subject's roles are asked one by one; more get a table of their own.
-const FEW: usize = 6;
+/// Unresolved bindings named in a reason; the others are counted.
+pub(super) const MOST_DANGLING: usize = 10;
+/// Bytes of rules listed for one caller.
+const MOST_LISTED: usize = 4 << 20;
 
 /// Roles and bindings at one time.
 #[derive(Clone, Default)]
 pub struct Index {
     /// By name (ClusterRole) or `namespace/name` (Role).
     roles: HashMap<Str, Arc<Role>>,
+    /// Another one whenever a role appears, changes or goes.
+    roles_version: u64,
     /// By name or `namespace/name`.
     bindings: OrdMap<Str, Arc<Binding>>,
-    /// Bindings of a role.
-    bound: HashMap<Str, OrdSet<Str>>,
     /// By namespace; `""` is the cluster.
     scopes: HashMap<Str, Arc<Scope>>,
+    /// What the merged tables of all subjects weigh.
+    merged: Merged,
 }
 
 #[derive(Clone, Default)]
@@ -37,24 +46,7 @@ struct Scope {
 #[derive(Default)]
 struct Bucket {
     bindings: OrdMap<Str, Grant>,
-    resolved: OnceLock<Resolved>,
-}
-
-/// A binding, and which of its subjects it is.
-#[derive(Clone)]
-struct Grant {
-    binding: Arc<Binding>,
-    subject: usize,
-}
-
-#[derive(Default)]
-struct Resolved {
-    /// One per role: the first binding of it.
-    grants: Vec<(Grant, Arc<Role>)>,
-    /// Bindings of roles that are not there.
-    dangling: Vec<String>,
-    /// All their rules, where there are many roles.
-    table: Option<Table>,
+    resolved: ArcSwapOption<Resolved>,
 }
 
 /// What allows something.
@@ -65,6 +57,17 @@ pub struct Found {
     pub subject: usize,
     /// The role.
     pub role: Arc<Role>,
+}
+
+/// Rules somebody has.
+#[derive(Default)]
+pub struct Listed {
+    /// In order.
+    pub rules: Vec<PolicyRule>,
+    /// What could not be resolved.
+    pub errors: Vec<String>,
+    /// The list was cut: it would be too long.
+    pub cut: bool,
 }
 
 /// A binding that names somebody.
@@ -82,78 +85,57 @@ pub struct Applies {
 impl Index {
     /// A role appears, changes or goes. The key is its name, for a Role with its namespace and a slash in front.
     pub fn set_role(&mut self, key: &str, role: Option<Arc<Role>>) {
+        // Of the whole process: copies of an index that change apart never share a version.
+        static VERSIONS: AtomicU64 = AtomicU64::new(0);
         match role {
             Some(role) => self.roles.insert(key.into(), role),
             None => self.roles.remove(key),
         };
-        let bindings: Vec<Arc<Binding>> = self
-            .bound
-            .get(key)
-            .into_iter()
-            .flatten()
-            .filter_map(|b| self.bindings.get(b).cloned())
-            .collect();
-        for binding in bindings {
-            self.edit(&binding, &|_| {});
-        }
+        self.roles_version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
-    /// A binding appears, changes or goes.
+    /// A binding appears, changes or goes. The cost follows its subjects.
     pub fn set_binding(&mut self, key: &str, binding: Option<Arc<Binding>>) {
         let old = match &binding {
             Some(new) => self.bindings.insert(key.into(), new.clone()),
             None => self.bindings.remove(key),
         };
         if let Some(old) = old {
-            self.edit(&old, &|bucket| drop(bucket.remove(old.name.as_str())));
-            if let Some(role) = old.role_key()
-                && let Some(set) = self.bound.get_mut(&role)
-            {
-                set.remove(key);
-                if set.is_empty() {
-                    self.bound.remove(&role);
-                }
-            }
+            self.edit(&old, |bucket, _| drop(bucket.remove(old.name.as_str())));
         }
-        let Some(new) = binding else { return };
-        if let Some(role) = new.role_key() {
-            self.bound.entry(role).or_default().insert(key.into());
-        }
-        for subject in (0..new.subjects.len()).rev() {
-            let Some(target) = new.subjects[subject].target() else {
-                continue;
-            };
+        if let Some(new) = binding {
+            let role = new.role_key();
             // From the last to the first: of several that are the same caller, the first is kept.
-            let grant = Grant {
-                binding: new.clone(),
-                subject,
-            };
-            self.edit_one(&new.namespace, target, &|bucket| {
-                bucket.insert(new.name.clone(), grant.clone());
+            self.edit(&new, |bucket, subject| {
+                let grant = Grant {
+                    binding: new.clone(),
+                    subject,
+                    role: role.clone(),
+                };
+                bucket.insert(new.name.clone(), grant);
             });
         }
     }
 
-    fn edit(&mut self, binding: &Binding, change: &dyn Fn(&mut OrdMap<Str, Grant>)) {
-        for target in binding.subjects.iter().filter_map(super::objects::Subject::target) {
-            self.edit_one(&binding.namespace, target, change);
-        }
-    }
-
-    /// Changes a bucket, which forgets what was worked out.
-    fn edit_one(&mut self, scope: &Str, target: Target, change: &dyn Fn(&mut OrdMap<Str, Grant>)) {
+    /// Changes the bucket of each subject of a binding, from the last to the first. The buckets forget what they
+    /// resolved to.
+    fn edit(&mut self, binding: &Binding, change: impl Fn(&mut OrdMap<Str, Grant>, usize)) {
+        let scope = &binding.namespace;
         let mut whole = self.scopes.get(scope).map(|s| Scope::clone(s)).unwrap_or_default();
-        let (map, name) = match target {
-            Target::User(name) => (&mut whole.users, name),
-            Target::Group(name) => (&mut whole.groups, name),
-        };
-        let mut bindings = map.get(&name).map(|b| b.bindings.clone()).unwrap_or_default();
-        change(&mut bindings);
-        if bindings.is_empty() {
-            map.remove(&name);
-        } else {
-            let resolved = OnceLock::new();
-            map.insert(name, Arc::new(Bucket { bindings, resolved }));
+        for (number, subject) in binding.subjects.iter().enumerate().rev() {
+            let (map, name) = match subject.target() {
+                Some(Target::User(name)) => (&mut whole.users, name),
+                Some(Target::Group(name)) => (&mut whole.groups, name),
+                None => continue,
+            };
+            let mut bindings = map.get(&name).map(|b| b.bindings.clone()).unwrap_or_default();
+            change(&mut bindings, number);
+            if bindings.is_empty() {
+                map.remove(&name);
+            } else {
+                let resolved = ArcSwapOption::empty();
+                map.insert(name, Arc::new(Bucket { bindings, resolved }));
+            }
         }
         if whole.users.is_empty() && whole.groups.is_empty() {
             self.scopes.remove(scope);
@@ -178,33 +160,61 @@ impl Index {
     }
 
     /// What allows it: cluster bindings first, then those of the namespace, by name.
-    pub fn find(&self, asked: &Attributes<'_>) -> Option<Found> {
-        self.scopes_of(asked.namespace).find_map(|scope| {
-            scope
-                .buckets(asked.user)
-                .filter_map(|bucket| bucket.resolved(self).find(asked))
-                .min_by(|(a, _), (b, _)| (&a.binding.name, a.subject).cmp(&(&b.binding.name, b.subject)))
-                .map(|(grant, role)| Found {
-                    binding: grant.binding.clone(),
-                    subject: grant.subject,
-                    role: role.clone(),
-                })
-        })
+    ///
+    /// # Errors
+    /// [`Spent`]: it takes longer than the budget.
+    pub fn find(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<Found>, Spent> {
+        for scope in self.scopes_of(asked.namespace) {
+            let mut best: Option<Found> = None;
+            for bucket in scope.buckets(asked.user) {
+                let resolved = bucket.resolved(self, steps)?;
+                let Some((grant, role)) = resolved.find(asked, steps)? else {
+                    continue;
+                };
+                let before = |best: &Found| (&grant.binding.name, grant.subject) < (&best.binding.name, best.subject);
+                if best.as_ref().is_none_or(before) {
+                    best = Some(Found {
+                        binding: grant.binding.clone(),
+                        subject: grant.subject,
+                        role: role.clone(),
+                    });
+                }
+            }
+            if best.is_some() {
+                return Ok(best);
+            }
+        }
+        Ok(None)
     }
 
-    /// Why bindings that name the caller say nothing: their roles are not there.
-    pub fn dangling(&self, asked: &Attributes<'_>) -> Vec<String> {
+    /// Why bindings that name the caller say nothing: their roles are not there. A few are named, the rest counted.
+    ///
+    /// # Errors
+    /// [`Spent`]: it takes longer than the budget.
+    pub fn dangling(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Vec<String>, Spent> {
         let mut out: Vec<String> = Vec::new();
+        let mut more = 0;
         for scope in self.scopes_of(asked.namespace) {
             for bucket in scope.buckets(asked.user) {
-                for text in &bucket.resolved(self).dangling {
-                    if !out.contains(text) {
+                let resolved = bucket.resolved(self, steps)?;
+                more += resolved.more_dangling;
+                for text in &resolved.dangling {
+                    // Each bucket names a few, and `out` holds a few.
+                    if out.contains(text) {
+                        continue;
+                    }
+                    if out.len() < MOST_DANGLING {
                         out.push(text.clone());
+                    } else {
+                        more += 1;
                     }
                 }
             }
         }
-        out
+        if more > 0 {
+            out.push(format!("{more} more"));
+        }
+        Ok(out)
     }
 
     /// All bindings that name the caller, cluster ones first, by name.
@@ -229,16 +239,55 @@ impl Index {
         out
     }
 
-    /// The rules that hold for somebody in a namespace, in order, and what could not be resolved.
-    pub fn rules(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
-        let (mut rules, mut errors) = (Vec::new(), Vec::new());
+    /// The roles somebody has in a namespace, each once, and what could not be resolved.
+    pub fn held(&self, user: &UserInfo, namespace: &str) -> (Vec<Arc<Role>>, Vec<String>) {
+        let (mut roles, mut errors) = (Vec::new(), Vec::new());
+        let mut seen = HashSet::new();
+        let mut more = 0;
         for a in self.applying(user, namespace) {
             match a.role {
-                Some(role) => rules.extend(role.rules.iter().cloned()),
-                None => errors.push(a.binding.dangling()),
+                Some(role) if seen.insert(Arc::as_ptr(&role)) => roles.push(role),
+                Some(_) => {}
+                None if errors.len() < MOST_DANGLING => errors.push(a.binding.dangling()),
+                None => more += 1,
             }
         }
-        (rules, errors)
+        if more > 0 {
+            errors.push(format!("{more} more"));
+        }
+        (roles, errors)
+    }
+
+    /// The rules that hold for somebody in a namespace, in order, and what could not be resolved. A list that grows too
+    /// long is cut: many bindings of one long role repeat it.
+    pub fn rules(&self, user: &UserInfo, namespace: &str) -> Listed {
+        let mut out = Listed::default();
+        let (mut bytes, mut more) = (0, 0);
+        for a in self.applying(user, namespace) {
+            let Some(role) = a.role else {
+                if out.errors.len() < MOST_DANGLING {
+                    out.errors.push(a.binding.dangling());
+                } else {
+                    more += 1;
+                }
+                continue;
+            };
+            for rule in role.rules.iter() {
+                bytes += rule.bytes();
+                if bytes > MOST_LISTED {
+                    out.cut = true;
+                    break;
+                }
+                out.rules.push(rule.clone());
+            }
+            if out.cut {
+                break;
+            }
+        }
+        if more > 0 {
+            out.errors.push(format!("{more} more"));
+        }
+        out
     }
 
     fn scopes_of<'a>(&'a self, namespace: &str) -> impl Iterator<Item = &'a Arc<Scope>> {
@@ -264,37 +313,20 @@ impl Scope {
 // === impl Bucket ===
 
 impl Bucket {
-    fn resolved(&self, index: &Index) -> &Resolved {
-        self.resolved.get_or_init(|| {
-            let mut out = Resolved::default();
-            let mut seen = std::collections::HashSet::new();
-            for grant in self.bindings.values() {
-                let Some(role) = index.role_of(&grant.binding) else {
-                    out.dangling.push(grant.binding.dangling());
-                    continue;
-                };
-                if seen.insert(Arc::as_ptr(role)) {
-                    out.grants.push((grant.clone(), role.clone()));
-                }
-            }
-            if out.grants.len() > FEW {
-                let rules = out.grants.iter().enumerate();
-                out.table = Some(Table::of(
-                    rules.flat_map(|(at, (_, role))| role.rules.iter().map(move |r| (at, r))),
-                ));
-            }
-            out
-        })
-    }
-}
-
-// === impl Resolved ===
-
-impl Resolved {
-    fn find(&self, asked: &Attributes<'_>) -> Option<&(Grant, Arc<Role>)> {
-        match &self.table {
-            Some(table) => table.find(asked).map(|at| &self.grants[at]),
-            None => self.grants.iter().find(|(_, role)| role.allows(asked).is_some()),
+    fn resolved(&self, index: &Index, steps: &mut Steps) -> Result<Arc<Resolved>, Spent> {
+        if let Some(known) = self.resolved.load_full()
+            && known.holds(self.bindings.values(), &index.roles, index.roles_version, steps)?
+        {
+            return Ok(known);
         }
+        let made = Arc::new(Resolved::of(
+            self.bindings.values(),
+            &index.roles,
+            index.roles_version,
+            &index.merged,
+            steps,
+        )?);
+        self.resolved.store(Some(made.clone()));
+        Ok(made)
     }
 }

@@ -5,9 +5,14 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::authz::Attributes;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use super::postings::{Spent, Steps};
 use super::table::Table;
+
+/// Strings of a role up to which its index is made when it is first asked. A larger role has one from the start: it is
+/// parsed where nobody waits for it.
+const SMALL: usize = 500;
 
 /// One rule of a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,8 +32,9 @@ pub struct PolicyRule {
 /// A Role or ClusterRole.
 pub struct Role {
     /// Its rules, in order.
-    pub rules: Vec<PolicyRule>,
-    /// The rules, indexed on first use.
+    pub rules: Arc<[PolicyRule]>,
+    /// Strings in the rules.
+    pub(super) weight: usize,
     table: OnceLock<Table>,
 }
 
@@ -101,6 +107,27 @@ impl PolicyRule {
         v
     }
 
+    fn lists(&self) -> [&Vec<Str>; 5] {
+        [
+            &self.verbs,
+            &self.api_groups,
+            &self.resources,
+            &self.resource_names,
+            &self.non_resource_urls,
+        ]
+    }
+
+    /// How many strings it has, itself counted.
+    pub fn weight(&self) -> usize {
+        1 + self.lists().into_iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// How many bytes of text it has, about.
+    pub fn bytes(&self) -> usize {
+        let texts = self.lists().into_iter().flatten().map(|text| text.len() + 3);
+        texts.sum::<usize>() + 64
+    }
+
     /// True where the rule names the verb.
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == "*" || v == verb)
@@ -133,7 +160,7 @@ impl PolicyRule {
     pub fn has_url(&self, path: &str) -> bool {
         self.non_resource_urls
             .iter()
-            .any(|u| u == path || u.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix)))
+            .any(|u| u == path || (u.ends_with('*') && path.starts_with(u.trim_end_matches('*'))))
     }
 
     /// True where the rule allows what is asked.
@@ -166,8 +193,12 @@ impl fmt::Display for PolicyRule {
                 f.write_str(", ")?;
             }
             first = false;
-            let quoted: Vec<String> = list.iter().map(|s| quote(s)).collect();
-            write!(f, "{name}:[{}]", quoted.join(" "))?;
+            write!(f, "{name}:[")?;
+            for (i, text) in list.iter().enumerate() {
+                f.write_str(if i == 0 { "" } else { " " })?;
+                f.write_str(&quote(text))?;
+            }
+            f.write_str("]")?;
         }
         f.write_str("}")
     }
@@ -183,16 +214,29 @@ impl Role {
 
     /// With these rules.
     pub fn of(rules: Vec<PolicyRule>) -> Self {
-        Self {
+        let rules: Arc<[PolicyRule]> = rules.into();
+        let me = Self {
+            weight: rules.iter().map(PolicyRule::weight).sum(),
             rules,
             table: OnceLock::new(),
+        };
+        if me.weight > SMALL {
+            me.table();
         }
+        me
+    }
+
+    fn table(&self) -> &Table {
+        self.table.get_or_init(|| Table::of(self.rules.iter().enumerate()))
     }
 
     /// The first rule that allows it.
-    pub(super) fn allows(&self, asked: &Attributes<'_>) -> Option<usize> {
-        let table = self.table.get_or_init(|| Table::of(self.rules.iter().enumerate()));
-        table.find(asked)
+    pub(super) fn find(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<usize>, Spent> {
+        if self.table.get().is_none() {
+            steps.take(self.weight * 10)?;
+        }
+        steps.take(10)?;
+        self.table().find(asked, steps)
     }
 }
 

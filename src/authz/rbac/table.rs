@@ -1,127 +1,199 @@
-//! Rules, indexed by what they name, so that a decision is a handful of look-ups however many rules there are.
+//! Rules, indexed by what they name, so that a decision does not read every rule.
 //!
-//! resource (as the rule spells it) → verb → group → names; each end is the position of the first rule that says so.
+//! A rule is a box: verbs × groups × resources × names. Its size is the sum of its lists, what it allows their product;
+//! the index follows the sum. Each token has the set of rules that name it, and a question intersects the sets of its
+//! own tokens, 64 rules at a time.
 
 use super::objects::PolicyRule;
+use super::postings::{Postings, Spent, Steps, Union, Word, first};
 use crate::apimachinery::value::Str;
 use crate::authz::Attributes;
 use std::collections::HashMap;
 
-type Level<T> = HashMap<Str, T>;
+/// Token → rules that name it.
+type Tokens = HashMap<Str, Postings>;
 
 /// An index over rules. Positions are the caller's.
 #[derive(Default)]
 pub(super) struct Table {
-    resources: Level<Level<Level<Slot>>>,
-    paths: Level<Level<usize>>,
-    /// Paths that end in `*`, without it.
-    prefixes: Vec<(Str, Level<usize>)>,
+    /// The position of each rule by its number; numbers and positions rise together.
+    positions: Vec<u32>,
+    verbs: Tokens,
+    groups: Tokens,
+    resources: Tokens,
+    names: Tokens,
+    /// Rules without resource names.
+    unnamed: Option<Postings>,
+    paths: Tokens,
+    prefixes: Vec<Prefix>,
 }
 
-/// Rules for one resource, verb and group.
-#[derive(Default)]
-struct Slot {
-    /// The first without names.
-    any: Option<usize>,
-    named: Level<usize>,
+/// A path that ends in `*`, without it. Sorted.
+struct Prefix {
+    text: Str,
+    /// The longest other prefix that this one starts with.
+    parent: Option<usize>,
+    rules: Postings,
 }
 
-fn keep_first(at: usize, slot: &mut Option<usize>) {
-    *slot = Some(slot.map_or(at, |old| old.min(at)));
-}
-
-fn lower(a: Option<usize>, b: Option<usize>) -> Option<usize> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
+fn note(tokens: &mut Tokens, token: &Str, number: u32) {
+    match tokens.get_mut(token) {
+        Some(rules) => rules.push(number),
+        None => drop(tokens.insert(token.clone(), Postings::of(number))),
     }
+}
+
+fn rules_of<'a>(tokens: &'a Tokens, token: &str) -> Option<&'a [Word]> {
+    tokens.get(token).map(Postings::words)
 }
 
 impl Table {
+    /// An index over rules, whose positions must not fall.
     pub fn of<'r>(rules: impl Iterator<Item = (usize, &'r PolicyRule)>) -> Self {
         let mut me = Self::default();
-        for (at, rule) in rules {
-            me.add(at, rule);
+        let mut prefixes = Tokens::default();
+        for (position, rule) in rules {
+            let number = me.positions.len() as u32;
+            me.positions.push(position as u32);
+            for (tokens, list) in [
+                (&mut me.verbs, &rule.verbs),
+                (&mut me.groups, &rule.api_groups),
+                (&mut me.resources, &rule.resources),
+                (&mut me.names, &rule.resource_names),
+            ] {
+                list.iter().for_each(|token| note(tokens, token, number));
+            }
+            if rule.resource_names.is_empty() {
+                match &mut me.unnamed {
+                    Some(rules) => rules.push(number),
+                    none => *none = Some(Postings::of(number)),
+                }
+            }
+            for url in &rule.non_resource_urls {
+                note(&mut me.paths, url, number);
+                if url.ends_with('*') {
+                    note(&mut prefixes, &Str::from(url.trim_end_matches('*')), number);
+                }
+            }
         }
+        me.prefixes = nested(prefixes);
         me
     }
 
-    fn add(&mut self, at: usize, rule: &PolicyRule) {
-        for resource in &rule.resources {
-            let verbs = self.resources.entry(resource.clone()).or_default();
-            for verb in &rule.verbs {
-                let groups = verbs.entry(verb.clone()).or_default();
-                for group in &rule.api_groups {
-                    let slot = groups.entry(group.clone()).or_default();
-                    if rule.resource_names.is_empty() {
-                        keep_first(at, &mut slot.any);
-                    }
-                    for name in &rule.resource_names {
-                        let first = slot.named.entry(name.clone()).or_insert(at);
-                        *first = at.min(*first);
-                    }
-                }
-            }
-        }
-        for url in &rule.non_resource_urls {
-            let verbs = match url.strip_suffix('*') {
-                None => self.paths.entry(url.clone()).or_default(),
-                Some(prefix) => {
-                    let known = self.prefixes.iter().position(|(p, _)| p == prefix);
-                    let i = known.unwrap_or_else(|| {
-                        self.prefixes.push((prefix.into(), Level::default()));
-                        self.prefixes.len() - 1
-                    });
-                    &mut self.prefixes[i].1
-                }
-            };
-            for verb in &rule.verbs {
-                let first = verbs.entry(verb.clone()).or_insert(at);
-                *first = at.min(*first);
-            }
-        }
+    /// The position of the first rule that allows it.
+    pub fn find(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<usize>, Spent> {
+        let number = if asked.is_resource {
+            self.find_resource(asked, steps)?
+        } else {
+            self.find_path(asked, steps)?
+        };
+        Ok(number.map(|n| self.positions[n as usize] as usize))
     }
 
-    /// The first rule that allows it.
-    pub fn find(&self, asked: &Attributes<'_>) -> Option<usize> {
-        if !asked.is_resource {
-            return self.find_path(asked);
+    fn find_resource(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<u32>, Spent> {
+        let resources = if asked.subresource.is_empty() {
+            self.resource(asked.resource, None)
+        } else {
+            let mut spelled = String::with_capacity(asked.resource.len() + asked.subresource.len() + 1);
+            spelled.push_str(asked.resource);
+            spelled.push('/');
+            spelled.push_str(asked.subresource);
+            self.resource(&spelled, Some(asked.subresource))
+        };
+        if resources.is_empty() {
+            return Ok(None);
         }
-        if self.resources.is_empty() {
-            return None;
-        }
-        let any = self.in_resource("*", asked);
-        if asked.subresource.is_empty() {
-            return lower(any, self.in_resource(asked.resource, asked));
-        }
-        let mut spelled = String::with_capacity(asked.resource.len() + asked.subresource.len() + 1);
-        spelled.push_str(asked.resource);
-        spelled.push('/');
-        spelled.push_str(asked.subresource);
-        let exact = self.in_resource(&spelled, asked);
-        spelled.replace_range(..asked.resource.len(), "*");
-        lower(lower(any, exact), self.in_resource(&spelled, asked))
-    }
-
-    fn in_resource(&self, resource: &str, asked: &Attributes<'_>) -> Option<usize> {
-        let verbs = self.resources.get(resource)?;
-        lower(
-            verbs.get("*").and_then(|g| in_groups(g, asked)),
-            verbs.get(asked.verb).and_then(|g| in_groups(g, asked)),
+        let names = self.names(Some(asked.name));
+        first(
+            [resources, self.verbs(asked.verb), self.groups(asked.api_group), names],
+            steps,
         )
     }
 
-    fn find_path(&self, asked: &Attributes<'_>) -> Option<usize> {
-        let of = |verbs: &Level<usize>| lower(verbs.get("*").copied(), verbs.get(asked.verb).copied());
-        let exact = self.paths.get(asked.path).and_then(of);
-        self.prefixes
-            .iter()
-            .filter(|(prefix, _)| asked.path.starts_with(prefix.as_str()))
-            .fold(exact, |found, (_, verbs)| lower(found, of(verbs)))
+    fn find_path(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<u32>, Spent> {
+        let verbs = self.verbs(asked.verb);
+        let mut found: Option<u32> = None;
+        for rules in self.paths_of(asked.path) {
+            steps.take(2)?;
+            if let Some(n) = first([Union::of([Some(rules), None, None]), verbs], steps)? {
+                found = Some(found.map_or(n, |low| low.min(n)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Rules that name a verb.
+    pub fn verbs(&self, verb: &str) -> Union<'_> {
+        Union::of([rules_of(&self.verbs, "*"), rules_of(&self.verbs, verb), None])
+    }
+
+    /// Rules that name a group.
+    pub fn groups(&self, group: &str) -> Union<'_> {
+        Union::of([rules_of(&self.groups, "*"), rules_of(&self.groups, group), None])
+    }
+
+    /// Rules that name a resource, as rules spell it (`pods/log`), or its subresource in every resource (`*/log`).
+    pub fn resource(&self, spelled: &str, subresource: Option<&str>) -> Union<'_> {
+        let in_all = subresource.and_then(|sub| {
+            let mut spelled = String::with_capacity(sub.len() + 2);
+            spelled.push_str("*/");
+            spelled.push_str(sub);
+            rules_of(&self.resources, &spelled)
+        });
+        Union::of([
+            rules_of(&self.resources, "*"),
+            rules_of(&self.resources, spelled),
+            in_all,
+        ])
+    }
+
+    /// Rules that hold for a name; `None`: for every name.
+    pub fn names(&self, name: Option<&str>) -> Union<'_> {
+        let unnamed = self.unnamed.as_ref().map(Postings::words);
+        Union::of([unnamed, name.and_then(|n| rules_of(&self.names, n)), None])
+    }
+
+    /// Rules that name a path: itself, or what it starts with.
+    pub fn paths_of<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a [Word]> {
+        let before = self.prefixes.partition_point(|p| p.text.as_str() <= path);
+        let mut at = before.checked_sub(1);
+        let shared = at.map_or(0, |i| {
+            let pairs = self.prefixes[i].text.bytes().zip(path.bytes());
+            pairs.take_while(|(a, b)| a == b).count()
+        });
+        // Of the sorted prefixes, only the last before the path and its parents can be prefixes of it.
+        while let Some(i) = at
+            && self.prefixes[i].text.len() > shared
+        {
+            at = self.prefixes[i].parent;
+        }
+        let chain = std::iter::successors(at, |i| self.prefixes[*i].parent);
+        rules_of(&self.paths, path)
+            .into_iter()
+            .chain(chain.map(|i| self.prefixes[i].rules.words()))
     }
 }
 
-fn in_groups(groups: &Level<Slot>, asked: &Attributes<'_>) -> Option<usize> {
-    let of = |slot: &Slot| lower(slot.any, slot.named.get(asked.name).copied());
-    lower(groups.get("*").and_then(of), groups.get(asked.api_group).and_then(of))
+/// Sorts prefixes and links each with the next shorter one.
+fn nested(prefixes: Tokens) -> Vec<Prefix> {
+    let mut sorted: Vec<Prefix> = prefixes
+        .into_iter()
+        .map(|(text, rules)| Prefix {
+            text,
+            parent: None,
+            rules,
+        })
+        .collect();
+    sorted.sort_by(|a, b| a.text.cmp(&b.text));
+    let mut open: Vec<usize> = Vec::new();
+    for i in 0..sorted.len() {
+        while let Some(last) = open.last()
+            && !sorted[i].text.starts_with(sorted[*last].text.as_str())
+        {
+            open.pop();
+        }
+        sorted[i].parent = open.last().copied();
+        open.push(i);
+    }
+    sorted
 }

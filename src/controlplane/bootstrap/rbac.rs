@@ -25,7 +25,6 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::rbac::GROUP;
 use crate::registry::store::{DeleteOptions, Store};
 use crate::registry::strategy::Context;
-pub(in crate::controlplane) use cover::missing;
 use policy::{AUTOUPDATE, Binding, Role};
 
 /// Makes and extends the default roles and bindings.
@@ -140,6 +139,7 @@ fn extended(live: &Value, wanted: &Value) -> Value {
 }
 
 fn lacking(live: &Value, wanted: &Value) -> Vec<Value> {
+    // The wanted ones are the gateway's own, and few.
     let new = |x: &&Value| !live.items().contains(x);
     wanted.items().iter().filter(new).cloned().collect()
 }

@@ -97,11 +97,11 @@ impl Strategy for Namespace {
         if phase == want {
             return ErrorList::new();
         }
-        vec![FieldError::invalid(
+        ErrorList::from(vec![FieldError::invalid(
             &path,
             phase,
             format!("may only be '{want}' if `deletionTimestamp` is {when}"),
-        )]
+        )])
     }
 
     fn check_delete(&self, object: &Value) -> Result<()> {

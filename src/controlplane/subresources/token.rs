@@ -1,7 +1,7 @@
 //! `serviceaccounts/token`: a TokenRequest is answered with a token (upstream's `serviceaccount/storage/token.go`).
 
 use super::LateStore;
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -54,8 +54,7 @@ pub(in crate::controlplane) struct Token {
 }
 
 fn invalid(name: &str, error: FieldError) -> Status {
-    let errors: ErrorList = vec![error];
-    Status::invalid("authentication.k8s.io", "TokenRequest", name, &errors)
+    Status::invalid("authentication.k8s.io", "TokenRequest", name, &[error])
 }
 
 fn claimed(object: &Value) -> Claimed {

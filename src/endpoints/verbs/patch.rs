@@ -258,7 +258,7 @@ fn named(duplicates: Vec<String>) -> Vec<String> {
 /// 422 about the patch as a whole; upstream leaves the kind out, so the message begins with a space.
 fn refused(shown: String, why: String) -> Status {
     let error = FieldError::invalid(&FieldPath::new("patch"), shown, why);
-    Status::invalid("", "", "", &vec![error])
+    Status::invalid("", "", "", &[error])
 }
 
 /// 415 of a kind without strategic merge.

@@ -74,7 +74,7 @@ pub(super) fn coerce(node: &Node, v: &mut Value) -> Vec<String> {
 
 /// What is wrong with embedded objects' `apiVersion`, `kind` and `metadata`.
 pub(super) fn validate(node: &Node, v: &Value) -> ErrorList {
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     if !any(node) {
         return errors;
     }

@@ -6,12 +6,12 @@ use crate::apimachinery::value::{Map, Value};
 
 /// Duplicates below `v`. An old object that had any forgives all of them.
 pub(super) fn validate(node: &Node, v: &Value, old: Option<&Value>) -> ErrorList {
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     below(node, v, &FieldPath::default(), &mut errors);
     if let Some(old) = old
         && !errors.is_empty()
     {
-        let mut before = Vec::new();
+        let mut before = ErrorList::new();
         below(node, old, &FieldPath::default(), &mut before);
         if !before.is_empty() {
             errors.clear();

@@ -37,7 +37,7 @@ struct Parser {
 /// Reads the schema of a whole object.
 pub(super) fn root(schema: &Value, path: &FieldPath) -> Result<Node, ErrorList> {
     let mut p = Parser {
-        errors: Vec::new(),
+        errors: ErrorList::new(),
         depth: 0,
     };
     let node = p.node(schema, path, Place::Root, true);

@@ -5,10 +5,8 @@ use crate::request::{Facts, Request, Response, Warnings};
 use crate::server::chain::{Entry, Fact, Filter};
 use http::header::{HeaderValue, WARNING};
 
-/// All texts together may be that long (characters) before each is cut.
-const TOTAL: usize = 4096;
-/// A cut text.
-const CUT: usize = 256;
+const TOTAL: usize = Warnings::TOTAL;
+const CUT: usize = Warnings::CUT;
 
 /// The filter, around what stands inside of it.
 pub struct Recorder<F>(pub F);

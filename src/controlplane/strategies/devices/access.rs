@@ -54,13 +54,13 @@ async fn admin(namespaces: &LateStore, namespace: &str, at: &FieldPath) -> Error
                 format!("could not retrieve namespace to verify admin access: {}", e.message),
             );
             error.kind = FieldErrorKind::Internal;
-            vec![error]
+            ErrorList::from(vec![error])
         }
         Ok(ns) if ns.label(ADMIN_LABEL) == Some("true") => ErrorList::new(),
         Ok(_) => {
             let why =
                 format!("admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace");
-            vec![FieldError::forbidden(at, why)]
+            ErrorList::from(vec![FieldError::forbidden(at, why)])
         }
     }
 }
@@ -109,10 +109,10 @@ pub(super) async fn binding(authorizer: &dyn Authorizer, cx: &Context, new: &Val
         "changing status.allocation or status.reservedFor requires resource=\"resourceclaims/binding\", verb=\"{}\" permission: {why}",
         cx.verb
     );
-    vec![FieldError::forbidden(
+    ErrorList::from(vec![FieldError::forbidden(
         &FieldPath::new("status").child("allocation"),
         why,
-    )]
+    )])
 }
 
 /// The node a claim is bound to, where it is exactly one.

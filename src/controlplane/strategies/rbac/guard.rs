@@ -13,10 +13,8 @@ use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::{Str, Value};
-use crate::authz::rbac::PolicyRule;
-use crate::authz::{Attributes, Authorizer, Decision, Rbac};
-use crate::controlplane::bootstrap::rbac::missing;
-use crate::json;
+use crate::authz::rbac::{Held, Missing, PolicyRule, Spent};
+use crate::authz::{Attributes, Authorizer, Decision, Rbac, Rules};
 use crate::registry::strategy::Context;
 use crate::request::user::MASTERS;
 use std::collections::BTreeSet;
@@ -56,24 +54,49 @@ fn aggregates(role: &Value) -> bool {
     !role.at(&["aggregationRule", "clusterRoleSelectors"]).items().is_empty()
 }
 
-/// Rules that differ in their verbs only become one; the others stay as they are.
-fn compact(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
-    let mut out: Vec<PolicyRule> = Vec::new();
-    for rule in rules {
-        let simple = rule.non_resource_urls.is_empty();
-        let same = out.iter_mut().find(|o| {
-            simple
-                && o.api_groups == rule.api_groups
-                && o.resources == rule.resources
-                && o.resource_names == rule.resource_names
-                && o.non_resource_urls.is_empty()
-        });
-        match same {
-            Some(o) => o.verbs.extend(rule.verbs),
-            None => out.push(rule),
-        }
+/// Missing rules named in a refusal.
+const MOST_RULES: usize = 100;
+/// Verbs named for each.
+const MOST_VERBS: usize = 100;
+/// Bytes of text after which no further rule is named.
+const MOST_TEXT: usize = 32 * 1024;
+/// Strings up to which rules are compared without leaving the thread.
+const FEW: usize = 300;
+
+/// A missing rule as upstream prints it.
+fn line(mut rule: PolicyRule) -> String {
+    let more = rule.verbs.len().saturating_sub(MOST_VERBS);
+    rule.verbs.truncate(MOST_VERBS);
+    match more {
+        0 => rule.to_string(),
+        more => format!("{rule} and {more} more verbs"),
     }
-    out
+}
+
+/// The missing rules as upstream lists them, sorted, a line each; the list has an end.
+fn lines(missing: Missing) -> String {
+    let lines: BTreeSet<String> = missing.rules.into_iter().map(line).collect();
+    let mut text = String::new();
+    let mut named = 0;
+    for line in &lines {
+        if named == MOST_RULES || (named > 0 && text.len() + line.len() > MOST_TEXT) {
+            break;
+        }
+        if named > 0 {
+            text.push('\n');
+        }
+        match line.get(..MOST_TEXT) {
+            Some(start) => text.push_str(start),
+            None => text.push_str(line),
+        }
+        named += 1;
+    }
+    match (lines.len() - named, missing.more) {
+        (0, false) => {}
+        (rest, false) => text.push_str(&format!("\nand {rest} more")),
+        (rest, true) => text.push_str(&format!("\nand more than {rest} more")),
+    }
+    text
 }
 
 impl Guard {
@@ -92,22 +115,31 @@ impl Guard {
     }
 
     /// The rules granted that the writer does not hold, in words; `None`: he holds them all.
-    async fn not_held(&self, cx: &Context, namespace: &str, granted: &[Value]) -> Result<Option<String>> {
-        let held = self.roles.rules(&cx.user, namespace).await;
+    async fn not_held(&self, cx: &Context, namespace: &str, granted: Arc<[PolicyRule]>) -> Result<Option<String>> {
+        let held = self.roles.held(&cx.user, namespace).await;
         let (held, errors) = held.map_err(Status::internal)?;
-        let held: Vec<Value> = held.iter().map(PolicyRule::to_value).collect();
-        let lacking = missing(&held, granted);
-        if lacking.is_empty() {
-            return Ok(None);
-        }
-        let lacking = compact(lacking.iter().map(PolicyRule::parse).collect());
-        let lines: BTreeSet<String> = lacking.iter().map(ToString::to_string).collect();
+        let rules = held.iter().flat_map(|role| role.rules.iter()).chain(granted.iter());
+        let small = rules.map(PolicyRule::weight).sum::<usize>() <= FEW;
+        let compare = move || Held::of(held.iter().flat_map(|role| role.rules.iter())).missing(&granted);
+        let missing = if small {
+            compare()
+        } else {
+            tokio::task::spawn_blocking(compare).await.map_err(Status::internal)?
+        };
         let groups: Vec<String> = cx.user.groups.iter().map(|g| quote(g)).collect();
+        let who = format!("user {} (groups=[{}])", quote(&cx.user.name), groups.join(" "));
+        let missing = match missing {
+            Ok(missing) if missing.rules.is_empty() => return Ok(None),
+            Ok(missing) => missing,
+            Err(Spent) => {
+                let why = "is attempting to grant RBAC permissions that are too many to compare with those currently held; \
+                           they may be granted by smaller roles";
+                return Ok(Some(format!("{who} {why}")));
+            }
+        };
         let mut text = format!(
-            "user {} (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",
-            quote(&cx.user.name),
-            groups.join(" "),
-            lines.into_iter().collect::<Vec<_>>().join("\n")
+            "{who} is attempting to grant RBAC permissions not currently held:\n{}",
+            lines(missing)
         );
         if !errors.is_empty() {
             text.push_str(&format!("; resolution errors: [{}]", errors.join(" ")));
@@ -130,16 +162,13 @@ impl Guard {
             return Ok(());
         }
         let gr = GroupResource::new(GROUP, resource);
-        let granted = new.get("rules").items();
+        let granted = new.get("rules").items().iter().map(PolicyRule::parse).collect();
         if let Some(why) = self.not_held(cx, &cx.namespace, granted).await? {
             return Err(Status::forbidden(&gr, new.name(), &why));
         }
         if !namespaced && (aggregates(new) || old.is_some_and(aggregates)) {
-            let everything = [
-                json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
-                json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
-            ];
-            if self.not_held(cx, &cx.namespace, &everything).await?.is_some() {
+            let everything = Rules::all().rules.into();
+            if self.not_held(cx, &cx.namespace, everything).await?.is_some() {
                 let why = "must have cluster-admin privileges to use the aggregationRule";
                 return Err(Status::forbidden(&gr, new.name(), why));
             }
@@ -169,8 +198,8 @@ impl Guard {
         let Some(bound) = index.role(&key) else {
             return Err(Status::not_found(&GroupResource::new(GROUP, resource), role));
         };
-        let granted: Vec<Value> = bound.rules.iter().map(PolicyRule::to_value).collect();
-        match self.not_held(cx, &cx.namespace, &granted).await? {
+        let granted = bound.rules.clone();
+        match self.not_held(cx, &cx.namespace, granted).await? {
             None => Ok(()),
             Some(why) => {
                 let gr = GroupResource::new(GROUP, plural(namespaced, true));
@@ -184,6 +213,7 @@ impl Guard {
 mod tests {
     use super::*;
     use crate::authz::rbac::{Binding, Index, Role};
+    use crate::json;
     use crate::request::UserInfo;
 
     fn guard(held: Value) -> (Guard, Context) {

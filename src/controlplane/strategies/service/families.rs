@@ -155,6 +155,6 @@ fn trim(new: &mut Value, old: &Value) {
     }
 }
 
-pub(super) fn invalid(service: &Value, errors: &Vec<FieldError>) -> Status {
+pub(super) fn invalid(service: &Value, errors: &[FieldError]) -> Status {
     Status::invalid("", "Service", service.name(), errors)
 }

@@ -15,7 +15,7 @@ fn is_mirror(pod: &Value) -> bool {
 
 /// The only error; Go prints a path without a name so.
 fn only(why: &str) -> ErrorList {
-    vec![FieldError::forbidden(&FieldPath::new("[]"), why)]
+    ErrorList::from(vec![FieldError::forbidden(&FieldPath::new("[]"), why)])
 }
 
 /// Ephemeral containers may be added, and stay as they are.
@@ -28,7 +28,7 @@ pub(crate) fn ephemeral_containers_update(new: &Value, old: &Value) -> ErrorList
     // The rest of the spec is the stored one, and was judged when it came.
     let mut out: ErrorList = checked_spec(new)
         .into_iter()
-        .filter(|e| e.field.starts_with(&at))
+        .filter(|e| e.is_more() || e.field.starts_with(&at))
         .collect();
     let now = new.at(&["spec", "ephemeralContainers"]).items();
     for was in old.at(&["spec", "ephemeralContainers"]).items() {

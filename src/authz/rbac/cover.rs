@@ -1,0 +1,342 @@
+//! Which of the rules somebody wants to grant he does not hold: upstream's `validation.Covers` and `CompactRules`
+//! (`staging/src/k8s.io/component-helpers/auth/rbac/validation`), without taking rules apart into single grants.
+//!
+//! A rule of 100 groups, 100 resources and 100 verbs stands for a million grants. Here the values of each list fall into
+//! classes that the same held rules name, and only classes are combined; where one held rule covers everything that is
+//! left, nothing is combined at all. The walk has a budget, and the list of what is missing a length.
+
+use super::objects::PolicyRule;
+use super::postings::{Spent, Steps, Union, Word, common, intersection};
+use super::table::Table;
+use crate::apimachinery::value::Str;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Steps after which rules are too complex to compare: about a fifth of a second.
+const BUDGET: u64 = 50_000_000;
+/// Missing rules collected; the search ends there.
+const MOST_RULES: usize = 1_000;
+/// Verbs collected over all missing rules.
+const MOST_VERBS: usize = 100_000;
+/// Stands for every name.
+static NO_NAME: &[Str] = &[Str::const_new("")];
+
+/// What is missing: one rule for each group, resource and name, with the verbs not held; one for each path and verb.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// In the order in which they were found.
+    pub rules: Vec<PolicyRule>,
+    /// The search ended early: there may be more.
+    pub more: bool,
+}
+
+/// Somebody's rules, to be compared with those he wants to grant.
+pub struct Held(Table);
+
+/// Single grants: one verb on one resource, or on one path.
+pub fn grants(rule: &PolicyRule) -> Vec<PolicyRule> {
+    let mut out = Vec::new();
+    for group in &rule.api_groups {
+        for resource in &rule.resources {
+            for verb in &rule.verbs {
+                let one = PolicyRule {
+                    verbs: vec![verb.clone()],
+                    api_groups: vec![group.clone()],
+                    resources: vec![resource.clone()],
+                    ..PolicyRule::default()
+                };
+                if rule.resource_names.is_empty() {
+                    out.push(one);
+                    continue;
+                }
+                out.extend(rule.resource_names.iter().map(|name| PolicyRule {
+                    resource_names: vec![name.clone()],
+                    ..one.clone()
+                }));
+            }
+        }
+    }
+    for url in &rule.non_resource_urls {
+        out.extend(rule.verbs.iter().map(|verb| PolicyRule {
+            verbs: vec![verb.clone()],
+            non_resource_urls: vec![url.clone()],
+            ..PolicyRule::default()
+        }));
+    }
+    out
+}
+
+/// Values that the same held rules name.
+struct Class<'w, 'h> {
+    held: Union<'h>,
+    /// Each value, and how often the rule lists it.
+    values: Vec<(&'w Str, usize)>,
+}
+
+/// One list of a rule, by classes.
+struct Dimension<'w, 'h> {
+    classes: Vec<Class<'w, 'h>>,
+    /// Class of each element of the list, in its order.
+    order: Vec<(&'w Str, usize)>,
+    /// Held rules that name all values.
+    full: Vec<Word>,
+}
+
+impl<'w, 'h> Dimension<'w, 'h> {
+    fn of(list: &'w [Str], held: impl Fn(&'w Str) -> Union<'h>, steps: &mut Steps) -> Result<Self, Spent> {
+        let mut classes: Vec<Class<'w, 'h>> = Vec::new();
+        // Where a value is counted: its class and its place in it.
+        let mut places: HashMap<&Str, (usize, usize)> = HashMap::new();
+        let mut known = HashMap::new();
+        let mut order = Vec::new();
+        let mut full: Option<Vec<Word>> = None;
+        for value in list {
+            steps.take(1)?;
+            if let Some(&(class, place)) = places.get(value) {
+                classes[class].values[place].1 += 1;
+                order.push((value, class));
+                continue;
+            }
+            let union = held(value);
+            let class = match known.entry(union.own()) {
+                Entry::Occupied(class) => *class.get(),
+                Entry::Vacant(class) => {
+                    full = Some(match full {
+                        None => union.collect(steps)?,
+                        Some(before) => intersection([set(&before), union], steps)?,
+                    });
+                    classes.push(Class {
+                        held: union,
+                        values: Vec::new(),
+                    });
+                    *class.insert(classes.len() - 1)
+                }
+            };
+            places.insert(value, (class, classes[class].values.len()));
+            classes[class].values.push((value, 1));
+            order.push((value, class));
+        }
+        Ok(Self {
+            classes,
+            order,
+            full: full.unwrap_or_default(),
+        })
+    }
+}
+
+fn set(words: &[Word]) -> Union<'_> {
+    Union::of([Some(words), None, None])
+}
+
+fn any<const N: usize>(unions: [Union<'_>; N], steps: &mut Steps) -> Result<bool, Spent> {
+    let mut found = false;
+    common(unions, steps, |_| {
+        found = true;
+        true
+    })?;
+    Ok(found)
+}
+
+impl Held {
+    /// An index over somebody's rules.
+    pub fn of<'r>(rules: impl Iterator<Item = &'r PolicyRule>) -> Self {
+        Self(Table::of(rules.enumerate()))
+    }
+
+    /// The single grants of `wanted` that are not held, in order: for rules of the gateway's own making.
+    pub fn missing_grants(&self, wanted: &[PolicyRule]) -> Vec<PolicyRule> {
+        let not_held = |grant: &PolicyRule| match self.missing(std::slice::from_ref(grant)) {
+            Ok(missing) => !missing.rules.is_empty(),
+            Err(Spent) => true,
+        };
+        wanted.iter().flat_map(grants).filter(not_held).collect()
+    }
+
+    /// What of `wanted` is not held.
+    ///
+    /// # Errors
+    /// [`Spent`]: too complex to say.
+    pub fn missing(&self, wanted: &[PolicyRule]) -> Result<Missing, Spent> {
+        self.missing_within(wanted, &mut Steps::new(BUDGET))
+    }
+
+    fn missing_within(&self, wanted: &[PolicyRule], steps: &mut Steps) -> Result<Missing, Spent> {
+        let mut found = Collector::default();
+        for rule in wanted {
+            let open = self.resources(rule, &mut found, steps)? && self.paths(rule, &mut found, steps)?;
+            if !open {
+                break;
+            }
+        }
+        Ok(found.found)
+    }
+
+    /// Looks for missing grants of resources; false: the collector is full.
+    fn resources<'w>(&self, rule: &'w PolicyRule, found: &mut Collector<'w>, steps: &mut Steps) -> Result<bool, Spent> {
+        if rule.api_groups.is_empty() || rule.resources.is_empty() || rule.verbs.is_empty() {
+            return Ok(true);
+        }
+        let held = &self.0;
+        let groups = Dimension::of(&rule.api_groups, |g| held.groups(g), steps)?;
+        let resource = |r: &'w Str| held.resource(r, r.split_once('/').map(|(_, sub)| sub));
+        let resources = Dimension::of(&rule.resources, resource, steps)?;
+        let verbs = Dimension::of(&rule.verbs, |v| held.verbs(v), steps)?;
+        let named = !rule.resource_names.is_empty();
+        let names = if named {
+            Dimension::of(&rule.resource_names, |n| held.names(Some(n)), steps)?
+        } else {
+            // One class for the absence of names: only rules without names cover it.
+            Dimension::of(NO_NAME, |_| held.names(None), steps)?
+        };
+        let (all_resources, all_verbs, all_names) = (set(&resources.full), set(&verbs.full), set(&names.full));
+        if any([set(&groups.full), all_resources, all_verbs, all_names], steps)? {
+            return Ok(true);
+        }
+        for group in &groups.classes {
+            if any([group.held, all_resources, all_verbs, all_names], steps)? {
+                continue;
+            }
+            for resource in &resources.classes {
+                let here = intersection([group.held, resource.held], steps)?;
+                if any([set(&here), all_verbs, all_names], steps)? {
+                    continue;
+                }
+                for name in &names.classes {
+                    let here = intersection([set(&here), name.held], steps)?;
+                    if any([set(&here), all_verbs], steps)? {
+                        continue;
+                    }
+                    let mut lacking = vec![false; verbs.classes.len()];
+                    for (verb, lacks) in verbs.classes.iter().zip(&mut lacking) {
+                        *lacks = !any([set(&here), verb.held], steps)?;
+                    }
+                    if !lacking.contains(&true) {
+                        continue;
+                    }
+                    let lacks = |(verb, class): &(&'w Str, usize)| lacking[*class].then_some(*verb);
+                    let cell = Cell {
+                        groups: &group.values,
+                        resources: &resource.values,
+                        names: if named { &name.values } else { &[] },
+                        verbs: verbs.order.iter().filter_map(lacks).collect(),
+                    };
+                    if !found.add(&cell) {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks for missing grants of paths; false: the collector is full.
+    fn paths(&self, rule: &PolicyRule, found: &mut Collector<'_>, steps: &mut Steps) -> Result<bool, Spent> {
+        if rule.non_resource_urls.is_empty() || rule.verbs.is_empty() {
+            return Ok(true);
+        }
+        let held = &self.0;
+        let verbs = Dimension::of(&rule.verbs, |v| held.verbs(v), steps)?;
+        for url in &rule.non_resource_urls {
+            let mut lacking = vec![true; verbs.classes.len()];
+            for rules in held.paths_of(url) {
+                let here = intersection([set(rules), held.names(None)], steps)?;
+                if any([set(&here), set(&verbs.full)], steps)? {
+                    lacking.fill(false);
+                    break;
+                }
+                for (verb, lacks) in verbs.classes.iter().zip(&mut lacking) {
+                    *lacks = *lacks && !any([set(&here), verb.held], steps)?;
+                }
+            }
+            for (verb, _) in verbs.order.iter().filter(|(_, class)| lacking[*class]) {
+                if !found.path(url, verb) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Missing verbs of some groups, resources and names, in every combination.
+struct Cell<'c, 'w> {
+    groups: &'c [(&'w Str, usize)],
+    resources: &'c [(&'w Str, usize)],
+    /// Empty: for every name.
+    names: &'c [(&'w Str, usize)],
+    verbs: Vec<&'w Str>,
+}
+
+/// Missing rules: those that differ in verbs only become one, as in upstream's `CompactRules`.
+#[derive(Default)]
+struct Collector<'w> {
+    known: HashMap<(&'w Str, &'w Str, Option<&'w Str>), usize>,
+    found: Missing,
+    verbs: usize,
+}
+
+impl<'w> Collector<'w> {
+    /// False: full.
+    fn add(&mut self, cell: &Cell<'_, 'w>) -> bool {
+        for (group, times) in cell.groups {
+            for group in std::iter::repeat_n(*group, *times) {
+                for (resource, times) in cell.resources {
+                    for resource in std::iter::repeat_n(*resource, *times) {
+                        let open = if cell.names.is_empty() {
+                            self.rule((group, resource, None), &cell.verbs, 1)
+                        } else {
+                            let mut names = cell.names.iter();
+                            names.all(|(name, times)| self.rule((group, resource, Some(name)), &cell.verbs, *times))
+                        };
+                        if !open {
+                            return false;
+                        }
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn rule(&mut self, key: (&'w Str, &'w Str, Option<&'w Str>), verbs: &[&'w Str], times: usize) -> bool {
+        self.verbs += verbs.len() * times;
+        let new = !self.known.contains_key(&key);
+        if self.verbs > MOST_VERBS || (new && self.found.rules.len() >= MOST_RULES) {
+            self.found.more = true;
+            return false;
+        }
+        let rules = &mut self.found.rules;
+        let at = *self.known.entry(key).or_insert_with(|| {
+            let (group, resource, name) = key;
+            rules.push(PolicyRule {
+                api_groups: vec![group.clone()],
+                resources: vec![resource.clone()],
+                resource_names: name.into_iter().cloned().collect(),
+                ..PolicyRule::default()
+            });
+            rules.len() - 1
+        });
+        let verbs = verbs
+            .iter()
+            .flat_map(|verb| std::iter::repeat_n((*verb).clone(), times));
+        rules[at].verbs.extend(verbs);
+        true
+    }
+
+    /// A verb on a path is missing. False: full.
+    fn path(&mut self, url: &Str, verb: &Str) -> bool {
+        if self.found.rules.len() >= MOST_RULES {
+            self.found.more = true;
+            return false;
+        }
+        self.found.rules.push(PolicyRule {
+            verbs: vec![verb.clone()],
+            non_resource_urls: vec![url.clone()],
+            ..PolicyRule::default()
+        });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

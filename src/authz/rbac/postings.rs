@@ -1,0 +1,223 @@
+//! Sets of rule numbers, and how several are intersected.
+//!
+//! A set is a sorted list of 64-bit words without the empty ones: its size follows the numbers in it, and 64 rules are
+//! intersected at a time. Every walk over words takes from a budget, so that no question runs longer than its caller
+//! allows.
+
+/// One word: its position, and the numbers in it.
+pub(super) type Word = (u32, u64);
+
+/// Rule numbers that share a token. Most tokens are named by rules of one word, which needs no allocation.
+pub(super) enum Postings {
+    One([Word; 1]),
+    Many(Vec<Word>),
+}
+
+impl Postings {
+    pub fn of(number: u32) -> Self {
+        Self::One([split(number)])
+    }
+
+    /// Adds a number that is not lower than those before.
+    pub fn push(&mut self, number: u32) {
+        let (at, bit) = split(number);
+        match self {
+            Self::One([word]) if word.0 == at => word.1 |= bit,
+            Self::One([word]) => *self = Self::Many(vec![*word, (at, bit)]),
+            Self::Many(words) => match words.last_mut() {
+                Some(last) if last.0 == at => last.1 |= bit,
+                _ => words.push((at, bit)),
+            },
+        }
+    }
+
+    pub fn words(&self) -> &[Word] {
+        match self {
+            Self::One(word) => word,
+            Self::Many(words) => words,
+        }
+    }
+}
+
+fn split(number: u32) -> Word {
+    (number / 64, 1 << (number % 64))
+}
+
+/// The budget of a question is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent;
+
+/// How much a question may still cost. A step is a few nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Steps(u64);
+
+impl Steps {
+    /// What a question may cost on a thread that serves connections: well below 200 µs.
+    pub const REACTOR: Self = Self(10_000);
+    /// No bound, for threads that serve nothing else.
+    pub const UNBOUNDED: Self = Self(u64::MAX);
+
+    /// A budget of so many steps.
+    pub const fn new(steps: u64) -> Self {
+        Self(steps)
+    }
+
+    /// Takes steps.
+    ///
+    /// # Errors
+    /// [`Spent`].
+    pub fn take(&mut self, steps: usize) -> Result<(), Spent> {
+        self.0 = self.0.checked_sub(steps as u64).ok_or(Spent)?;
+        Ok(())
+    }
+}
+
+/// The union of a few sets, read word by word from the lowest.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Union<'a>([&'a [Word]; 3]);
+
+impl<'a> Union<'a> {
+    pub fn of(sets: [Option<&'a [Word]>; 3]) -> Self {
+        Self(sets.map(Option::unwrap_or_default))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|s| s.is_empty())
+    }
+
+    /// What tells it from other unions of the same question: every union of it has the first set in common.
+    pub fn own(&self) -> (&'a [Word], *const Word) {
+        (self.0[1], self.0[2].as_ptr())
+    }
+
+    /// The first word at or after a position. Positions must not fall.
+    fn seek(&mut self, at: u32) -> Option<Word> {
+        let mut first: Option<Word> = None;
+        for set in &mut self.0 {
+            *set = &set[gallop(set, at)..];
+            match (set.first(), &mut first) {
+                (Some(&word), None) => first = Some(word),
+                (Some(&word), Some(low)) if word.0 < low.0 => *low = word,
+                (Some(&word), Some(low)) if word.0 == low.0 => low.1 |= word.1,
+                _ => {}
+            }
+        }
+        first
+    }
+
+    /// All words, without those that are in none of the sets.
+    pub fn collect(mut self, steps: &mut Steps) -> Result<Vec<Word>, Spent> {
+        let mut out = Vec::new();
+        let mut at = 0;
+        while let Some(word) = self.seek(at) {
+            steps.take(1)?;
+            out.push(word);
+            at = word.0 + 1;
+        }
+        Ok(out)
+    }
+}
+
+/// How many words lie before a position: few, as a rule, so that doubling steps find them sooner than halving ones.
+fn gallop(set: &[Word], at: u32) -> usize {
+    let mut end = 1;
+    while end <= set.len() && set[end - 1].0 < at {
+        end *= 2;
+    }
+    let (low, high) = (end / 2, end.min(set.len()));
+    low + set[low..high].partition_point(|word| word.0 < at)
+}
+
+/// Walks the words that all unions share, until `each` says stop.
+pub(super) fn common<const N: usize>(
+    mut unions: [Union<'_>; N],
+    steps: &mut Steps,
+    mut each: impl FnMut(Word) -> bool,
+) -> Result<(), Spent> {
+    let mut at = 0;
+    'words: loop {
+        steps.take(N)?;
+        let mut bits = u64::MAX;
+        for union in &mut unions {
+            let Some((found, here)) = union.seek(at) else {
+                return Ok(());
+            };
+            if found > at {
+                at = found;
+                continue 'words;
+            }
+            bits &= here;
+        }
+        if bits != 0 && each((at, bits)) {
+            return Ok(());
+        }
+        at += 1;
+    }
+}
+
+/// The lowest number that all unions share.
+pub(super) fn first<const N: usize>(unions: [Union<'_>; N], steps: &mut Steps) -> Result<Option<u32>, Spent> {
+    let mut found = None;
+    common(unions, steps, |(at, bits)| {
+        found = Some(at * 64 + bits.trailing_zeros());
+        true
+    })?;
+    Ok(found)
+}
+
+/// All numbers that all unions share.
+pub(super) fn intersection<const N: usize>(unions: [Union<'_>; N], steps: &mut Steps) -> Result<Vec<Word>, Spent> {
+    let mut out = Vec::new();
+    common(unions, steps, |word| {
+        out.push(word);
+        false
+    })?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn postings(numbers: &BTreeSet<u32>) -> Option<Postings> {
+        let mut numbers = numbers.iter();
+        let mut out = Postings::of(*numbers.next()?);
+        numbers.for_each(|n| out.push(*n));
+        Some(out)
+    }
+
+    fn set() -> impl Strategy<Value = BTreeSet<u32>> {
+        prop::collection::btree_set(prop_oneof![0..80u32, 0..3000u32], 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn intersections_of_unions_are_those_of_sets(sets in prop::collection::vec(set(), 9)) {
+            let all: Vec<Option<Postings>> = sets.iter().map(postings).collect();
+            let union = |i: usize| Union::of([0, 1, 2].map(|j| all[3 * i + j].as_ref().map(Postings::words)));
+            let unions = [union(0), union(1), union(2)];
+            let plain = |i: usize| -> BTreeSet<u32> { sets[3 * i..3 * i + 3].iter().flatten().copied().collect() };
+            let expected: Vec<u32> =
+                plain(0).into_iter().filter(|n| plain(1).contains(n) && plain(2).contains(n)).collect();
+            let words = intersection(unions, &mut Steps::UNBOUNDED.clone()).unwrap();
+            let got: Vec<u32> = words
+                .iter()
+                .flat_map(|(at, bits)| (0..64).filter(move |b| bits >> b & 1 == 1).map(move |b| at * 64 + b))
+                .collect();
+            prop_assert_eq!(&got, &expected);
+            prop_assert_eq!(first(unions, &mut Steps::UNBOUNDED.clone()).unwrap(), expected.first().copied());
+        }
+    }
+
+    #[test]
+    fn a_walk_ends_with_its_budget() {
+        let numbers: BTreeSet<u32> = (0..1000).map(|n| n * 64).collect();
+        let others: BTreeSet<u32> = (0..1000).map(|n| n * 64 + 1).collect();
+        let (a, b) = (postings(&numbers).unwrap(), postings(&others).unwrap());
+        let unions = [&a, &b].map(|p| Union::of([Some(p.words()), None, None]));
+        assert_eq!(first(unions, &mut Steps::new(1000)), Err(Spent));
+        assert_eq!(first(unions, &mut Steps::new(3000)), Ok(None));
+    }
+}
