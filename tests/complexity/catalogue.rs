@@ -74,11 +74,17 @@ pub fn rows(server: &Server) -> Vec<Row> {
     let mut group_versions = vec![(String::new(), "v1".to_owned())];
     for group in server.get("/apis").json().get("groups").items() {
         for version in group.get("versions").items() {
-            let pair = (group.str_at(&["name"]).to_owned(), version.str_at(&["version"]).to_owned());
+            let pair = (
+                group.str_at(&["name"]).to_owned(),
+                version.str_at(&["version"]).to_owned(),
+            );
             group_versions.push(pair);
         }
     }
-    group_versions.into_iter().flat_map(|(g, v)| rows_of(server, &g, &v)).collect()
+    group_versions
+        .into_iter()
+        .flat_map(|(g, v)| rows_of(server, &g, &v))
+        .collect()
 }
 
 fn rows_of(server: &Server, group: &str, version: &str) -> Vec<Row> {
@@ -96,7 +102,11 @@ fn rows_of(server: &Server, group: &str, version: &str) -> Vec<Row> {
         };
         if let Some((parent, part)) = name.split_once('/') {
             let (group, version) = (said("group", group), said("version", version));
-            let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
+            let api_version = if group.is_empty() {
+                version.clone()
+            } else {
+                format!("{group}/{version}")
+            };
             let part = Part {
                 name: part.to_owned(),
                 verbs: words(r.get("verbs")),
@@ -137,7 +147,9 @@ pub fn seeds() -> HashMap<(String, String), Value> {
     use base64::Engine as _;
     let request = base64::engine::general_purpose::STANDARD.encode(request);
     let text = MANIFEST.replace("request: CSR", &format!("request: {request}"));
-    let documents = text.split("\n---\n").map(|d| yaml::decode(d.as_bytes()).expect("the manifest is YAML"));
+    let documents = text
+        .split("\n---\n")
+        .map(|d| yaml::decode(d.as_bytes()).expect("the manifest is YAML"));
     documents
         .map(|object| {
             let key = |name: &str| object.str_at(&[name]).to_owned();

@@ -10,9 +10,10 @@ use torana::apimachinery::Value;
 use torana::json;
 
 /// Texts of the usual forms.
-const TEXTS: [&str; 14] = [
+const TEXTS: [&str; 15] = [
     "a",
     "example.com/a",
+    "Exists",
     "10.1.2.3",
     "10.1.0.0/16",
     "/a",
@@ -56,8 +57,12 @@ fn heed(def: &'static TypeDef, object: &mut Value, field: &str, cause: &Value, a
     let Some((parent, last)) = steps(field).split_last().map(|(l, p)| (p.to_vec(), l.clone())) else {
         return false;
     };
-    let Some((owner, ty, choices)) = typed(def, &parent, &last) else { return false };
-    let Some(at) = lookup(object, &parent) else { return false };
+    let Some((owner, ty, choices)) = typed(def, &parent, &last) else {
+        return false;
+    };
+    let Some(at) = lookup(object, &parent) else {
+        return false;
+    };
     let message = cause.str_at(&["message"]);
     if let Some((_, values)) = message.split_once("supported values: ") {
         let values: Vec<&str> = values.split('"').skip(1).step_by(2).collect();
@@ -67,14 +72,27 @@ fn heed(def: &'static TypeDef, object: &mut Value, field: &str, cause: &Value, a
         };
     }
     if cause.str_at(&["reason"]) == "FieldValueForbidden" {
-        return !keep.starts_with(field) && remove(at, &last);
+        // What must stay is in the way of something else, or does not go with it.
+        return match keep.starts_with(field) {
+            true => make_way(at, owner, &last, attempt),
+            false => remove(at, &last),
+        };
     }
-    let _ = owner;
+    if let Value::Object(members) = &mut *at
+        && owner.field(&last).is_none()
+        && let Some(value) = members.remove(&last)
+    {
+        // The key of a map.
+        let key = ["example.com/k", "cpu", "storage", "k.k"][attempt % 4];
+        return put(at, key, value);
+    }
     if let Some(inner) = struct_of(ty) {
         // One of its members is asked for: the next that is not there.
         let there = member(at, &last);
         let missing = inner.fields.iter().filter(|f| there.get(f.name).is_null());
-        let Some(next) = missing.clone().nth(attempt % missing.count().max(1)) else { return false };
+        let Some(next) = missing.clone().nth(attempt % missing.count().max(1)) else {
+            return false;
+        };
         let mut whole = there.clone();
         whole.set(&[next.name], least(next.ty, inner.enumeration(next.name)));
         return put(at, &last, whole);
@@ -85,13 +103,37 @@ fn heed(def: &'static TypeDef, object: &mut Value, field: &str, cause: &Value, a
         Ty::Int32 | Ty::Int64 | Ty::Float | Ty::IntOrString => json!([1, 0, 80, 10, 600][attempt % 5]),
         Ty::Quantity => json!(["1", "0", "1Gi"][attempt % 3]),
         Ty::Bool => json!(attempt % 2 == 0),
-        ty if keep.starts_with(field) && !member(at, &last).is_empty_value() => {
-            let _ = ty;
-            return false;
-        }
+        Ty::List(Ty::String) => json!([(TEXTS[attempt % TEXTS.len()])]),
+        _ if keep.starts_with(field) && !member(at, &last).is_empty_value() => return false,
         ty => least(ty, choices),
     };
     put(at, &last, value)
+}
+
+/// Of the members beside `name`, objects are left out and an operator or type is exchanged for another.
+fn make_way(at: &mut Value, owner: &'static TypeDef, name: &str, attempt: usize) -> bool {
+    const OPERATORS: [&str; 5] = ["In", "Exists", "NotIn", "Equal", "DoesNotExist"];
+    let Value::Object(members) = at else { return false };
+    let before = members.len();
+    let is_other = |key: &str| !key.eq_ignore_ascii_case(name);
+    let is_object = |key: &str| {
+        owner
+            .field(key)
+            .is_some_and(|f| !f.required && struct_of(f.ty).is_some())
+    };
+    members.retain(|key, _| !(is_other(key) && is_object(key)));
+    let mut changed = members.len() < before;
+    for key in ["operator", "type"] {
+        let choices = match owner.enumeration(key) {
+            [] => &OPERATORS[..],
+            choices => choices,
+        };
+        if members.contains_key(key) && is_other(key) {
+            members.insert(key, choices[attempt % choices.len()]);
+            changed = true;
+        }
+    }
+    changed
 }
 
 /// `a.b[0].c[k]` → a, b, 0, c, k.
@@ -150,7 +192,12 @@ fn lookup<'v>(object: &'v mut Value, steps: &[String]) -> Option<&'v mut Value> 
 
 fn member(at: &Value, last: &str) -> Value {
     match at {
-        Value::Array(items) => last.parse().ok().and_then(|i: usize| items.get(i)).cloned().unwrap_or_default(),
+        Value::Array(items) => last
+            .parse()
+            .ok()
+            .and_then(|i: usize| items.get(i))
+            .cloned()
+            .unwrap_or_default(),
         at => at.get(last).clone(),
     }
 }

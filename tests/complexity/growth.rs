@@ -63,8 +63,14 @@ impl Growth {
         }
     }
 
-    /// The field at this length, made of elements like `sample`.
-    pub fn value(self, site: &Site, sample: &Value, n: usize) -> Value {
+    /// The field at this length, made of elements like the first of `whole`.
+    pub fn value(self, site: &Site, whole: &Value, n: usize) -> Value {
+        let (key, sample) = match whole {
+            Value::Array(items) => ("", items.first()),
+            Value::Object(members) => members.iter().next().map_or(("k", None), |(k, v)| (k, Some(v))),
+            _ => ("k", None),
+        };
+        let sample = &sample.cloned().unwrap_or_default();
         let keys: &[&str] = match site.field.list {
             ListType::Map(keys) => keys,
             _ => &[],
@@ -76,7 +82,7 @@ impl Growth {
             }
             (Self::Equal, Ty::List(_)) => Value::Array(vec![sample.clone(); n]),
             (Self::Empty, Ty::List(inner)) => Value::Array(vec![empty(*inner); n]),
-            (Self::Distinct(_), Ty::Map(_)) => pairs((0..n).map(|i| (format!("k{i}"), sample.clone()))),
+            (Self::Distinct(_), Ty::Map(_)) => pairs((0..n).map(|i| (format!("{key}{i}"), sample.clone()))),
             (Self::WrongKeys, Ty::Map(_)) => pairs((0..n).map(|i| (format!("-!{i}"), sample.clone()))),
             (Self::Members, _) => pairs((0..n).map(|i| (format!("k{i}"), json!("v")))),
             (Self::Nested, _) => (0..n).fold(json!("v"), |inner, _| pairs([("k".to_owned(), inner)])),

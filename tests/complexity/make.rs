@@ -34,7 +34,9 @@ pub fn object(def: &'static TypeDef) -> Value {
 
 /// An object of these members, in one pass.
 pub fn pairs(members: impl IntoIterator<Item = (String, Value)>) -> Value {
-    Value::Object(Map::from_pairs(members.into_iter().map(|(k, v)| (k.into(), v)).collect()))
+    Value::Object(Map::from_pairs(
+        members.into_iter().map(|(k, v)| (k.into(), v)).collect(),
+    ))
 }
 
 /// The value at `path`; what is missing on the way is made.
@@ -50,7 +52,9 @@ pub fn reach<'v>(object: &'v mut Value, mut def: &'static TypeDef, path: &[Step]
                 at.make_object().entry(name)
             }
             Step::First => {
-                let Ty::List(inner) = ty else { unreachable!("only lists have elements") };
+                let Ty::List(inner) = ty else {
+                    unreachable!("only lists have elements")
+                };
                 ty = *inner;
                 if at.items().is_empty() {
                     *at = Value::Array(vec![least(ty, choices)]);
@@ -58,7 +62,9 @@ pub fn reach<'v>(object: &'v mut Value, mut def: &'static TypeDef, path: &[Step]
                 &mut at.as_array_mut().expect("it was just made one")[0]
             }
             Step::Member => {
-                let Ty::Map(inner) = ty else { unreachable!("only maps have members") };
+                let Ty::Map(inner) = ty else {
+                    unreachable!("only maps have members")
+                };
                 ty = *inner;
                 let members = at.make_object();
                 let key = members.keys().next().unwrap_or("k").to_owned();
@@ -90,7 +96,10 @@ pub enum Differ {
 pub fn vary(value: &Value, ty: Ty, choices: &[&str], keys: &[&str], how: Differ, i: usize) -> Value {
     if let (Some(def), Value::Object(members)) = (struct_of(ty), value) {
         let named = |name: &str| match keys {
-            [] => matches!(name, "name" | "key" | "ip" | "uid" | "path" | "type" | "mountPath" | "host"),
+            [] => matches!(
+                name,
+                "name" | "key" | "ip" | "uid" | "path" | "type" | "mountPath" | "host"
+            ),
             keys => keys.contains(&name),
         };
         let any = members.keys().any(named);
@@ -110,9 +119,11 @@ pub fn vary(value: &Value, ty: Ty, choices: &[&str], keys: &[&str], how: Differ,
         (Ty::List(inner), Value::Array(items)) => {
             Value::Array(items.iter().map(|v| vary(v, *inner, choices, &[], how, i)).collect())
         }
-        (Ty::Map(inner), Value::Object(members)) => {
-            pairs(members.iter().map(|(k, v)| (k.to_owned(), vary(v, *inner, choices, &[], how, i))))
-        }
+        (Ty::Map(inner), Value::Object(members)) => pairs(
+            members
+                .iter()
+                .map(|(k, v)| (k.to_owned(), vary(v, *inner, choices, &[], how, i))),
+        ),
         (Ty::String, Value::String(_)) if how == Differ::Wrong => json!(format!("-!{i}\u{7f}")),
         (Ty::String, Value::String(_)) if !choices.is_empty() => value.clone(),
         (Ty::String | Ty::IntOrString, Value::String(s)) => json!(other(s, i)),

@@ -134,7 +134,10 @@ impl Server {
         }
         let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while self.get("/api/v1/namespaces").code != 200 {
-            assert!(std::time::Instant::now() < limit, "the role is not heeded after a minute");
+            assert!(
+                std::time::Instant::now() < limit,
+                "the role is not heeded after a minute"
+            );
             std::thread::yield_now();
         }
     }

@@ -115,7 +115,10 @@ fn descend(
     if let Some(def) = struct_of(ty) {
         return into(def, path);
     }
-    let grows = !matches!(ty, Ty::Bool | Ty::Int32 | Ty::Int64 | Ty::Float | Ty::Time | Ty::MicroTime);
+    let grows = !matches!(
+        ty,
+        Ty::Bool | Ty::Int32 | Ty::Int64 | Ty::Float | Ty::Time | Ty::MicroTime
+    );
     if grows && wanted {
         let path = path.clone();
         found.push(Site { path, owner, field, ty });

@@ -1,8 +1,8 @@
 //! The ways an object reaches the gateway: verbs, encodings, kinds of patches.
 
 use crate::catalogue::{Part, Row};
-use crate::make::reach;
 use crate::judge::Sample;
+use crate::make::reach;
 use crate::meter;
 use crate::server::{Answer, Call, NAMESPACE, Server, call};
 use crate::sites::Site;
@@ -22,8 +22,6 @@ pub enum Codec {
 }
 
 impl Codec {
-    pub const ALL: [Self; 4] = [Self::Json, Self::Yaml, Self::Protobuf, Self::Cbor];
-
     pub fn media(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -67,6 +65,23 @@ pub enum Way {
 }
 
 impl Way {
+    /// Every way to send a long valid field.
+    pub const ALL: [Self; 13] = [
+        Self::Create(Codec::Json),
+        Self::Create(Codec::Yaml),
+        Self::Create(Codec::Protobuf),
+        Self::Create(Codec::Cbor),
+        Self::Update(Codec::Json),
+        Self::Update(Codec::Protobuf),
+        Self::UpdateLong,
+        Self::Merge,
+        Self::Strategic,
+        Self::JsonPatch,
+        Self::Apply,
+        Self::Table,
+        Self::Metadata,
+    ];
+
     /// How messages name it.
     pub fn shown(self) -> String {
         format!("{self:?}")
@@ -94,7 +109,10 @@ pub struct Target<'a> {
 pub fn renamed(row: &Row, base: &Value, i: usize) -> Value {
     let text = json::to_string(base);
     let name = format!("o{i}o");
-    let text = text.replace("everies", &format!("{name}es")).replace("every", &name).replace("Every", &format!("O{i}o"));
+    let text = text
+        .replace("everies", &format!("{name}es"))
+        .replace("every", &name)
+        .replace("Every", &format!("O{i}o"));
     let text = text.replace("192.0.2.7", &format!("192.0.{}.{}", 3 + i / 250, i % 250));
     let mut object = json::decode(text.as_bytes()).expect("still JSON");
     if row.namespaced {
@@ -104,9 +122,14 @@ pub fn renamed(row: &Row, base: &Value, i: usize) -> Value {
 }
 
 impl Target<'_> {
-    fn next(&self) -> Value {
+    /// Another number than before.
+    pub fn count(&self) -> usize {
         self.counter.set(self.counter.get() + 1);
-        renamed(self.row, self.base, self.counter.get())
+        self.counter.get()
+    }
+
+    fn next(&self) -> Value {
+        renamed(self.row, self.base, self.count())
     }
 
     fn with(&self, mut object: Value, value: Value) -> Value {
@@ -128,7 +151,9 @@ impl Target<'_> {
         let answer = match self.part {
             None => self.server.send(&call("POST", path, json::to_vec(object))),
             Some(_) => {
-                let Some(stored) = self.store(&self.next()) else { return json!({}) };
+                let Some(stored) = self.store(&self.next()) else {
+                    return json!({});
+                };
                 let object = rename_as(object, &stored);
                 let path = format!("{}?dryRun=All", self.item(&stored));
                 let answer = self.server.send(&call("PUT", path, json::to_vec(&object)));
@@ -150,10 +175,15 @@ impl Target<'_> {
 
     fn remove(&self, object: &Value) {
         let item = self.row.item(object.str_at(&["metadata", "name"]));
-        let gone = self.server.send(&call("DELETE", format!("{item}?gracePeriodSeconds=0"), Vec::new()));
+        let gone = self
+            .server
+            .send(&call("DELETE", format!("{item}?gracePeriodSeconds=0"), Vec::new()));
         if gone.is_fine() && self.server.get(&item).is_fine() {
             let free = br#"{"metadata":{"finalizers":null}}"#.to_vec();
-            let patch = Call { content_type: "application/merge-patch+json", ..call("PATCH", item, free) };
+            let patch = Call {
+                content_type: "application/merge-patch+json",
+                ..call("PATCH", item, free)
+            };
             self.server.send(&patch);
         }
     }
@@ -164,10 +194,17 @@ impl Target<'_> {
         let long = self.with(short.clone(), value.clone());
         if let (Way::Create(codec), None) = (way, self.part) {
             let path = format!("{}?dryRun=All", self.row.collection());
-            let call = Call { content_type: codec.media(), ..call("POST", path, codec.encode(&long)?) };
+            let call = Call {
+                content_type: codec.media(),
+                ..call("POST", path, codec.encode(&long)?)
+            };
             return Some(self.timed(&call));
         }
-        let stored = self.store(if way.stores() && self.part.is_none() { &long } else { &short })?;
+        let stored = self.store(if way.stores() && self.part.is_none() {
+            &long
+        } else {
+            &short
+        })?;
         let sample = self.over(way, &stored, value);
         self.remove(&stored);
         sample
@@ -186,12 +223,18 @@ impl Target<'_> {
         let mut long = self.with(stored.clone(), value.clone());
         long.unset(&["metadata", "resourceVersion"]);
         let patch = |kind: &'static str, body: Value| {
-            let call = Call { content_type: kind, ..call("PATCH", dry.clone(), json::to_vec(&body)) };
+            let call = Call {
+                content_type: kind,
+                ..call("PATCH", dry.clone(), json::to_vec(&body))
+            };
             Some(self.timed(&call))
         };
         match way {
             Way::Create(codec) | Way::Update(codec) => {
-                let call = Call { content_type: codec.media(), ..call("PUT", dry, codec.encode(&long)?) };
+                let call = Call {
+                    content_type: codec.media(),
+                    ..call("PUT", dry, codec.encode(&long)?)
+                };
                 Some(self.timed(&call))
             }
             Way::UpdateLong => {
@@ -221,12 +264,19 @@ impl Target<'_> {
                 Some(self.timed(&apply(&turned, format!("{path}&dryRun=All"))))
             }
             Way::Table | Way::Metadata => {
-                let kind = if way == Way::Table { "Table" } else { "PartialObjectMetadataList" };
+                let kind = if way == Way::Table {
+                    "Table"
+                } else {
+                    "PartialObjectMetadataList"
+                };
                 let accept = match kind {
                     "Table" => "application/json;as=Table;g=meta.k8s.io;v=v1",
                     _ => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
                 };
-                let mut sample = self.timed(&Call { accept, ..call("GET", self.row.collection(), Vec::new()) });
+                let mut sample = self.timed(&Call {
+                    accept,
+                    ..call("GET", self.row.collection(), Vec::new())
+                });
                 sample.sent = json::to_vec(stored).len();
                 Some(sample)
             }
@@ -263,10 +313,18 @@ impl Target<'_> {
             }
         }
         let _ = stored;
-        let operation = |at: String, v: &Value| json!({"op": "replace", "path": (format!("{pointer}/{at}")), "value": (v.clone())});
+        let operation =
+            |at: String, v: &Value| json!({"op": "replace", "path": (format!("{pointer}/{at}")), "value": (v.clone())});
         let operations = match value {
-            Value::Array(items) => items.iter().enumerate().map(|(i, v)| operation(i.to_string(), v)).collect(),
-            Value::Object(members) => members.iter().map(|(k, v)| operation(k.replace('/', "~1"), v)).collect(),
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .map(|(i, v)| operation(i.to_string(), v))
+                .collect(),
+            Value::Object(members) => members
+                .iter()
+                .map(|(k, v)| operation(k.replace('/', "~1"), v))
+                .collect(),
             _ => return None,
         };
         Some(Value::Array(operations))
@@ -275,7 +333,11 @@ impl Target<'_> {
     fn timed(&self, call: &Call) -> Sample {
         let (cost, answer) = meter::measure(|| self.server.send(call));
         let Answer { code, .. } = answer;
-        Sample { cost, sent: call.body.len(), code }
+        Sample {
+            cost,
+            sent: call.body.len(),
+            code,
+        }
     }
 }
 
