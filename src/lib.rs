@@ -56,7 +56,9 @@ pub mod client;
 pub mod api;
 // The object tree, codecs, selectors, patches, statuses: no I/O, no async.
 pub mod apimachinery;
-// Owned task groups, one-shot signals, work queues.
+// Owned task groups, the compute pool, one-shot signals, work queues.
 pub mod tasks;
+// Checkpoints at which a long computation can be stopped.
+pub mod interrupt;
 // The metric registry, with upstream's names.
 pub mod telemetry;

@@ -1,7 +1,8 @@
-//! Everything asynchronous that outlives a call, or must not hold one up: owned task groups, work aside, one-shot
+//! Everything asynchronous that outlives a call, or must not hold one up: owned task groups, the compute pool, one-shot
 //! signals, coalescing work queues.
 
 pub mod aside;
+pub mod compute;
 pub mod gather;
 mod group;
 mod queue;

@@ -9,6 +9,7 @@ pub mod authentication;
 pub mod backends;
 pub mod caches;
 pub mod clients;
+pub mod compute;
 mod derived;
 pub mod encryption;
 pub mod objects;
@@ -35,6 +36,8 @@ pub struct Families {
     slis: Registry,
     /// Requests: counts, durations, sizes, terminations.
     pub requests: requests::RequestMetrics,
+    /// The compute pool, memory of request bodies, and stalls.
+    pub compute: compute::ComputeMetrics,
     /// `apiserver_current_inflight_requests{request_kind}`.
     pub inflight: IntGaugeVec,
     /// `apiserver_tls_handshake_errors_total`.
@@ -101,6 +104,7 @@ impl Telemetry {
         let slis = Registry::new();
         let families = Families {
             requests: requests::RequestMetrics::new(&r),
+            compute: compute::ComputeMetrics::new(&r),
             inflight: int_gauges(
                 &r,
                 "apiserver_current_inflight_requests",

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// No room above is visible from these; they may use each other as listed.
-const FOUNDATIONS: [&str; 3] = ["apimachinery", "tasks", "telemetry"];
+const FOUNDATIONS: [&str; 4] = ["apimachinery", "interrupt", "tasks", "telemetry"];
 
 /// Room → the rooms it may import, besides itself and the foundations.
 const ARROWS: &[(&str, &[&str])] = &[
     ("apimachinery", &[]),
+    ("interrupt", &[]),
     ("tasks", &[]),
     ("telemetry", &[]),
     ("api", &[]),

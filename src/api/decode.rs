@@ -10,12 +10,15 @@ pub use converter::fit;
 pub use order::in_document_order;
 
 use super::{Emit, Field, Free, SchemaOr, Ty, TypeDef};
+use crate::apimachinery::codec::budget::{Budget, PAIR, weight};
+use crate::apimachinery::codec::findings::Findings;
 use crate::apimachinery::patch::json_type;
-use crate::apimachinery::value::{Map, Value};
+use crate::apimachinery::value::{Map, Str, Value};
 use std::fmt;
 
-/// Most unknown fields reported of one document, as upstream's strict decoder stops there.
-pub const MAX_FINDINGS: usize = 100;
+/// Most bytes of memory that fields take which are always written. An empty container of a pod has three bytes of text,
+/// and more than a hundred afterwards; no object that fits into the store comes near.
+const MAX_ADDED: usize = 16 << 20;
 
 /// Deepest nesting of objects; only JSON schemas nest at all without end.
 const MAX_DEPTH: usize = 2_000;
@@ -34,8 +37,8 @@ impl std::error::Error for DecodeError {}
 
 /// Makes `v` what Go holds after decoding it into `def` and writes back: see the module.
 ///
-/// Returns the findings of strict validation (`unknown field "spec.foo"`), keys sorted on each level, at most
-/// [`MAX_FINDINGS`]; duplicate keys are the JSON codec's findings, and [`in_document_order`] sorts both kinds as upstream
+/// Returns the findings of strict validation (`unknown field "spec.foo"`), keys sorted on each level, as
+/// many as [`Findings`] keeps; duplicate keys are the JSON codec's findings, and [`in_document_order`] sorts both kinds as upstream
 /// reports them. The caller decides by `fieldValidation` what becomes of them.
 ///
 /// # Errors
@@ -50,7 +53,10 @@ pub fn normalize(def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, De
 /// # Errors
 /// As of [`normalize`].
 pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
-    let mut cx = Cx { findings: Vec::new() };
+    let mut cx = Cx {
+        findings: Findings::default(),
+        added: Budget::of(MAX_ADDED),
+    };
     let step = if path.is_empty() { Step::Root } else { Step::Key(path) };
     let at = At {
         parent: None,
@@ -61,7 +67,7 @@ pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Resu
         Some(ty) => cx.value(ty, v, &at)?,
         None => cx.object(def, v, &at)?,
     }
-    Ok(cx.findings)
+    Ok(cx.findings.into_texts())
 }
 
 /// The value Go writes for a value of this type that is not set: `""`, `0`, `false`, `null`, or an object of the
@@ -192,14 +198,13 @@ fn go_type(ty: Ty) -> String {
 }
 
 struct Cx {
-    findings: Vec<String>,
+    findings: Findings,
+    added: Budget,
 }
 
 impl Cx {
     fn unknown(&mut self, at: &At<'_>, key: &str) {
-        if self.findings.len() < MAX_FINDINGS {
-            self.findings.push(format!("unknown field {:?}", at.path_to(key)));
-        }
+        self.findings.add(|| format!("unknown field {:?}", at.path_to(key)));
     }
 
     fn object(&mut self, def: &'static TypeDef, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
@@ -245,8 +250,14 @@ impl Cx {
             return Err(e);
         }
         missing.extend(fields.filter(|f| f.always));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        map.reserve(missing.len());
         for f in missing {
-            map.insert(f.name, unset(f));
+            let v = unset(f);
+            self.added.take(PAIR + weight(&v)).map_err(DecodeError)?;
+            map.insert(Str::const_new(f.name), v);
         }
         Ok(())
     }

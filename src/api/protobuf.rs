@@ -9,11 +9,12 @@ mod order;
 mod read;
 mod write;
 
-pub use read::message as decode_message;
+pub use read::{message as decode_message, message_within as decode_message_within};
 pub use write::message as encode_message;
 
 use super::decode::DecodeError;
 use super::{Field, TypeDef};
+use crate::apimachinery::codec::budget::Budget;
 use crate::apimachinery::codec::protobuf::envelope;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::Value;
@@ -50,7 +51,21 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
 /// # Errors
 /// The decoder's text.
 pub fn decode(def: &'static TypeDef, api_version: &str, kind: &str, raw: &[u8]) -> Result<Value, DecodeError> {
-    let mut object = read::message(def, raw)?;
+    decode_within(def, api_version, kind, raw, &mut Budget::unlimited())
+}
+
+/// As [`decode`], for a tree that takes no more than a budget.
+///
+/// # Errors
+/// The decoder's text.
+pub fn decode_within(
+    def: &'static TypeDef,
+    api_version: &str,
+    kind: &str,
+    raw: &[u8],
+    budget: &mut Budget,
+) -> Result<Value, DecodeError> {
+    let mut object = read::message_within(def, raw, budget)?;
     object.set(&["apiVersion"], api_version);
     object.set(&["kind"], kind);
     Ok(object)

@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod cbor;
+pub mod findings;
 pub mod go_syntax;
 pub mod json;
 pub mod pem;

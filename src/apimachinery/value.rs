@@ -77,6 +77,11 @@ impl Map {
             .position(|(k, _)| k.len() == key.len() && k.as_str() == key)
     }
 
+    /// How many keys sort behind this one.
+    pub fn keys_after(&self, key: &str) -> usize {
+        self.0.len() - self.0.partition_point(|(k, _)| k.as_str() <= key)
+    }
+
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.position(key).map(|i| &self.0[i].1)
@@ -117,6 +122,11 @@ impl Map {
                 None
             }
         }
+    }
+
+    /// Makes room for so many more pairs, and no more than these.
+    pub fn reserve(&mut self, pairs: usize) {
+        self.0.reserve_exact(pairs);
     }
 
     /// Removes `key`.

@@ -3,6 +3,8 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::{Str, Value};
+use std::collections::HashSet;
+use std::hash::Hash;
 
 /// Adds one `Invalid` per message.
 pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl Into<Value>, messages: Vec<String>) {
@@ -164,6 +166,52 @@ pub(super) fn label_selector(out: &mut ErrorList, selector: &Value, path: &Field
             let v = v.as_str().unwrap_or("");
             invalid_each(out, &at.child("values").index(k), v, validation::label_value(v));
         }
+    }
+}
+
+/// What stood in a list before. A few elements are compared one by one; more are hashed, so that a long list costs no
+/// more for each element than a short one.
+pub(super) struct Seen<T> {
+    few: Vec<T>,
+    many: HashSet<T>,
+}
+
+impl<T: Eq + Hash> Seen<T> {
+    const FEW: usize = 8;
+
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self {
+            few: Vec::new(),
+            many: HashSet::new(),
+        }
+    }
+
+    /// True where it was added.
+    pub fn contains(&self, value: &T) -> bool {
+        self.few.contains(value) || (!self.many.is_empty() && self.many.contains(value))
+    }
+
+    /// Adds it; false where it was there already.
+    pub fn insert(&mut self, value: T) -> bool {
+        if self.few.contains(&value) {
+            false
+        } else if self.few.len() < Self::FEW {
+            self.few.push(value);
+            true
+        } else {
+            self.many.insert(value)
+        }
+    }
+}
+
+impl<T: Eq + Hash> FromIterator<T> for Seen<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        let mut out = Self::new();
+        for value in values {
+            out.insert(value);
+        }
+        out
     }
 }
 

@@ -4,6 +4,7 @@ mod known;
 
 use super::negotiate::Codecs;
 use crate::api;
+use crate::apimachinery::codec::budget::Budget;
 use crate::apimachinery::codec::hex;
 use crate::apimachinery::codec::{cbor, json, protobuf, yaml};
 use crate::apimachinery::field::quote;
@@ -108,7 +109,10 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
             let unknown = protobuf::open(bytes)?;
             let (api_version, kind) = (&*unknown.api_version, &*unknown.kind);
             let value = match api::protobuf::definition(api_version, kind) {
-                Some(def) => api::protobuf::decode(def, api_version, kind, unknown.raw).map_err(|e| e.0)?,
+                Some(def) => {
+                    let mut budget = Budget::of_body(bytes.len());
+                    api::protobuf::decode_within(def, api_version, kind, unknown.raw, &mut budget).map_err(|e| e.0)?
+                }
                 None => type_meta(&unknown),
             };
             Ok(Document::from(value))
@@ -126,7 +130,8 @@ pub(crate) fn parse_delete_options(bytes: &[u8], body_type: BodyType) -> std::re
         return Ok(Document::from(type_meta(&unknown)));
     }
     let def = api::by_gvk("", "v1", "DeleteOptions").expect("the schema table has the options");
-    let value = api::protobuf::decode_message(def, unknown.raw).map_err(|e| e.0)?;
+    let mut budget = Budget::of_body(bytes.len());
+    let value = api::protobuf::decode_message_within(def, unknown.raw, &mut budget).map_err(|e| e.0)?;
     Ok(Document::from(value))
 }
 
@@ -175,7 +180,8 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
         let api_version = expected.api_version();
         let def = api::protobuf::definition(&api_version, &expected.kind)
             .ok_or_else(|| Status::unsupported_media_type(&super::negotiate::OBJECT_TYPES[..2]))?;
-        let value = api::protobuf::decode(def, &api_version, &expected.kind, unknown.raw)
+        let mut budget = Budget::of_body(bytes.len());
+        let value = api::protobuf::decode_within(def, &api_version, &expected.kind, unknown.raw, &mut budget)
             .map_err(|e| cannot_be_handled(expected, expected, &e.0))?;
         return Ok(Document::from(value));
     }

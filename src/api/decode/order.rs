@@ -1,8 +1,8 @@
 //! Findings in the order of the document: the tree has its keys sorted, upstream reports as it reads.
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use serde::de::{Deserialize as _, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::cmp::Ordering;
+use std::fmt;
 
 /// Sorts strict findings (`unknown field "a.b"`, `duplicate field "a.c"`) of a JSON body by where upstream's decoder
 /// meets them: an unknown field at its first key, a duplicate at its second.
@@ -12,24 +12,24 @@ pub fn in_document_order(body: &[u8], findings: Vec<String>) -> Vec<String> {
     if findings.len() < 2 {
         return findings;
     }
-    let mut scan = Scan {
-        path: String::new(),
-        met: 0,
-        wanted: HashMap::new(),
+    let mut wanted: Vec<Wanted> = findings.iter().filter_map(|f| Some(Wanted::of(parts(f)?.1))).collect();
+    wanted.sort_by(|a, b| a.path.cmp(&b.path));
+    wanted.dedup_by(|a, b| a.path == b.path);
+    let mut scan = Scan { met: 0, wanted };
+    let all = Below {
+        from: 0,
+        to: scan.wanted.len(),
+        length: 0,
     };
-    for finding in &findings {
-        if let Some((_, path)) = parts(finding) {
-            scan.wanted.insert(path.to_owned(), Place::default());
-        }
-    }
     let mut json = serde_json::Deserializer::from_slice(body);
     json.disable_recursion_limit();
     // The body was decoded before; should this reading fail, what was met until then is in order.
-    let _ = Seed(&mut scan).deserialize(&mut json);
+    let _ = Seed(&mut scan, all).deserialize(&mut json);
     let place = |finding: &String| {
         let (duplicate, path) = parts(finding)?;
-        let place = scan.wanted.get(path)?;
-        if duplicate { place.second } else { place.first }
+        let at = scan.wanted.binary_search_by(|w| w.path.as_str().cmp(path)).ok()?;
+        let wanted = &scan.wanted[at];
+        if duplicate { wanted.second } else { wanted.first }
     };
     let mut out = findings;
     out.sort_by_cached_key(|f| place(f).unwrap_or(usize::MAX));
@@ -41,24 +41,79 @@ fn parts(finding: &str) -> Option<(bool, &str)> {
     Some((what == "duplicate", path.strip_suffix('"')?))
 }
 
-/// When a path was met, counted in keys.
-#[derive(Default)]
-struct Place {
+/// A path that is looked for, and when it was met, counted in keys.
+struct Wanted {
+    path: String,
     first: Option<usize>,
     second: Option<usize>,
 }
 
-struct Scan {
-    path: String,
-    met: usize,
-    wanted: HashMap<String, Place>,
+impl Wanted {
+    fn of(path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            first: None,
+            second: None,
+        }
+    }
 }
 
-struct Seed<'a>(&'a mut Scan);
+struct Scan {
+    met: usize,
+    /// Sorted by path.
+    wanted: Vec<Wanted>,
+}
+
+/// The wanted paths that begin with the path to where the reader stands, which has this length. Nothing else is known of
+/// that path: a client makes it as long as it likes, and every key below would cost its length again.
+#[derive(Clone, Copy)]
+struct Below {
+    from: usize,
+    to: usize,
+    length: usize,
+}
+
+impl Scan {
+    /// The wanted paths that go on with these parts.
+    fn below(&self, here: Below, parts: [&str; 2]) -> Below {
+        let step = |w: &Wanted| {
+            let rest = w.path.as_bytes()[here.length..].iter();
+            let mut step = parts.iter().flat_map(|p| p.bytes());
+            // As far as the step goes: equal where the path begins with it.
+            for b in rest {
+                match step.next() {
+                    None => return Ordering::Equal,
+                    Some(s) if s == *b => {}
+                    Some(s) => return b.cmp(&s),
+                }
+            }
+            step.next().map_or(Ordering::Equal, |_| Ordering::Less)
+        };
+        let here_on = &self.wanted[here.from..here.to];
+        let from = here_on.partition_point(|w| step(w).is_lt());
+        let to = here_on.partition_point(|w| step(w).is_le());
+        Below {
+            from: here.from + from,
+            to: here.from + to,
+            length: here.length + parts.iter().map(|p| p.len()).sum::<usize>(),
+        }
+    }
+}
+
+impl Below {
+    fn is_empty(self) -> bool {
+        self.from == self.to
+    }
+}
+
+struct Seed<'a>(&'a mut Scan, Below);
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
+        if self.1.is_empty() {
+            return IgnoredAny::deserialize(d).map(drop);
+        }
         d.deserialize_any(self)
     }
 }
@@ -87,32 +142,31 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(())
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let end = self.0.path.len();
         for i in 0usize.. {
-            let _ = write!(self.0.path, "[{i}]");
-            let item = seq.next_element_seed(Seed(self.0))?;
-            self.0.path.truncate(end);
-            if item.is_none() {
+            let here = self.0.below(self.1, [&format!("[{i}]"), ""]);
+            if seq.next_element_seed(Seed(self.0, here))?.is_none() {
                 break;
             }
         }
         Ok(())
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let end = self.0.path.len();
         while let Some(key) = map.next_key::<String>()? {
-            super::dot(&mut self.0.path, &key);
+            let dot = if self.1.length > 0 { "." } else { "" };
+            let here = self.0.below(self.1, [dot, &key]);
             self.0.met += 1;
             let met = self.0.met;
-            if let Some(place) = self.0.wanted.get_mut(&self.0.path) {
+            // The shortest path with a beginning sorts first.
+            if let Some(place) = self.0.wanted[here.from..here.to].first_mut()
+                && place.path.len() == here.length
+            {
                 if place.first.is_none() {
                     place.first = Some(met);
                 } else if place.second.is_none() {
                     place.second = Some(met);
                 }
             }
-            map.next_value_seed(Seed(self.0))?;
-            self.0.path.truncate(end);
+            map.next_value_seed(Seed(self.0, here))?;
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ fn unknown_fields_are_named_by_path_and_dropped() {
 fn findings_stop_at_a_hundred() {
     let spec: Map = (0..150).map(|i| (format!("x{i}"), Value::Int(1))).collect();
     let (_, findings) = decode("", "v1", "Pod", json!({"spec": Value::Object(spec)})).expect("types fit");
-    assert_eq!(findings.len(), MAX_FINDINGS);
+    assert_eq!(findings.len(), crate::apimachinery::codec::findings::Findings::MAX);
 }
 
 #[test]

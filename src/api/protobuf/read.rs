@@ -3,6 +3,7 @@
 use super::{SCHEMA, is_wrapped, order};
 use crate::api::decode::DecodeError;
 use crate::api::{Emit, Field, SchemaOr, Ty, TypeDef, by_name};
+use crate::apimachinery::codec::budget::{Budget, PAIR, weight};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::codec::protobuf::{Payload, Reader, WireError};
 use crate::apimachinery::time;
@@ -21,16 +22,35 @@ type Result<T> = std::result::Result<T, DecodeError>;
 /// # Errors
 /// The decoder's text.
 pub fn message(def: &'static TypeDef, raw: &[u8]) -> Result<Value> {
-    struct_at(def, raw, 0)
+    message_within(def, raw, &mut Budget::unlimited())
 }
 
-fn struct_at(def: &'static TypeDef, raw: &[u8], depth: usize) -> Result<Value> {
+/// Reads a message into a tree that takes no more than a budget: an empty message of a list has two bytes on the wire.
+///
+/// # Errors
+/// As of [`message`].
+pub fn message_within(def: &'static TypeDef, raw: &[u8], budget: &mut Budget) -> Result<Value> {
+    struct_at(def, raw, (0, budget))
+}
+
+/// How deep a message stands, and what the tree may still take.
+type Cx<'b> = (usize, &'b mut Budget);
+
+fn struct_at(def: &'static TypeDef, raw: &[u8], (depth, budget): Cx<'_>) -> Result<Value> {
     if depth > MAX_DEPTH {
         return Err(DecodeError("exceeded max depth".into()));
     }
     let mut parts = Parts::default();
-    parts.fields(def, order::of(def), 0, raw, depth)?;
+    parts.fields(def, order::of(def), 0, raw, (depth, budget))?;
+    budget.take(parts.values.len().saturating_add(parts.maps.len()) * PAIR)?;
     Ok(parts.into_object(def))
+}
+
+/// Of the budget, which speaks as the decoders do.
+impl From<String> for DecodeError {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
 }
 
 impl From<WireError> for DecodeError {
@@ -54,7 +74,7 @@ impl Parts {
         places: &'static [u8],
         level: usize,
         raw: &[u8],
-        depth: usize,
+        (depth, budget): Cx<'_>,
     ) -> Result<()> {
         let mut reader = Reader::new(raw);
         // Fields mostly come by number, so the search goes on where it found the last one.
@@ -69,14 +89,14 @@ impl Parts {
             let place = places[at];
             let f = &def.fields[usize::from(place)];
             if order::number(f, level).1 {
-                self.field(def, f, place, payload, depth)?;
+                self.field(def, f, place, payload, (depth, budget))?;
                 continue;
             }
             let Payload::Bytes(raw) = payload else {
                 return Err(wrong_wire(payload, f.name));
             };
             let run = places[at..].iter().take_while(|p| is_it(p)).count();
-            self.fields(def, &places[at..at + run], level + 1, raw, depth)?;
+            self.fields(def, &places[at..at + run], level + 1, raw, (depth, budget))?;
         }
         Ok(())
     }
@@ -87,42 +107,48 @@ impl Parts {
         f: &'static Field,
         place: u8,
         payload: Payload<'_>,
-        depth: usize,
+        (depth, budget): Cx<'_>,
     ) -> Result<()> {
         match (f.ty, payload) {
             (Ty::List(t), Payload::Bytes(raw)) if is_wrapped(def, f) => {
-                let items = wrapped(*t, f, raw, depth)?;
-                self.list(place).extend(items);
+                for item in wrapped(*t, f, raw, (depth, budget))? {
+                    budget.push(self.list(place), item)?;
+                }
             }
             (Ty::List(Ty::Int32 | Ty::Int64 | Ty::Bool), Payload::Bytes(raw)) => {
                 let Ty::List(t) = f.ty else { return Ok(()) };
                 let mut packed = Reader::new(raw);
                 let list = self.list(place);
                 while let Some(n) = packed.packed()? {
-                    list.push(value(*t, f, Payload::Varint(n), depth)?);
+                    let item = value(*t, f, Payload::Varint(n), (depth, budget))?;
+                    budget.push(list, item)?;
                 }
             }
             (Ty::List(Ty::Float), Payload::Bytes(raw)) => {
                 let mut packed = Reader::new(raw);
                 let list = self.list(place);
                 while let Some(n) = packed.packed_double()? {
-                    list.push(value(Ty::Float, f, Payload::Fixed64(n), depth)?);
+                    let item = value(Ty::Float, f, Payload::Fixed64(n), (depth, budget))?;
+                    budget.push(list, item)?;
                 }
             }
             (Ty::List(t), _) => {
-                let item = value(*t, f, payload, depth)?;
-                self.list(place).push(item);
+                let item = value(*t, f, payload, (depth, budget))?;
+                budget.push(self.list(place), item)?;
             }
             (Ty::Map(t), Payload::Bytes(raw)) => {
-                let pair = entry(*t, f, raw, depth)?;
+                let pair = entry(*t, f, raw, (depth, budget))?;
                 match self.maps.iter_mut().find(|(p, _)| *p == place) {
-                    Some((_, pairs)) => pairs.push(pair),
-                    None => self.maps.push((place, vec![pair])),
+                    Some((_, pairs)) => budget.push(pairs, pair)?,
+                    None => {
+                        budget.take(PAIR)?;
+                        self.maps.push((place, vec![pair]));
+                    }
                 }
             }
             (Ty::Map(_), _) => return Err(wrong_wire(payload, f.name)),
             (ty, _) => {
-                let v = value(ty, f, payload, depth)?;
+                let v = value(ty, f, payload, (depth, budget))?;
                 let old = self.values.iter().rposition(|(p, _)| *p == place);
                 let leave_out = v.is_null() || f.emit == Emit::OmitEmpty && v.is_empty_value();
                 match (old, leave_out) {
@@ -181,14 +207,20 @@ fn text(raw: &[u8]) -> Str {
     }
 }
 
+/// [`text`] that is part of the tree.
+fn bounded(raw: &[u8], budget: &mut Budget) -> Result<Str> {
+    budget.string(raw.len())?;
+    Ok(text(raw))
+}
+
 /// The entry of a map: the key is field 1, the value field 2.
-fn entry(ty: Ty, f: &Field, raw: &[u8], depth: usize) -> Result<(Str, Value)> {
+fn entry(ty: Ty, f: &Field, raw: &[u8], (depth, budget): Cx<'_>) -> Result<(Str, Value)> {
     let mut reader = Reader::new(raw);
     let (mut key, mut v) = (Str::default(), None);
     while let Some((number, payload)) = reader.next()? {
         match (number, payload) {
-            (1, Payload::Bytes(raw)) => key = text(raw),
-            (2, _) => v = Some(value(ty, f, payload, depth)?),
+            (1, Payload::Bytes(raw)) => key = bounded(raw, budget)?,
+            (2, _) => v = Some(value(ty, f, payload, (depth, budget))?),
             _ => {}
         }
     }
@@ -202,40 +234,48 @@ fn entry(ty: Ty, f: &Field, raw: &[u8], depth: usize) -> Result<(Str, Value)> {
 }
 
 /// A message that holds a list and nothing else.
-fn wrapped(ty: Ty, f: &Field, raw: &[u8], depth: usize) -> Result<Vec<Value>> {
+fn wrapped(ty: Ty, f: &Field, raw: &[u8], (depth, budget): Cx<'_>) -> Result<Vec<Value>> {
     let mut reader = Reader::new(raw);
     let mut out = Vec::new();
     while let Some((number, payload)) = reader.next()? {
         if number == 1 {
-            out.push(value(ty, f, payload, depth)?);
+            let item = value(ty, f, payload, (depth, budget))?;
+            budget.push(&mut out, item)?;
         }
     }
     Ok(out)
 }
 
-fn value(ty: Ty, f: &Field, payload: Payload<'_>, depth: usize) -> Result<Value> {
+fn value(ty: Ty, f: &Field, payload: Payload<'_>, (depth, budget): Cx<'_>) -> Result<Value> {
     Ok(match (ty, payload) {
-        (Ty::String, Payload::Bytes(raw)) => Value::String(text(raw)),
+        (Ty::String, Payload::Bytes(raw)) => Value::String(bounded(raw, budget)?),
         // As Go's conversion does: the lower half.
         (Ty::Int32, Payload::Varint(n)) => Value::Int(i64::from(n as i32)),
         (Ty::Int64, Payload::Varint(n)) => Value::Int(n as i64),
         (Ty::Bool, Payload::Varint(n)) => Value::Bool(n != 0),
         (Ty::Float, Payload::Fixed64(bits)) => double(bits)?,
-        (Ty::Bytes, Payload::Bytes(raw)) => Value::from(STANDARD.encode(raw)),
+        (Ty::Bytes, Payload::Bytes(raw)) => {
+            budget.string(raw.len().div_ceil(3) * 4)?;
+            Value::from(STANDARD.encode(raw))
+        }
         (Ty::Time, Payload::Bytes(raw)) => timestamp(raw, false)?,
         (Ty::MicroTime, Payload::Bytes(raw)) => timestamp(raw, true)?,
         (Ty::Quantity, Payload::Bytes(raw)) => match last_bytes(raw, 1)? {
-            Some(raw) => Value::String(text(raw)),
+            Some(raw) => Value::String(bounded(raw, budget)?),
             None => Value::from("0"),
         },
         (Ty::IntOrString, Payload::Bytes(raw)) => int_or_string(raw)?,
         (Ty::Any(_), Payload::Bytes(raw)) => match last_bytes(raw, 1)? {
             None | Some([]) => Value::Null,
-            Some(raw) => json::decode(raw).map_err(DecodeError)?,
+            Some(raw) => {
+                let v = json::decode(raw).map_err(DecodeError)?;
+                budget.take(weight(&v))?;
+                v
+            }
         },
-        (Ty::SchemaOr(or), Payload::Bytes(raw)) => schema_or(or, raw, depth)?,
-        (Ty::Struct(r), Payload::Bytes(raw)) => struct_at(r.get(), raw, depth + 1)?,
-        (Ty::List(t), Payload::Bytes(raw)) => Value::Array(wrapped(*t, f, raw, depth)?),
+        (Ty::SchemaOr(or), Payload::Bytes(raw)) => schema_or(or, raw, (depth, budget))?,
+        (Ty::Struct(r), Payload::Bytes(raw)) => struct_at(r.get(), raw, (depth + 1, budget))?,
+        (Ty::List(t), Payload::Bytes(raw)) => Value::Array(wrapped(*t, f, raw, (depth, budget))?),
         _ => return Err(wrong_wire(payload, f.name)),
     })
 }
@@ -303,18 +343,22 @@ fn int_or_string(raw: &[u8]) -> Result<Value> {
     })
 }
 
-fn schema_or(or: SchemaOr, raw: &[u8], depth: usize) -> Result<Value> {
+fn schema_or(or: SchemaOr, raw: &[u8], (depth, budget): Cx<'_>) -> Result<Value> {
     let schema = by_name(SCHEMA).expect("the table has it");
     let (of_schema, of_items) = if or == SchemaOr::Bool { (2, 0) } else { (1, 2) };
     let mut reader = Reader::new(raw);
     let (mut one, mut items, mut allows) = (None, Vec::new(), false);
     while let Some((number, payload)) = reader.next()? {
         match payload {
-            Payload::Bytes(raw) if number == of_schema => one = Some(struct_at(schema, raw, depth + 1)?),
+            Payload::Bytes(raw) if number == of_schema => one = Some(struct_at(schema, raw, (depth + 1, budget))?),
             Payload::Bytes(raw) if number == of_items && or == SchemaOr::Array => {
-                items.push(struct_at(schema, raw, depth + 1)?);
+                let item = struct_at(schema, raw, (depth + 1, budget))?;
+                budget.push(&mut items, item)?;
             }
-            Payload::Bytes(raw) if number == of_items => items.push(Value::String(text(raw))),
+            Payload::Bytes(raw) if number == of_items => {
+                let item = Value::String(bounded(raw, budget)?);
+                budget.push(&mut items, item)?;
+            }
             Payload::Varint(n) if number == 1 && or == SchemaOr::Bool => allows = n != 0,
             _ => {}
         }

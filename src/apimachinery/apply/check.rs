@@ -4,30 +4,32 @@ use super::fieldset::PathElement;
 use super::typed::{item_element, shape_of};
 use super::{ApplySchema, Scalar, Shape};
 use crate::apimachinery::codec::yaml;
+use crate::apimachinery::field::{MAX_ERRORS, MAX_TEXT, cut};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::{go_print, json_type};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
-/// The most text an answer says what is wrong in. Each line names a whole path, and a client may make those long.
-pub(super) const MAX_TEXT: usize = 1 << 20;
-
-/// What does not fit, as far as it is told.
+/// What does not fit, as far as it is told: each line names a whole path, and a client may make those long.
 #[derive(Default)]
 struct Errors {
     lines: Vec<String>,
     size: usize,
+    more: usize,
 }
 
 impl Errors {
     fn push(&mut self, line: impl FnOnce() -> String) {
-        if self.size < MAX_TEXT {
-            let line = line();
-            self.size += line.len();
-            self.lines.push(line);
+        if self.lines.len() >= MAX_ERRORS || self.size >= MAX_TEXT {
+            self.more += 1;
+            return;
         }
+        let line = cut(line(), MAX_TEXT - self.size);
+        self.size += line.len();
+        self.lines.push(line);
     }
 }
 
@@ -40,6 +42,9 @@ pub fn described(config: &Value) -> String {
 pub(super) fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Status> {
     let mut errors = Errors::default();
     check_below(config, schema, &mut String::new(), &mut errors);
+    if errors.more > 0 {
+        errors.lines.push(format!("and {} more errors", errors.more));
+    }
     let text = match errors.lines.as_slice() {
         [] => return Ok(()),
         [one] => one.clone(),
@@ -98,7 +103,7 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
                             errors.push(|| format!("{path}: duplicate entries for key {e}"));
                         }
                         let len = path.len();
-                        path.push_str(&e.to_string());
+                        let _ = write!(path, "{e}");
                         check_below(item, of, path, errors);
                         path.truncate(len);
                         seen.insert(e);

@@ -314,24 +314,46 @@ impl FieldSet {
         }
     }
 
+    /// How many paths are in the set.
+    pub fn members(&self) -> usize {
+        let of = |e: &Entry| usize::from(e.member) + e.children.members();
+        self.entries.iter().map(of).sum()
+    }
+
     /// Calls `f` with each path as it is shown in conflicts: `.spec.containers[name="a"].image`. On each level those that end
     /// there come first.
     pub fn for_each(&self, f: &mut impl FnMut(&str)) {
+        self.visit_while(&mut |path| {
+            f(path);
+            true
+        });
+    }
+
+    /// As [`for_each`](Self::for_each), as long as `f` wants more: each path repeats what stands above it, so that all of
+    /// them together may be far longer than the set.
+    pub fn visit_while(&self, f: &mut impl FnMut(&str) -> bool) {
         self.visit(&mut String::new(), f);
     }
 
-    fn visit(&self, path: &mut String, f: &mut impl FnMut(&str)) {
+    fn visit(&self, path: &mut String, f: &mut impl FnMut(&str) -> bool) -> bool {
         let len = path.len();
         for e in self.entries.iter().filter(|e| e.member) {
             path.push_str(&e.element.to_string());
-            f(path);
+            let more = f(path);
             path.truncate(len);
+            if !more {
+                return false;
+            }
         }
         for e in self.entries.iter().filter(|e| !e.children.is_empty()) {
             path.push_str(&e.element.to_string());
-            e.children.visit(path, f);
+            let more = e.children.visit(path, f);
             path.truncate(len);
+            if !more {
+                return false;
+            }
         }
+        true
     }
 
     /// The object under `fieldsV1`.

@@ -13,7 +13,8 @@ use super::fieldset::{FieldSet, PathElement};
 use super::typed::{self, Comparison};
 use super::{ApplySchema, OneShape, Versions};
 use crate::apimachinery::value::{Map, Str, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{Hash, Hasher};
 
 /// Most Update entries before the oldest are merged.
 const MAX_UPDATE_ENTRIES: usize = 10;
@@ -367,22 +368,8 @@ pub fn restore_times(live: &Value, new: &mut Value) {
     if a.len() != b.len() || a == b {
         return;
     }
-    let timeless = |x: &Value, y: &Value| {
-        let (Some(x), Some(y)) = (x.as_object(), y.as_object()) else {
-            return x == y;
-        };
-        let rest = |m: &Map| m.len() - usize::from(m.contains_key("time"));
-        rest(x) == rest(y) && x.iter().all(|(k, v)| k == "time" || y.get(k) == Some(v))
-    };
-    let whose = |e: &Value| ["manager", "operation", "apiVersion", "subresource"].map(|k| Str::new(e.str_at(&[k])));
-    let mut theirs: BTreeMap<_, Vec<&Value>> = BTreeMap::new();
-    b.iter().for_each(|y| theirs.entry(whose(y)).or_default().push(y));
-    let stays = |x: &Value| {
-        theirs
-            .get(&whose(x))
-            .is_some_and(|all| all.iter().any(|y| timeless(x, y)))
-    };
-    if !a.iter().all(stays) {
+    let theirs: HashSet<Timeless<'_>> = b.iter().map(Timeless).collect();
+    if !a.iter().all(|x| theirs.contains(&Timeless(x))) {
         return;
     }
     let same_but = |x: &Value, y: &Value, skip: &str| match (x.as_object(), y.as_object()) {
@@ -394,6 +381,37 @@ pub fn restore_times(live: &Value, new: &mut Value) {
     };
     if same_but(live, new, "metadata") && same_but(live.get("metadata"), new.get("metadata"), "managedFields") {
         new.set(&PATH, live.at(&PATH).clone());
+    }
+}
+
+/// An entry, whose time does not count.
+#[derive(Clone, Copy)]
+struct Timeless<'e>(&'e Value);
+
+impl Timeless<'_> {
+    fn members(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let members = self.0.as_object().into_iter().flat_map(Map::iter);
+        members.filter(|(k, _)| *k != "time")
+    }
+}
+
+impl PartialEq for Timeless<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.0, other.0) {
+            (Value::Object(_), Value::Object(_)) => self.members().eq(other.members()),
+            (x, y) => x == y,
+        }
+    }
+}
+
+impl Eq for Timeless<'_> {}
+
+impl Hash for Timeless<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.0 {
+            Value::Object(_) => self.members().for_each(|m| m.hash(state)),
+            v => v.hash(state),
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Apply: a manager says which fields it wants and how; the live object becomes that, unless others own what would change.
 
 use super::changes::{Change, Changes};
-use super::check::{MAX_TEXT, check};
+use super::check::check;
 use super::fieldset::{FieldSet, PathElement};
 use super::managed::{self, ManagedEntry, Operation, Writer, strip};
 use super::typed::{self, item_element, shape_of, to_field_set};
 use super::{ApplySchema, AtVersion, Member, OneShape, Shape, Versions};
 use crate::apimachinery::codec::json;
+use crate::apimachinery::field::{MAX_ERRORS, MAX_TEXT, cut};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Cause, Status};
 use crate::apimachinery::validation::meta::ANNOTATIONS_MAX;
@@ -179,61 +180,80 @@ fn rewrite_last_applied(object: &mut Value, config: &Value) -> bool {
 
 /// Fails where an entry would lose something.
 fn conflicts(entries: &[ManagedEntry], taken: &[FieldSet]) -> Result<(), Status> {
-    let mut found: Vec<(String, &ManagedEntry, Vec<String>)> = Vec::new();
-    let mut size = 0;
-    for (e, taken) in entries.iter().zip(taken) {
-        let mut paths = Vec::new();
-        taken.leaves().for_each(&mut |p| {
-            if size < MAX_TEXT {
-                size += p.len();
-                paths.push(p.to_owned());
-            }
-        });
-        if !paths.is_empty() {
-            let mut shown = format!("{:?}", e.manager.as_str());
-            if !e.subresource.is_empty() {
-                shown.push_str(&format!(" with subresource {:?}", e.subresource.as_str()));
-            }
-            if e.operation == Operation::Update {
-                shown.push_str(&format!(" using {}", e.api_version));
-            }
-            found.push((shown, e, paths));
+    let mut found: Vec<Lost<'_>> = Vec::new();
+    for (entry, taken) in entries.iter().zip(taken) {
+        let leaves = taken.leaves();
+        let total = leaves.members();
+        if total > 0 {
+            found.push(Lost { entry, leaves, total });
         }
     }
-    found.sort_by_key(|(_, e, _)| {
-        (
-            e.manager.clone(),
-            e.operation,
-            e.api_version.clone(),
-            e.subresource.clone(),
-        )
+    if found.is_empty() {
+        return Ok(());
+    }
+    found.sort_by_key(|l| {
+        let e = l.entry;
+        (&e.manager, e.operation, &e.api_version, &e.subresource)
     });
-    let message = match found.as_slice() {
-        [] => return Ok(()),
-        [(manager, _, paths)] if paths.len() == 1 => {
-            format!("Apply failed with 1 conflict: conflict with {manager}: {}", paths[0])
+    let total: usize = found.iter().map(|l| l.total).sum();
+    let mut causes: Vec<Cause> = Vec::new();
+    let mut groups: Vec<String> = Vec::new();
+    let mut room = MAX_TEXT;
+    for lost in &found {
+        let manager = lost.manager();
+        let before = causes.len();
+        lost.leaves.visit_while(&mut |path| {
+            let fits = causes.is_empty() || causes.len() < MAX_ERRORS && path.len() + manager.len() <= room;
+            if fits {
+                room = room.saturating_sub(path.len() + manager.len());
+                causes.push(Cause {
+                    reason: "FieldManagerConflict".to_owned(),
+                    message: format!("conflict with {manager}"),
+                    field: path.to_owned(),
+                });
+            }
+            fits
+        });
+        let paths: Vec<&str> = causes[before..].iter().map(|c| c.field.as_str()).collect();
+        if !paths.is_empty() {
+            groups.push(format!("conflicts with {manager}:\n- {}", paths.join("\n- ")));
         }
-        many => {
-            let n: usize = many.iter().map(|(.., p)| p.len()).sum();
-            let groups: Vec<String> = many
-                .iter()
-                .map(|(manager, _, paths)| format!("conflicts with {manager}:\n- {}", paths.join("\n- ")))
-                .collect();
-            format!("Apply failed with {n} conflicts: {}", groups.join("\n"))
+    }
+    let message = match causes.as_slice() {
+        [one] if total == 1 => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
+        shown => {
+            let more = match total - shown.len() {
+                0 => String::new(),
+                n => format!("\nand {n} more"),
+            };
+            format!("Apply failed with {total} conflicts: {}{more}", groups.join("\n"))
         }
     };
     let mut s = Status::new(409, "Conflict", message);
-    s.details_mut().causes = found
-        .iter()
-        .flat_map(|(manager, _, paths)| {
-            paths.iter().map(move |p| Cause {
-                reason: "FieldManagerConflict".to_owned(),
-                message: format!("conflict with {manager}"),
-                field: p.clone(),
-            })
-        })
-        .collect();
+    s.details_mut().causes = causes;
     Err(s)
+}
+
+/// What an entry would lose.
+struct Lost<'e> {
+    entry: &'e ManagedEntry,
+    leaves: FieldSet,
+    total: usize,
+}
+
+impl Lost<'_> {
+    /// How conflicts name the manager.
+    fn manager(&self) -> String {
+        let e = self.entry;
+        let mut shown = format!("{:?}", e.manager.as_str());
+        if !e.subresource.is_empty() {
+            shown.push_str(&format!(" with subresource {:?}", e.subresource.as_str()));
+        }
+        if e.operation == Operation::Update {
+            shown.push_str(&format!(" using {}", e.api_version));
+        }
+        cut(shown, 1024)
+    }
 }
 
 /// The live value with the configuration laid over it.

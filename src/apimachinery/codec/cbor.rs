@@ -3,11 +3,13 @@
 //! lengths and expected-conversion tags, too; duplicate keys, bignums, NaN and infinities are refused. As upstream's
 //! `runtime/serializer/cbor/internal/modes`.
 
+use super::budget::{Budget, ITEM, PAIR};
 use super::hex;
 use super::json::MAX_DEPTH;
 use crate::apimachinery::value::{Map, Str, Value};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use std::borrow::Cow;
 
 /// Media type of one item.
 pub const CONTENT_TYPE: &str = "application/cbor";
@@ -149,12 +151,15 @@ fn write(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Decodes one document; anything after it is an error.
+/// Decodes one document; anything after it is an error. The tree may take what [`Budget::of_body`] allows.
 ///
 /// # Errors
 /// The text of the decoder, for a 400.
 pub fn decode(bytes: &[u8]) -> Result<Value, String> {
-    let mut d = Decoder { rest: bytes };
+    let mut d = Decoder {
+        rest: bytes,
+        budget: Budget::of_body(bytes.len()),
+    };
     let value = d.item(0)?;
     match d.rest.len() {
         0 => Ok(value),
@@ -167,6 +172,7 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
 
 struct Decoder<'a> {
     rest: &'a [u8],
+    budget: Budget,
 }
 
 /// What stands before an item's content.
@@ -237,9 +243,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn string(&mut self, head: &Head) -> Result<Vec<u8>, String> {
+    fn string(&mut self, head: &Head) -> Result<Cow<'a, [u8]>, String> {
         if let Some(n) = head.n {
-            return Ok(self.take(n)?.to_vec());
+            let bytes = self.take(n)?;
+            self.budget.string(bytes.len())?;
+            return Ok(bytes.into());
         }
         let mut out = Vec::new();
         while !self.broken()? {
@@ -249,7 +257,8 @@ impl<'a> Decoder<'a> {
                 _ => return Err("cbor: wrong element type for an indefinite-length string".to_owned()),
             }
         }
-        Ok(out)
+        self.budget.string(out.len())?;
+        Ok(out.into())
     }
 
     /// True while there is another element.
@@ -264,17 +273,26 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// A vector for as many elements as the sender says there are, of at least so many bytes each. What the rest of the
+    /// document has no room for is not believed; of an indefinite length, nothing is known.
+    fn room<T>(&mut self, elements: Option<u64>, shortest: usize, each: usize) -> Result<Vec<T>, String> {
+        let fits = self.rest.len() / shortest;
+        let n = elements.map_or(0, |n| usize::try_from(n).map_or(fits, |n| n.min(fits)));
+        self.budget.take(n.saturating_mul(each))?;
+        Ok(Vec::with_capacity(n))
+    }
+
     fn array(&mut self, mut left: Option<u64>, depth: usize) -> Result<Value, String> {
-        // No room is made on the word of the sender: every element takes a byte at least.
-        let mut items = Vec::new();
+        let mut items = self.room(left, 1, ITEM)?;
         while self.more(&mut left)? {
-            items.push(self.item(depth + 1)?);
+            let item = self.item(depth + 1)?;
+            self.budget.push(&mut items, item)?;
         }
         Ok(Value::Array(items))
     }
 
     fn map(&mut self, mut left: Option<u64>, depth: usize) -> Result<Value, String> {
-        let mut pairs: Vec<(Str, Value)> = Vec::new();
+        let mut pairs: Vec<(Str, Value)> = self.room(left, 2, PAIR)?;
         while self.more(&mut left)? {
             let key = self.head()?;
             if !matches!(key.major, BYTES | TEXT) {
@@ -284,7 +302,8 @@ impl<'a> Decoder<'a> {
                 ));
             }
             let key = text(self.string(&key)?)?;
-            pairs.push((key, self.item(depth + 1)?));
+            let item = self.item(depth + 1)?;
+            self.budget.push(&mut pairs, (key, item))?;
         }
         let given = pairs.len();
         let map = Map::from_pairs(pairs);
@@ -311,9 +330,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-fn text(bytes: Vec<u8>) -> Result<Str, String> {
-    let text = String::from_utf8(bytes).map_err(|_| "cbor: invalid UTF-8 string".to_owned())?;
-    Ok(text.into())
+fn text(bytes: Cow<'_, [u8]>) -> Result<Str, String> {
+    Str::from_utf8(bytes).map_err(|_| "cbor: invalid UTF-8 string".to_owned())
 }
 
 fn simple(head: &Head) -> Result<Value, String> {

@@ -3,9 +3,12 @@
 
 mod fast;
 pub mod parts;
+mod sizes;
 
+use super::findings::Findings;
 use crate::apimachinery::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use sizes::Sizes;
 use std::cell::RefCell;
 use std::fmt;
 
@@ -16,7 +19,7 @@ pub const MAX_DEPTH: usize = 1_000;
 /// What decoding noticed beside the value.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// Paths of keys that occurred more than once (`metadata.labels.a`), in source order.
+    /// Paths of keys that occurred more than once (`metadata.labels.a`), in source order, as many as [`Findings`] keeps.
     pub duplicates: Vec<String>,
 }
 
@@ -43,7 +46,11 @@ fn decode_slowly(bytes: &[u8]) -> Result<(Value, Notes), String> {
     let bytes = text.as_bytes();
     let mut d = serde_json::Deserializer::from_str(&text);
     d.disable_recursion_limit();
-    let cx = Cx::default();
+    let cx = Cx {
+        sizes: RefCell::new(Sizes::of(bytes)),
+        length: bytes.len(),
+        duplicates: RefCell::default(),
+    };
     let v = Seed {
         cx: &cx,
         at: None,
@@ -55,7 +62,7 @@ fn decode_slowly(bytes: &[u8]) -> Result<(Value, Notes), String> {
     Ok((
         v,
         Notes {
-            duplicates: cx.duplicates.into_inner(),
+            duplicates: cx.duplicates.into_inner().into_texts(),
         },
     ))
 }
@@ -65,9 +72,16 @@ fn words(bytes: &[u8], e: &serde_json::Error) -> String {
     super::go_syntax::explain(bytes).unwrap_or_else(|| e.to_string())
 }
 
-#[derive(Default)]
 struct Cx {
-    duplicates: RefCell<Vec<String>>,
+    sizes: RefCell<Sizes>,
+    length: usize,
+    duplicates: RefCell<Findings>,
+}
+
+impl Cx {
+    fn size(&self) -> usize {
+        self.sizes.borrow_mut().next(self.length)
+    }
 }
 
 /// The path to where the decoder stands, linked through the call stack so that it costs nothing until needed.
@@ -149,7 +163,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(Value::String(Str::new(s)))
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(self.cx.size());
         loop {
             let at = At {
                 parent: self.at,
@@ -166,7 +180,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         }
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut pairs: Vec<(Str, Value)> = Vec::new();
+        let mut pairs: Vec<(Str, Value)> = Vec::with_capacity(self.cx.size());
         let mut sorted = true;
         while let Some(key) = map.next_key_seed(KeySeed)? {
             if sorted && pairs.last().is_some_and(|(k, _)| *k >= key) {
@@ -190,7 +204,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             for w in seen.windows(2) {
                 if w[0] == w[1] && w[0] != last {
                     last = w[0];
-                    self.cx.duplicates.borrow_mut().push(path(self.at, w[0]));
+                    self.cx.duplicates.borrow_mut().add(|| path(self.at, w[0]));
                 }
             }
         }
@@ -275,8 +289,8 @@ pub fn to_string_within(v: &Value, max: usize) -> String {
     text
 }
 
-/// Encodes until the text is longer than `max`; false where it is.
-fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
+/// Appends the compact encoding as far as it is known to fit; false where `out` becomes longer than `max`.
+pub fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
     match v {
         Value::Array(a) => {
             out.push(b'[');
@@ -309,6 +323,10 @@ fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
     out.len() <= max
 }
 
+/// Values that stand deeper than this are written on one line: with a thousand levels, each element of a list of a few bytes
+/// would stand behind two kilobytes of spaces.
+pub const DEEPEST_INDENT: usize = 64;
+
 /// The encoding upstream's `?pretty=true` gives: two spaces, empty containers closed at once, no final newline.
 pub fn to_vec_pretty(v: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
@@ -323,6 +341,7 @@ pub fn pretty(v: &Value, depth: usize, out: &mut Vec<u8>) {
         out.extend(std::iter::repeat_n(b' ', depth * 2));
     }
     match v {
+        deep if depth >= DEEPEST_INDENT => encode(deep, out),
         Value::Array(a) if !a.is_empty() => {
             out.push(b'[');
             for (i, v) in a.iter().enumerate() {
@@ -490,6 +509,20 @@ mod tests {
         let (v, notes) = decode_noting(br#"{"b":{"x":1,"x":2},"a":[{"k":1,"k":1}]}"#).unwrap();
         assert_eq!(v.at(&["b", "x"]).as_i64(), Some(2));
         assert_eq!(notes.duplicates, ["b.x", "a[0].k"]);
+    }
+
+    #[test]
+    fn deep_values_are_indented_no_further() {
+        let mut v = Value::from(vec![1i64; 1000]);
+        for _ in 0..900 {
+            v = Value::Array(vec![v]);
+        }
+        let text = to_vec_pretty(&v);
+        assert!(text.len() < 20_000, "{}", text.len());
+        assert_eq!(decode(&text), Ok(v.clone()));
+        let text = super::super::yaml::to_vec(&v);
+        assert!(text.len() < 20_000, "{}", text.len());
+        assert_eq!(super::super::yaml::decode(&text), Ok(v));
     }
 
     #[test]

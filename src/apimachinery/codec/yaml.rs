@@ -12,14 +12,18 @@ mod resolve;
 pub use emit::{to_string, to_vec};
 pub use places::places;
 
+use super::budget::{Budget, PAIR, weight};
+use super::findings::Findings;
 use super::json;
 use crate::apimachinery::value::{Map, Str, Value};
 use resolve::{Plain, resolve};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Deepest nesting accepted.
 pub const MAX_DEPTH: usize = 1_000;
+/// Upstream's refusal of aliases that multiply a document.
+const ALIASING: &str = "yaml: document contains excessive aliasing";
 
 /// Decodes the first document; an empty one is null.
 ///
@@ -30,7 +34,7 @@ pub fn decode(text: &[u8]) -> Result<Value, String> {
 }
 
 /// Decodes the first document and reports keys that occur twice, of which the last wins:
-/// `line 4: key "x" already set in map`.
+/// `line 4: key "x" already set in map`. The tree may take what [`Budget::of_body`] allows.
 ///
 /// # Errors
 /// As [`decode`].
@@ -45,7 +49,15 @@ pub fn decode_noting(text: &[u8]) -> Result<(Value, Vec<String>), String> {
         return Ok((v, Vec::new()));
     }
     let mut parser = Parser::new_from_str(&text);
-    let mut build = Builder::default();
+    let mut build = Builder {
+        stack: Vec::new(),
+        root: None,
+        anchors: HashMap::new(),
+        duplicates: Findings::default(),
+        nodes: 0,
+        aliased: 0,
+        budget: Budget::of_body(text.len()),
+    };
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|e| format!("yaml: line {}: {}", e.marker().line(), words(e.info())))?;
         match event {
@@ -53,7 +65,7 @@ pub fn decode_noting(text: &[u8]) -> Result<(Value, Vec<String>), String> {
             event => build.event(event, span)?,
         }
     }
-    Ok((build.root.unwrap_or_default(), build.duplicates))
+    Ok((build.root.unwrap_or_default(), build.duplicates.into_texts()))
 }
 
 /// The parser's words, but for the mistake that is most of all mistakes.
@@ -91,10 +103,18 @@ enum Frame {
         anchor: usize,
     },
     Map {
-        pairs: Vec<(Str, Value)>,
+        pairs: Pairs,
         key: Option<Key>,
         anchor: usize,
     },
+}
+
+/// Members of a map that is still open.
+#[derive(Default)]
+struct Pairs {
+    list: Vec<(Str, Value)>,
+    /// The keys, once there are too many to look through the list.
+    keys: HashSet<Str>,
 }
 
 enum Key {
@@ -102,14 +122,53 @@ enum Key {
     Merge,
 }
 
-#[derive(Default)]
+/// What an alias stands for.
+struct Anchored {
+    value: Value,
+    nodes: usize,
+    bytes: usize,
+}
+
+/// What an anchor takes in the table of anchors, half of which may be empty.
+const ANCHOR: usize = 2 * size_of::<(usize, Anchored)>();
+
 struct Builder {
     stack: Vec<Frame>,
     root: Option<Value>,
-    anchors: HashMap<usize, Value>,
-    duplicates: Vec<String>,
+    anchors: HashMap<usize, Anchored>,
+    duplicates: Findings,
     nodes: usize,
     aliased: usize,
+    budget: Budget,
+}
+
+impl Pairs {
+    /// So many are looked through one by one.
+    const FEW: usize = 16;
+
+    /// Adds a member; true where the key stands there already.
+    fn add(&mut self, key: Str, value: Value, budget: &mut Budget) -> Result<bool, String> {
+        let known = match self.list.len() {
+            ..Self::FEW => self.list.iter().any(|(k, _)| *k == key),
+            _ => {
+                if self.keys.is_empty() {
+                    self.keys = self.list.iter().map(|(k, _)| k.clone()).collect();
+                }
+                budget.take(PAIR + key.len())?;
+                !self.keys.insert(key.clone())
+            }
+        };
+        budget.push(&mut self.list, (key, value))?;
+        Ok(known)
+    }
+
+    /// Adds the members of a merged map; where a key stands there already, that is what merging is for.
+    fn merge(&mut self, map: Map, budget: &mut Budget) -> Result<(), String> {
+        for (key, value) in map {
+            self.add(key, value, budget)?;
+        }
+        Ok(())
+    }
 }
 
 fn size(v: &Value) -> usize {
@@ -134,7 +193,7 @@ impl Builder {
             ),
             Event::MappingStart(anchor, _) => self.open(
                 Frame::Map {
-                    pairs: Vec::new(),
+                    pairs: Pairs::default(),
                     key: None,
                     anchor,
                 },
@@ -143,7 +202,7 @@ impl Builder {
             Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
                 Some(Frame::List { items, anchor }) => self.value(Value::Array(items), anchor, line),
                 Some(Frame::Map { pairs, anchor, .. }) => {
-                    self.value(Value::Object(Map::from_pairs(pairs)), anchor, line)
+                    self.value(Value::Object(Map::from_pairs(pairs.list)), anchor, line)
                 }
                 None => Ok(()),
             },
@@ -153,14 +212,17 @@ impl Builder {
                     *key = Some(Key::Merge);
                     return Ok(());
                 }
+                self.budget.string(text.len())?;
                 let v = scalar(&text, style, tag.as_deref()).map_err(|e| format!("yaml: line {line}: {e}"))?;
                 self.value(v, anchor, line)
             }
             Event::Alias(id) => {
-                let v = self.anchors.get(&id).ok_or("yaml: unknown anchor referenced")?.clone();
-                let n = size(&v);
-                self.nodes += n;
-                self.aliased += n;
+                let anchored = self.anchors.get(&id).ok_or("yaml: unknown anchor referenced")?;
+                self.nodes += anchored.nodes;
+                self.aliased += anchored.nodes;
+                // Upstream counts nodes alone, so that a hundred thousand aliases of a long string pass. Their bytes count here.
+                self.budget.take(anchored.bytes).map_err(|_| ALIASING)?;
+                let v = anchored.value.clone();
                 self.check_aliases()?;
                 self.value(v, 0, line)
             }
@@ -178,7 +240,7 @@ impl Builder {
         let n = self.nodes as f64;
         let allowed = 0.99 - 0.89 * ((n - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
         if self.aliased as f64 / n > allowed {
-            return Err("yaml: document contains excessive aliasing".to_owned());
+            return Err(ALIASING.to_owned());
         }
         Ok(())
     }
@@ -196,25 +258,27 @@ impl Builder {
 
     fn value(&mut self, v: Value, anchor: usize, line: usize) -> Result<(), String> {
         if anchor != 0 {
-            self.anchors.insert(anchor, v.clone());
+            let (nodes, bytes) = (size(&v), weight(&v));
+            self.budget.take(ANCHOR + bytes).map_err(|_| ALIASING)?;
+            let value = v.clone();
+            self.anchors.insert(anchor, Anchored { value, nodes, bytes });
         }
         match self.stack.last_mut() {
             None => self.root = Some(v),
-            Some(Frame::List { items, .. }) => items.push(v),
+            Some(Frame::List { items, .. }) => self.budget.push(items, v)?,
             Some(Frame::Map { pairs, key, .. }) => match key.take() {
                 None => {
                     *key = Some(Key::Name(
                         key_text(v).ok_or_else(|| format!("yaml: line {line}: invalid map key"))?,
                     ))
                 }
-                Some(Key::Merge) => merge(pairs, v)?,
+                Some(Key::Merge) => merge(pairs, v, &mut self.budget)?,
                 Some(Key::Name(k)) => {
-                    // Objects are small; a linear search costs less than a set of keys.
-                    if pairs.iter().any(|(x, _)| *x == k) {
+                    let key = k.clone();
+                    if pairs.add(k, v, &mut self.budget)? {
                         self.duplicates
-                            .push(format!("line {line}: key {k:?} already set in map"));
+                            .add(|| format!("line {line}: key {key:?} already set in map"));
                     }
-                    pairs.push((k, v));
                 }
             },
         }
@@ -222,15 +286,15 @@ impl Builder {
     }
 }
 
-fn merge(pairs: &mut Vec<(Str, Value)>, v: Value) -> Result<(), String> {
+fn merge(pairs: &mut Pairs, v: Value, budget: &mut Budget) -> Result<(), String> {
     const WRONG: &str = "yaml: map merge requires map or sequence of maps as the value";
     match v {
-        Value::Object(m) => pairs.extend(m),
+        Value::Object(m) => pairs.merge(m, budget)?,
         Value::Array(a) => {
             // Of several maps the first has the last word.
             for v in a.into_iter().rev() {
                 match v {
-                    Value::Object(m) => pairs.extend(m),
+                    Value::Object(m) => pairs.merge(m, budget)?,
                     _ => return Err(WRONG.to_owned()),
                 }
             }

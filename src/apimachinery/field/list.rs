@@ -40,6 +40,16 @@ impl ErrorList {
         }
     }
 
+    /// Adds the same error `times` over, as upstream does where several pairs of elements are wrong in one way.
+    pub fn push_times(&mut self, times: usize, error: impl Fn() -> FieldError) {
+        for done in 0..times {
+            if self.is_full() {
+                return self.count(times - done);
+            }
+            self.push(error());
+        }
+    }
+
     /// True where further errors are counted, but not kept.
     pub fn is_full(&self) -> bool {
         self.0.len() >= MAX_ERRORS

@@ -2,23 +2,45 @@
 //! absent member against null succeeds, and the whole document can only be replaced or tested.
 
 use super::{go_syntax_error, json_type, rejected};
+use crate::apimachinery::codec::findings::Findings;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Status;
-use crate::apimachinery::value::{Map, Value};
+use crate::apimachinery::value::{Map, Str, Value};
 
 /// Most operations of one patch.
 pub const MAX_OPERATIONS: usize = 10_000;
 
-/// Most bytes, roughly, all copies of one patch may make. Upstream has no limit; a few copies of copies fill any memory.
-const MAX_COPIED: usize = 128 << 20;
+/// Most bytes of JSON that all copies of one patch may make: upstream's `JSONPatchMaxCopyBytes`.
+const MAX_COPIED: usize = 3 << 20;
 
-fn weight(v: &Value) -> usize {
-    const NODE: usize = size_of::<Value>();
-    match v {
-        Value::String(s) => NODE + s.len(),
-        Value::Array(a) => NODE + a.iter().map(weight).sum::<usize>(),
-        Value::Object(m) => NODE + m.iter().map(|(k, v)| NODE + k.len() + weight(v)).sum::<usize>(),
-        _ => NODE,
+/// Most bytes of memory that all operations of one patch may move in lists and objects, to make room in them or to close a
+/// gap. Ten thousand operations at the beginning of a list of half a million elements would move 160 GB.
+const MAX_MOVED: u64 = 4 << 30;
+
+/// What the operations of a patch have cost so far.
+#[derive(Default)]
+struct Spent {
+    copied: usize,
+    moved: u64,
+    scratch: Vec<u8>,
+}
+
+impl Spent {
+    /// A copy of a value is made.
+    fn copy(&mut self, v: &Value) -> Option<Value> {
+        let left = MAX_COPIED - self.copied;
+        self.scratch.clear();
+        if !json::encode_within(v, left, &mut self.scratch) {
+            return None;
+        }
+        self.copied += self.scratch.len();
+        Some(v.clone())
+    }
+
+    /// So many elements of one container move.
+    fn shift<T>(&mut self, elements: usize) -> Option<()> {
+        self.moved = self.moved.saturating_add((elements * size_of::<T>()) as u64);
+        (self.moved <= MAX_MOVED).then_some(())
     }
 }
 
@@ -56,12 +78,10 @@ impl JsonPatch {
             }
         };
         let mut patch = Self::default();
-        patch.findings.extend(
-            notes
-                .duplicates
-                .iter()
-                .map(|d| format!("json patch duplicate field {d:?}")),
-        );
+        let mut findings = Findings::default();
+        for d in &notes.duplicates {
+            findings.add(|| format!("json patch duplicate field {d:?}"));
+        }
         for (i, item) in items.into_iter().enumerate() {
             let m = match item {
                 Value::Object(m) => m,
@@ -84,9 +104,7 @@ impl JsonPatch {
                         }
                     }
                     "value" => {}
-                    other => patch
-                        .findings
-                        .push(format!("json patch unknown field \"[{i}].{other}\"")),
+                    other => findings.add(|| format!("json patch unknown field \"[{i}].{other}\"")),
                 }
             }
             patch.operations.push(m);
@@ -97,29 +115,30 @@ impl JsonPatch {
                 "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {n}"
             )));
         }
+        patch.findings = findings.into_texts();
         Ok(patch)
     }
 
     /// Applies all operations in order.
     ///
     /// # Errors
-    /// 422 with one fixed text, whatever is wrong.
+    /// 422 with one fixed text, whatever is wrong; also where the operations copy or move more than they may.
     pub fn apply(self, mut doc: Value) -> Result<Value, Status> {
-        let mut copied = 0;
+        let mut spent = Spent::default();
         for op in self.operations {
-            one(&mut doc, op, &mut copied).ok_or_else(rejected)?;
+            one(&mut doc, op, &mut spent).ok_or_else(rejected)?;
         }
         Ok(doc)
     }
 }
 
 /// `None`: the operation does not apply.
-fn one(doc: &mut Value, mut op: Map, copied: &mut usize) -> Option<()> {
+fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
     let value = op.remove("value").unwrap_or_default();
     let path = op.get("path")?.as_str()?;
     match op.str("op") {
-        "add" => add(doc, path, value),
-        "remove" => remove(doc, path).map(drop),
+        "add" => add(doc, path, value, spent),
+        "remove" => remove(doc, path, spent).map(drop),
         "replace" => {
             if path.is_empty() {
                 return matches!(value, Value::Object(_) | Value::Array(_)).then(|| *doc = value);
@@ -129,18 +148,13 @@ fn one(doc: &mut Value, mut op: Map, copied: &mut usize) -> Option<()> {
             Some(())
         }
         "move" => {
-            let v = remove(doc, op.get("from")?.as_str()?)?;
-            add(doc, path, v)
+            let v = remove(doc, op.get("from")?.as_str()?, spent)?;
+            add(doc, path, v, spent)
         }
         "copy" => {
             let (from, key) = parent(doc, op.get("from")?.as_str()?)?;
-            let v = member(from, &key)?;
-            *copied += weight(v);
-            if *copied > MAX_COPIED {
-                return None;
-            }
-            let v = v.clone();
-            add(doc, path, v)
+            let v = spent.copy(member(from, &key)?)?;
+            add(doc, path, v, spent)
         }
         "test" => {
             if path.is_empty() {
@@ -202,15 +216,19 @@ fn parent_get<'d>(container: &'d Value, key: &str) -> Option<&'d Value> {
     }
 }
 
-fn add(doc: &mut Value, path: &str, value: Value) -> Option<()> {
+fn add(doc: &mut Value, path: &str, value: Value, spent: &mut Spent) -> Option<()> {
     let (container, key) = parent(doc, path)?;
     match container {
         Value::Object(m) => {
+            if !m.contains_key(&key) {
+                spent.shift::<(Str, Value)>(m.keys_after(&key))?;
+            }
             m.insert(key, value);
         }
         Value::Array(a) if key == "-" => a.push(value),
         Value::Array(a) => {
             let i = index(&key, a.len() + 1)?;
+            spent.shift::<Value>(a.len() - i)?;
             a.insert(i, value);
         }
         _ => return None,
@@ -218,12 +236,16 @@ fn add(doc: &mut Value, path: &str, value: Value) -> Option<()> {
     Some(())
 }
 
-fn remove(doc: &mut Value, path: &str) -> Option<Value> {
+fn remove(doc: &mut Value, path: &str, spent: &mut Spent) -> Option<Value> {
     let (container, key) = parent(doc, path)?;
     match container {
-        Value::Object(m) => m.remove(&key),
+        Value::Object(m) => {
+            spent.shift::<(Str, Value)>(m.keys_after(&key))?;
+            m.remove(&key)
+        }
         Value::Array(a) => {
             let i = index(&key, a.len())?;
+            spent.shift::<Value>(a.len() - i)?;
             Some(a.remove(i))
         }
         _ => None,
@@ -292,6 +314,27 @@ mod tests {
         ] {
             assert_eq!(patch(doc.clone(), json!([op])), None, "{op:?}");
         }
+    }
+
+    #[test]
+    fn copies_are_bounded_as_upstream_bounds_them() {
+        let text = "x".repeat(1 << 20);
+        let copy = |i: usize| json!({"op": "copy", "from": "/a", "path": (format!("/{i}"))});
+        let doc = json!({"a": text});
+        let ops = |n| Value::Array((0..n).map(copy).collect());
+        assert!(patch(doc.clone(), ops(2)).is_some());
+        assert!(patch(doc, ops(3)).is_none(), "three times a MiB and its quotes");
+        let doubled = json!({"op": "copy", "from": "/a", "path": "/a/-"});
+        assert!(patch(json!({"a": [1]}), Value::Array(vec![doubled; 100])).is_none());
+    }
+
+    #[test]
+    fn operations_that_move_a_large_list_again_and_again_are_bounded() {
+        let doc = Value::Object([("l", Value::Array(vec![Value::Null; 1 << 20]))].into_iter().collect());
+        let op = json!({"op": "add", "path": "/l/0", "value": 1});
+        let few = patch(doc.clone(), Value::Array(vec![op.clone(); 10])).map(|v| v.get("l").items().len());
+        assert_eq!(few, Some((1 << 20) + 10));
+        assert!(patch(doc, Value::Array(vec![op; 200])).is_none());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::decode_object;
 use crate::apimachinery::status::Status;
-use crate::apimachinery::value::{Map, Value};
+use crate::apimachinery::value::{Map, Str, Value};
 
 /// A decoded merge patch and the keys it has twice (`metadata.labels.a`).
 ///
@@ -30,13 +30,18 @@ pub fn apply(doc: &mut Value, patch: Value) {
 }
 
 fn members(doc: &mut Map, patch: Map) {
-    for (k, v) in patch {
+    let mut changes: Vec<(Str, Option<Value>)> = Vec::new();
+    for (k, mut v) in patch {
         if v.is_null() {
-            doc.remove(&k);
+            changes.push((k, None));
+        } else if let Some(old) = doc.get_mut(&k) {
+            apply(old, v);
         } else {
-            apply(doc.entry(&k), v);
+            prune_nulls(&mut v);
+            changes.push((k, Some(v)));
         }
     }
+    doc.change(changes);
 }
 
 /// Removes null members, also of objects inside arrays; null elements stay.
@@ -56,22 +61,16 @@ pub fn diff(old: &Value, new: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (old, new) else {
         return new.clone();
     };
-    let mut out = Map::new();
-    for (k, _) in old.iter().filter(|(k, _)| !new.contains_key(k)) {
-        out.insert(k, Value::Null);
-    }
+    let gone = old.iter().filter(|(k, _)| !new.contains_key(k));
+    let mut out: Vec<(Str, Value)> = gone.map(|(k, _)| (Str::new(k), Value::Null)).collect();
     for (k, v) in new.iter() {
         match old.get(k) {
             Some(o) if o == v => {}
-            Some(o @ Value::Object(_)) if matches!(v, Value::Object(_)) => {
-                out.insert(k, diff(o, v));
-            }
-            _ => {
-                out.insert(k, v.clone());
-            }
+            Some(o @ Value::Object(_)) if matches!(v, Value::Object(_)) => out.push((Str::new(k), diff(o, v))),
+            _ => out.push((Str::new(k), v.clone())),
         }
     }
-    Value::Object(out)
+    Value::Object(Map::from_pairs(out))
 }
 
 #[cfg(test)]
@@ -129,6 +128,24 @@ pub(crate) mod tests {
     }
 
     proptest! {
+        #[test]
+        fn many_members_merge_as_few_do(a in "[a-p]{0,40}", b in "[a-p]{0,40}", gone in "[a-p]{0,10}") {
+            let object = |keys: &str, v: i64| keys.chars().map(|k| (k.to_string(), Value::Int(v))).collect::<Map>();
+            let doc = object(&a, 1);
+            let mut patch = object(&b, 2);
+            gone.chars().for_each(|k| drop(patch.insert(k.to_string(), Value::Null)));
+            let mut want = doc.clone();
+            for (k, v) in patch.iter() {
+                match v {
+                    Value::Null => drop(want.remove(k)),
+                    v => drop(want.insert(k, v.clone())),
+                }
+            }
+            let mut got = Value::Object(doc);
+            apply(&mut got, Value::Object(patch));
+            prop_assert_eq!(got, Value::Object(want));
+        }
+
         #[test]
         fn applying_the_difference_gives_the_other_object(a in any_value(), b in any_value()) {
             let (a, b) = (json!({"v": serde_json::Value::from(a)}), json!({"v": serde_json::Value::from(b)}));

@@ -21,7 +21,8 @@ mod list;
 use super::merge::prune_nulls;
 use super::{decode_object, go_print, rejected};
 use crate::apimachinery::status::Status;
-use crate::apimachinery::value::{Map, Value};
+use crate::apimachinery::value::{Map, Str, Value};
+use std::collections::HashSet;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -128,15 +129,23 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
         retain_keys(live, &mut patch)?;
         set_element_order(live, &mut patch, schema)?;
     }
+    // Members that come and go are collected: a large object is passed over once, not once per member. Directives may name a
+    // member that is named again later, so that theirs are carried out first.
+    let mut changes: Vec<(Str, Option<Value>)> = Vec::new();
+    let mut directives = true;
     for (key, value) in patch {
         let deletes = key.starts_with(DELETE_FROM);
+        if directives && !deletes {
+            directives = false;
+            live.change(std::mem::take(&mut changes));
+        }
         let key = if deletes {
             directed(&key, DELETE_FROM, "primitive list")?
         } else {
             key.as_str()
         };
         if value.is_null() {
-            live.remove(key);
+            changes.push((Str::new(key), None));
             continue;
         }
         let Some(old) = live
@@ -144,7 +153,7 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
             .filter(|old| std::mem::discriminant(*old) == std::mem::discriminant(&value))
         else {
             if !deletes && let Some(new) = inserted(value) {
-                live.insert(key, new);
+                changes.push((Str::new(key), Some(new)));
             }
             continue;
         };
@@ -168,6 +177,7 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
             (old, new) => *old = new,
         }
     }
+    live.change(changes);
     Ok(())
 }
 
@@ -193,7 +203,8 @@ fn retain_keys(live: &mut Map, patch: &mut Map) -> Result<(), Status> {
         return Ok(());
     };
     let keep = keep.as_array().ok_or_else(|| bad_format("retainKeys"))?;
-    let kept = |k: &str| keep.iter().any(|x| x.as_str() == Some(k));
+    let keep: HashSet<&str> = keep.iter().filter_map(Value::as_str).collect();
+    let kept = |k: &str| keep.contains(k);
     for (k, v) in patch.iter() {
         if !v.is_null() && !k.starts_with(DELETE_FROM) && !k.starts_with(ELEMENT_ORDER) && !kept(k) {
             return Err(bad_format("retainKeys"));
@@ -206,13 +217,18 @@ fn retain_keys(live: &mut Map, patch: &mut Map) -> Result<(), Status> {
 /// Merges the lists that an order is given for, and takes them out of the patch.
 fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S) -> Result<(), Status> {
     const WHAT: &str = "setElementOrder list";
-    let directives: Vec<_> = patch
-        .keys()
-        .filter(|k| k.starts_with(ELEMENT_ORDER))
-        .map(str::to_owned)
-        .collect();
-    for directive in directives {
-        let order = patch.remove(&directive).unwrap_or_default();
+    let mut directives: Vec<(Str, Value)> = Vec::new();
+    patch.retain(|k, v| {
+        let directive = k.starts_with(ELEMENT_ORDER);
+        if directive {
+            directives.push((Str::new(k), std::mem::take(v)));
+        }
+        !directive
+    });
+    // What is done with at the end, as there may be many: lists of the patch, and of the live object those that are new.
+    let mut taken: HashSet<Str> = HashSet::new();
+    let mut new: Vec<(Str, Option<Value>)> = Vec::new();
+    for (directive, order) in directives {
         let name = directed(&directive, ELEMENT_ORDER, WHAT)?;
         let Value::Array(order) = order else {
             return Err(no_list(&order));
@@ -221,16 +237,19 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
         if patch.get(name).is_some_and(Value::is_null) {
             continue;
         }
-        let before = match live.remove(name) {
+        let before = match live.get_mut(name) {
             None => None,
-            Some(Value::Array(a)) => Some(a),
-            Some(other) => return Err(no_list(&other)),
+            Some(Value::Array(a)) => Some(std::mem::take(a)),
+            Some(other) => return Err(no_list(other)),
         };
-        let change = match patch.remove(name) {
+        let change = match patch.get_mut(name) {
             None => None,
-            Some(Value::Array(a)) => Some(a),
-            Some(other) => return Err(no_list(&other)),
+            Some(Value::Array(a)) => Some(std::mem::take(a)),
+            Some(other) => return Err(no_list(other)),
         };
+        if change.is_some() {
+            taken.insert(Str::new(name));
+        }
         if before.is_none() && change.is_none() {
             continue;
         }
@@ -253,7 +272,15 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
             },
             (b, None) => b.unwrap_or_default(),
         };
-        live.insert(name, list::arrange_by(merged, &order, &server, field.merge_key)?);
+        let arranged = Value::Array(list::arrange_by(merged, &order, &server, field.merge_key)?);
+        match live.get_mut(name) {
+            Some(there) => *there = arranged,
+            None => new.push((Str::new(name), Some(arranged))),
+        }
+    }
+    live.change(new);
+    if !taken.is_empty() {
+        patch.retain(|k, _| !taken.contains(k));
     }
     Ok(())
 }

@@ -8,20 +8,19 @@ pub(crate) use policies::{binding, policy};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1035_label, dns1123_label, dns1123_subdomain, net, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, label_selector, optional_choice, required_choice, strings};
+use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, required_choice, strings};
 
 pub(crate) fn webhooks(v: &Value, mutating: bool) -> ErrorList {
     let mut out = ErrorList::new();
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: Seen<&str> = Seen::new();
     for (i, hook) in v.get("webhooks").items().iter().enumerate() {
         let at = FieldPath::new("webhooks").index(i);
         webhook(&mut out, hook, mutating, &at);
         review_versions(&mut out, hook, &at.child("admissionReviewVersions"));
         let name = hook.str_at(&["name"]);
-        if names.contains(&name) {
+        if !names.insert(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
-        names.push(name);
     }
     out
 }
@@ -75,7 +74,7 @@ pub(super) fn match_conditions(out: &mut ErrorList, list: &Value, at: &FieldPath
     if all.len() > 64 {
         out.push(FieldError::too_many(at, all.len(), 64));
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, c) in all.iter().enumerate() {
         let at = at.index(i);
         if c.str_at(&["expression"]).trim().is_empty() {
@@ -86,10 +85,9 @@ pub(super) fn match_conditions(out: &mut ErrorList, list: &Value, at: &FieldPath
             out.push(FieldError::required(&at.child("name"), ""));
         } else {
             invalid_each(out, &at.child("name"), name, qualified_name(name));
-            if seen.contains(&name) {
+            if !seen.insert(name) {
                 out.push(FieldError::duplicate(&at.child("name"), name));
             }
-            seen.push(name);
         }
     }
 }
@@ -101,14 +99,13 @@ fn review_versions(out: &mut ErrorList, hook: &Value, at: &FieldPath) {
         out.push(FieldError::required(at, "must specify one of v1, v1beta1"));
         return;
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     let mut known = false;
     for (i, v) in all.into_iter().enumerate() {
-        if seen.contains(&v) {
+        if !seen.insert(v) {
             out.push(FieldError::invalid(&at.index(i), v, "duplicate version"));
             continue;
         }
-        seen.push(v);
         invalid_each(out, &at.index(i), v, dns1035_label(v));
         known |= matches!(v, "v1" | "v1beta1");
     }
@@ -213,11 +210,12 @@ fn webhook_path(out: &mut ErrorList, path: &str, at: &FieldPath) {
     let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
     for (i, segment) in trimmed.split('/').enumerate() {
         if segment.is_empty() {
-            out.push(FieldError::invalid(at, path, format!("segment[{i}] may not be empty")));
+            // Every error shows the whole path.
+            out.push_with(|| FieldError::invalid(at, path, format!("segment[{i}] may not be empty")));
             continue;
         }
         for why in dns1123_subdomain(segment) {
-            out.push(FieldError::invalid(at, path, format!("segment[{i}]: {why}")));
+            out.push_with(|| FieldError::invalid(at, path, format!("segment[{i}]: {why}")));
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{self, IMMUTABLE, required_choice, strings};
+use crate::controlplane::fields::{self, IMMUTABLE, Seen, required_choice, strings};
 
 const APPROVED: &str = "api-approved.kubernetes.io";
 const PULL: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
@@ -99,7 +99,7 @@ fn names(out: &mut ErrorList, names: &Value, at: &FieldPath) {
 fn versions(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let versions = v.at(&["spec", "versions"]).items();
     let at = path.child("versions");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     let mut unique = true;
     let mut stored: Vec<&str> = Vec::new();
     for (i, x) in versions.iter().enumerate() {
@@ -108,8 +108,7 @@ fn versions(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         if x.get("storage").as_bool() == Some(true) {
             stored.push(name);
         }
-        unique &= !seen.contains(&name);
-        seen.push(name);
+        unique &= seen.insert(name);
         joined(out, &at.child("name"), name, "", dns1035_label(name));
         if let Some(warning) = x.get("deprecationWarning").as_str() {
             let at = at.child("deprecationWarning");
@@ -152,7 +151,7 @@ fn versions(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     stored_versions(out, v, &stored, &seen);
 }
 
-fn stored_versions(out: &mut ErrorList, v: &Value, storage: &[&str], known: &[&str]) {
+fn stored_versions(out: &mut ErrorList, v: &Value, storage: &[&str], known: &Seen<&str>) {
     let at = FieldPath::new("status").child("storedVersions");
     let list = v.at(&["status", "storedVersions"]);
     let stored = strings(list);
@@ -163,7 +162,8 @@ fn stored_versions(out: &mut ErrorList, v: &Value, storage: &[&str], known: &[&s
             "must have at least one stored version",
         ));
     }
-    if let Some(missing) = storage.iter().rev().find(|s| !stored.contains(s))
+    let all: Seen<&str> = stored.iter().copied().collect();
+    if let Some(missing) = storage.iter().rev().find(|s| !all.contains(s))
         && !stored.is_empty()
     {
         out.push(FieldError::invalid(
@@ -287,13 +287,13 @@ pub(crate) fn unknown_formats(v: &Value) -> Vec<String> {
         "float",
         "double",
     ];
-    fn walk(schema: &Value, out: &mut Vec<String>) {
+    fn walk<'v>(schema: &'v Value, seen: &mut Seen<&'v str>, out: &mut Vec<String>) {
         if schema.as_object().is_none() {
             return;
         }
         let format = schema.str_at(&["format"]);
         let known = KNOWN.contains(&format) || matches!(format, "k8s-short-name" | "k8s-long-name");
-        if !format.is_empty() && !known && !out.iter().any(|f| f == format) {
+        if !format.is_empty() && !known && seen.insert(format) {
             out.push(format.to_owned());
         }
         for key in ["properties", "patternProperties", "definitions"] {
@@ -302,18 +302,18 @@ pub(crate) fn unknown_formats(v: &Value) -> Vec<String> {
                 .as_object()
                 .into_iter()
                 .flat_map(|m| m.values())
-                .for_each(|s| walk(s, out));
+                .for_each(|s| walk(s, seen, out));
         }
         for key in ["items", "additionalProperties", "not"] {
-            walk(schema.get(key), out);
+            walk(schema.get(key), seen, out);
         }
         for key in ["allOf", "anyOf", "oneOf"] {
-            schema.get(key).items().iter().for_each(|s| walk(s, out));
+            schema.get(key).items().iter().for_each(|s| walk(s, seen, out));
         }
     }
-    let mut out = Vec::new();
+    let (mut seen, mut out) = (Seen::new(), Vec::new());
     for version in v.at(&["spec", "versions"]).items() {
-        walk(version.at(&["schema", "openAPIV3Schema"]), &mut out);
+        walk(version.at(&["schema", "openAPIV3Schema"]), &mut seen, &mut out);
     }
     out
 }

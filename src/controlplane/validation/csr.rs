@@ -3,6 +3,7 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
+use crate::controlplane::fields::Seen;
 use base64::Engine as _;
 use x509_parser::prelude::{FromDer, Pem, X509CertificationRequest};
 
@@ -53,11 +54,12 @@ pub(crate) fn create(v: &Value) -> ErrorList {
     if usages.is_empty() {
         out.push(FieldError::required(&at, ""));
     }
+    let mut seen = Seen::new();
     for (i, u) in usages.iter().enumerate() {
         if !u.as_str().is_some_and(|s| USAGES.contains(&s)) {
             out.push(FieldError::not_supported(&at.index(i), u.clone(), USAGES));
         }
-        if usages[..i].contains(u) {
+        if !seen.insert(u.as_str()) {
             out.push(FieldError::duplicate(&at.index(i), u.clone()));
         }
     }
@@ -126,7 +128,7 @@ fn signer_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
 
 fn conditions(out: &mut ErrorList, v: &Value) {
     let path = FieldPath::new("status").child("conditions");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, c) in v.at(&["status", "conditions"]).items().iter().enumerate() {
         let at = path.index(i);
         let (kind, status) = (c.str_at(&["type"]), c.str_at(&["status"]));
@@ -154,10 +156,9 @@ fn conditions(out: &mut ErrorList, v: &Value) {
             let why = "Approved and Denied conditions are mutually exclusive";
             out.push(FieldError::invalid(&path, kind, why));
         }
-        if seen.contains(&kind) {
+        if !seen.insert(kind) {
             out.push(FieldError::duplicate(&at.child("type"), kind));
         }
-        seen.push(kind);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{c_identifier, dns1123_label, dns1123_subdomain, label_value, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, required_choice, same};
 use internal_form::{CLAIM_SPEC, TEMPLATE_SPEC};
 
 pub(crate) use slice::{slice, slice_update, slice_warnings};
@@ -41,12 +41,12 @@ fn at_most<'a>(out: &mut ErrorList, v: &'a Value, most: usize, at: &FieldPath) -
 
 /// Elements whose key stood there before.
 fn duplicates(out: &mut ErrorList, keys: impl Iterator<Item = String>, at: &FieldPath) {
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: Seen<String> = Seen::new();
     for (i, key) in keys.enumerate() {
         if seen.contains(&key) {
             out.push(FieldError::duplicate(&at.index(i), key));
         } else {
-            seen.push(key);
+            seen.insert(key);
         }
     }
 }
@@ -185,14 +185,14 @@ fn binding_conditions(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         }
     }
     duplicates(out, names(good).into_iter().map(str::to_owned), &at.child(good));
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
+    let wanted: Seen<&str> = names(good).into_iter().collect();
     for (i, name) in names(bad).into_iter().enumerate() {
         let at = at.child(bad).index(i);
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             out.push(FieldError::duplicate(&at, name));
         }
-        seen.push(name);
-        if names(good).contains(&name) {
+        if wanted.contains(&name) {
             let why = "bindingFailureConditions must not overlap with bindingConditions";
             out.push(FieldError::invalid(&at, name, why));
         }

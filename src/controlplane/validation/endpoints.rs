@@ -8,7 +8,7 @@ use crate::apimachinery::validation::{
 };
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{
-    IMMUTABLE, PROTOCOLS, invalid_each, non_special_ip, required_choice, required_pointer, same, strings,
+    IMMUTABLE, PROTOCOLS, Seen, invalid_each, non_special_ip, required_choice, required_pointer, same, strings,
 };
 use std::net::IpAddr;
 
@@ -113,17 +113,16 @@ fn slice_ports(out: &mut ErrorList, v: &Value) {
         out.push(FieldError::too_many(&path, ports.len(), MOST));
         return;
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, p) in ports.iter().enumerate() {
         let at = path.index(i);
         let name = p.str_at(&["name"]);
         if !name.is_empty() {
             invalid_each(out, &at.child("name"), name, dns1123_label(name));
         }
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
-        seen.push(name);
         required_pointer(out, p, "protocol", &at, PROTOCOLS);
         if let Some(app) = p.get("appProtocol").as_str() {
             invalid_each(out, &at.child("appProtocol"), app, qualified_name(app));
@@ -225,14 +224,14 @@ fn hints(out: &mut ErrorList, list: &Value, check: fn(&str) -> Vec<String>, at: 
         out.push(FieldError::too_many(at, all.len(), 8));
         return;
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, h) in all.iter().enumerate() {
         let at = at.index(i).child("name");
         let name = h.str_at(&["name"]);
         if seen.contains(&name) {
             out.push(FieldError::duplicate(&at, name));
         } else {
-            seen.push(name);
+            seen.insert(name);
         }
         invalid_each(out, &at, name, check(name));
     }

@@ -8,7 +8,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, strings};
+use crate::controlplane::fields::{Seen, invalid_each, strings};
 
 const VERBS: &[&str] = &[
     "create",
@@ -245,14 +245,13 @@ fn url_error(url: &str) -> Option<&'static str> {
 pub(crate) fn status(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let path = FieldPath::new("status").child("conditions");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, c) in v.at(&["status", "conditions"]).items().iter().enumerate() {
         let kind = c.str_at(&["type"]);
         let at = path.index(i).child("type");
-        if seen.contains(&kind) {
+        if !seen.insert(kind) {
             out.push(FieldError::duplicate(&at, kind));
         }
-        seen.push(kind);
         if kind.is_empty() {
             out.push(FieldError::required(&at, ""));
         }

@@ -5,7 +5,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, wildcard_dns1123_subdomain};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, optional_choice, required_valid};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, optional_choice, required_valid};
 
 const CLASS: &str = "kubernetes.io/ingress.class";
 
@@ -53,16 +53,16 @@ fn spec(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
         self::rule(out, rule, &path.child("rules").index(i));
     }
     let had = old.map_or(&[][..], |o| o.at(&["spec", "tls"]).items());
+    let tolerated = had.iter().any(|t| {
+        let was = t.str_at(&["secretName"]);
+        !was.is_empty() && !dns1123_subdomain(was).is_empty()
+    });
     for (i, tls) in spec.get("tls").items().iter().enumerate() {
         let at = path.child("tls").index(i);
         for (j, h) in tls.get("hosts").items().iter().enumerate() {
             host(out, h.as_str().unwrap_or(""), &at.child("hosts").index(j));
         }
         let secret = tls.str_at(&["secretName"]);
-        let tolerated = had.iter().any(|t| {
-            let was = t.str_at(&["secretName"]);
-            !was.is_empty() && !dns1123_subdomain(was).is_empty()
-        });
         if !secret.is_empty() && !tolerated {
             invalid_each(out, &at.child("secretName"), secret, dns1123_subdomain(secret));
         }
@@ -170,7 +170,8 @@ fn service_backend(out: &mut ErrorList, service: &Value, at: &FieldPath) {
 
 pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    let had = old.at(&["status", "loadBalancer", "ingress"]).items();
+    let had = old.at(&["status", "loadBalancer", "ingress"]).items().iter();
+    let had: Seen<&str> = had.map(|o| o.str_at(&["ip"])).collect();
     let path = FieldPath::new("status").child("loadBalancer").child("ingress");
     for (i, e) in new
         .at(&["status", "loadBalancer", "ingress"])
@@ -179,7 +180,7 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
         .enumerate()
     {
         let (ip, name) = (e.str_at(&["ip"]), e.str_at(&["hostname"]));
-        if !ip.is_empty() && !had.iter().any(|o| o.str_at(&["ip"]) == ip) {
+        if !ip.is_empty() && !had.contains(&ip) {
             invalid_each(&mut out, &path.index(i).child("ip"), ip, net::ip_strict(ip));
         }
         if !name.is_empty() {

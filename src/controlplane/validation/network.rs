@@ -5,12 +5,12 @@ use super::service::warnings::cidr_warning;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, net, path_segment_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, names, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, label_selector, names, same, strings};
 
 pub(crate) fn network_policy(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
-    let known: Vec<&str> = old.map(cidrs).unwrap_or_default();
+    let known: Seen<&str> = old.map(cidrs).unwrap_or_default().into_iter().collect();
     label_selector(&mut out, spec.get("podSelector"), &path.child("podSelector"));
     for (side, peers) in [("ingress", "from"), ("egress", "to")] {
         for (i, rule) in spec.get(side).items().iter().enumerate() {
@@ -97,7 +97,7 @@ fn port(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-fn peer(out: &mut ErrorList, v: &Value, known: &[&str], at: &FieldPath) {
+fn peer(out: &mut ErrorList, v: &Value, known: &Seen<&str>, at: &FieldPath) {
     let mut count = 0;
     for key in ["podSelector", "namespaceSelector"] {
         if !v.get(key).is_null() {
@@ -138,7 +138,7 @@ pub(crate) fn network_policy_warnings(v: &Value) -> Vec<String> {
     out
 }
 
-fn ip_block(out: &mut ErrorList, v: &Value, known: &[&str], at: &FieldPath) {
+fn ip_block(out: &mut ErrorList, v: &Value, known: &Seen<&str>, at: &FieldPath) {
     let cidr = v.str_at(&["cidr"]);
     let check = |out: &mut ErrorList, text: &str, at: &FieldPath| {
         if !known.contains(&text) {

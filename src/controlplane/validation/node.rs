@@ -6,7 +6,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{label_value, net, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, required_choice, strings};
+use crate::controlplane::fields::{Seen, invalid_each, required_choice, strings};
 
 pub(crate) fn node(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
@@ -105,7 +105,7 @@ fn declared_features(out: &mut ErrorList, v: &Value) {
 
 /// Taints, which upstream reports below metadata.
 fn taints(out: &mut ErrorList, list: &Value, path: &FieldPath) {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut seen: Seen<(&str, &str)> = Seen::new();
     for (i, t) in list.items().iter().enumerate() {
         let at = path.index(i);
         let (key, value, effect) = (t.str_at(&["key"]), t.str_at(&["value"]), t.str_at(&["effect"]));
@@ -117,7 +117,7 @@ fn taints(out: &mut ErrorList, list: &Value, path: &FieldPath) {
             }
         }
         required_choice(out, t, "effect", &at, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
-        if seen.contains(&(key, effect)) {
+        if !seen.insert((key, effect)) {
             let added = t.get("timeAdded").as_str().map_or("null".to_owned(), quote);
             let mut e = FieldError::duplicate(&at, "");
             e.bad_value = Some(format!(
@@ -129,7 +129,6 @@ fn taints(out: &mut ErrorList, list: &Value, path: &FieldPath) {
             e.detail = "taints must be unique by key and effect pair".to_owned();
             out.push(e);
         }
-        seen.push((key, effect));
     }
 }
 
@@ -194,15 +193,14 @@ pub(crate) fn node_update(new: &Value, old: &Value) -> ErrorList {
 }
 
 fn addresses(out: &mut ErrorList, v: &Value) {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut seen: Seen<(&str, &str)> = Seen::new();
     for (i, a) in v.at(&["status", "addresses"]).items().iter().enumerate() {
         let key = (a.str_at(&["type"]), a.str_at(&["address"]));
-        if seen.contains(&key) {
+        if !seen.insert(key) {
             let mut e = FieldError::duplicate(&FieldPath::new("status").child("addresses").index(i), "");
             e.bad_value = Some(format!("{{\"Type\":{},\"Address\":{}}}", quote(key.0), quote(key.1)));
             out.push(e);
         }
-        seen.push(key);
     }
 }
 

@@ -17,15 +17,16 @@ mod warnings;
 mod windows;
 
 use super::internal;
+use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::meta;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, restore, same};
+use crate::controlplane::fields::{Seen, elements_mut, restore, same};
 pub(super) use affinity::node_selector;
 pub(super) use env::{VOLUME_FIELDS, field_ref, resource_ref};
 pub(crate) use parts::{ephemeral_containers_update, resize};
-pub(super) use resources::container as container_resources;
+pub(super) use resources::{Claims, container as container_resources};
 use spec::Of;
 pub(super) use spec::toleration;
 pub(crate) use status::pod_status;
@@ -125,9 +126,9 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
     let bare = |t: &Value| {
         let mut t = t.clone();
         t.unset(&["tolerationSeconds"]);
-        t
+        json::to_string(&t)
     };
-    let now: Vec<Value> = new.at(&["spec", "tolerations"]).items().iter().map(bare).collect();
+    let now: Seen<String> = new.at(&["spec", "tolerations"]).items().iter().map(bare).collect();
     if had.iter().any(|t| !now.contains(&bare(t))) {
         out.push(FieldError::forbidden(
             &path.child("tolerations"),
@@ -136,12 +137,8 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
     }
     // Judged with the spec already, and once more here, as upstream.
     spec::tolerations(&mut out, new.get("spec"), &path);
-    let gates: Vec<&str> = old
-        .at(&["spec", "schedulingGates"])
-        .items()
-        .iter()
-        .map(|g| g.str_at(&["name"]))
-        .collect();
+    let had = old.at(&["spec", "schedulingGates"]).items();
+    let gates: Seen<&str> = had.iter().map(|g| g.str_at(&["name"])).collect();
     for (i, g) in new.at(&["spec", "schedulingGates"]).items().iter().enumerate() {
         let name = g.str_at(&["name"]);
         if !gates.contains(&name) {
@@ -151,7 +148,7 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
             ));
         }
     }
-    let gated = !gates.is_empty();
+    let gated = !had.is_empty();
     if gated {
         gated::places(&mut out, new.get("spec"), old.get("spec"), &path);
     }

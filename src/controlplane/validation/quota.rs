@@ -6,7 +6,8 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, same, strings};
+use std::collections::HashMap;
 
 fn entries(v: &Value) -> impl Iterator<Item = (&str, &Value)> {
     v.as_object().into_iter().flat_map(|m| m.iter())
@@ -46,7 +47,7 @@ fn is_integer(name: &str) -> bool {
 pub(crate) fn limit_range(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let path = FieldPath::new("spec").child("limits");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, item) in v.at(&["spec", "limits"]).items().iter().enumerate() {
         let at = path.index(i);
         let kind = item.str_at(&["type"]);
@@ -56,10 +57,9 @@ pub(crate) fn limit_range(v: &Value) -> ErrorList {
             let why = "must be a standard limit type or fully qualified";
             out.push(FieldError::invalid(&at.child("type"), kind, why));
         }
-        if seen.contains(&kind) {
+        if !seen.insert(kind) {
             out.push(FieldError::duplicate(&at.child("type"), kind));
         }
-        seen.push(kind);
         limit(&mut out, item, kind, &at);
     }
     out
@@ -287,30 +287,56 @@ pub(crate) fn resource_quota(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     amounts(&mut out, spec.get("hard"), &path.child("hard"));
-    let resources: Vec<&str> = entries(spec.get("hard")).map(|(k, _)| k).collect();
+    let mut unfit = Unfit::new(spec.get("hard"));
     let (scopes, at) = (strings(spec.get("scopes")), path.child("scopes"));
-    let mut refuse = |at: &FieldPath, why: &str| out.push(FieldError::invalid(at, spec.get("scopes").clone(), why));
+    // The value is the whole list, of which only so many errors as are kept make text.
+    let mut refuse = |times: usize, why: &str| {
+        out.push_times(times, || FieldError::invalid(&at, spec.get("scopes").clone(), why));
+    };
     for scope in &scopes {
         if !SCOPES.contains(scope) {
-            refuse(&at, "unsupported scope");
+            refuse(1, "unsupported scope");
         }
-        for _ in resources.iter().filter(|r| !applies(scope, r)) {
-            refuse(&at, "unsupported scope applied to resource");
-        }
+        refuse(unfit.count(scope), "unsupported scope applied to resource");
     }
     if conflict(&scopes) {
-        refuse(&at, "conflicting scopes");
+        refuse(1, "conflicting scopes");
     }
     selector(
         &mut out,
         spec,
-        &resources,
+        &mut unfit,
         &path.child("scopeSelector").child("matchExpressions"),
     );
     out
 }
 
-fn selector(out: &mut ErrorList, spec: &Value, resources: &[&str], at: &FieldPath) {
+/// How many of a quota's resources a scope says nothing about, counted once for each scope.
+struct Unfit<'a> {
+    resources: Vec<&'a str>,
+    known: HashMap<&'static str, usize>,
+}
+
+impl<'a> Unfit<'a> {
+    fn new(hard: &'a Value) -> Self {
+        Self {
+            resources: entries(hard).map(|(k, _)| k).collect(),
+            known: HashMap::new(),
+        }
+    }
+
+    fn count(&mut self, scope: &str) -> usize {
+        // A scope that is not known fits everything.
+        let Some(scope) = SCOPES.iter().find(|s| **s == scope) else {
+            return 0;
+        };
+        let resources = &self.resources;
+        let count = || resources.iter().filter(|r| !applies(scope, r)).count();
+        *self.known.entry(scope).or_insert_with(count)
+    }
+}
+
+fn selector(out: &mut ErrorList, spec: &Value, unfit: &mut Unfit<'_>, at: &FieldPath) {
     let expressions = spec.at(&["scopeSelector", "matchExpressions"]).items();
     let mut scopes = Vec::new();
     for e in expressions {
@@ -319,11 +345,10 @@ fn selector(out: &mut ErrorList, spec: &Value, resources: &[&str], at: &FieldPat
         if !SCOPES.contains(&scope) {
             out.push(FieldError::invalid(&at.child("scopeName"), scope, "unsupported scope"));
         }
-        for _ in resources.iter().filter(|r| !applies(scope, r)) {
+        out.push_times(unfit.count(scope), || {
             let shown = internal::compact(spec.get("scopeSelector"), internal::SCOPE_SELECTOR);
-            let why = "unsupported scope applied to resource";
-            out.push(FieldError::invalid_raw(at, shown, why));
-        }
+            FieldError::invalid_raw(at, shown, "unsupported scope applied to resource")
+        });
         let bare = SCOPES.contains(&scope) && !matches!(scope, "PriorityClass" | "VolumeAttributesClass");
         if bare && operator != "Exists" {
             out.push(FieldError::invalid(&at.child("operator"), operator, "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"));

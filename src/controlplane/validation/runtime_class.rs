@@ -4,7 +4,7 @@ use super::pod;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, meta};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each};
 
 /// A new class.
 pub(crate) fn class(v: &Value) -> ErrorList {
@@ -20,7 +20,12 @@ pub(crate) fn class(v: &Value) -> ErrorList {
     if !fixed.is_null() {
         let mut as_limits = Value::object();
         as_limits.set(&["limits"], fixed.clone());
-        pod::container_resources(&mut out, &as_limits, &[], &FieldPath::new("overhead"));
+        pod::container_resources(
+            &mut out,
+            &as_limits,
+            &pod::Claims::default(),
+            &FieldPath::new("overhead"),
+        );
     }
     let (scheduling, at) = (v.get("scheduling"), FieldPath::new("scheduling"));
     meta::validate_labels(scheduling.get("nodeSelector"), &at.child("nodeSelector"), &mut out);
@@ -30,8 +35,9 @@ pub(crate) fn class(v: &Value) -> ErrorList {
         pod::toleration(&mut out, t, &at.index(i));
     }
     let what = |t: &Value| ["key", "operator", "value", "effect"].map(|k| t.str_at(&[k]).to_owned());
+    let mut seen = Seen::new();
     for (i, t) in all.iter().enumerate() {
-        if all[..i].iter().any(|o| what(o) == what(t)) {
+        if !seen.insert(what(t)) {
             let mut e = FieldError::duplicate(&at.index(i), "");
             e.bad_value = Some(pod::toleration_shown(t));
             out.push(e);

@@ -12,7 +12,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{self, dns1123_label, dns1123_subdomain, net, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{
-    PROTOCOLS, invalid_each, non_special_ip, optional_choice, required_choice, required_valid,
+    PROTOCOLS, Seen, invalid_each, non_special_ip, optional_choice, required_choice, required_valid,
 };
 
 const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
@@ -45,7 +45,7 @@ pub(crate) fn service(v: &Value, old: Option<&Value>) -> ErrorList {
         out.push(FieldError::required(&path.child("ports"), ""));
     }
     by_type(&mut out, v, kind, &path);
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: Seen<&str> = Seen::new();
     for (i, port) in ports.iter().enumerate() {
         service_port(
             &mut out,
@@ -58,16 +58,16 @@ pub(crate) fn service(v: &Value, old: Option<&Value>) -> ErrorList {
     validation::meta::validate_labels(spec.get("selector"), &path.child("selector"), &mut out);
     affinity(&mut out, spec, &path);
     out.extend(cluster_ips::related_fields(v, old));
+    let had = old.map_or(&[][..], |o| o.at(&["spec", "externalIPs"]).items());
+    let had: Seen<&str> = had.iter().filter_map(Value::as_str).collect();
     for (i, ip) in spec.get("externalIPs").items().iter().enumerate() {
         let at = path.child("externalIPs").index(i);
         let ip = ip.as_str().unwrap_or("");
-        let known = old.is_some_and(|o| {
-            o.at(&["spec", "externalIPs"])
-                .items()
-                .iter()
-                .any(|x| x.as_str() == Some(ip))
-        });
-        let messages = if known { Vec::new() } else { net::ip_strict(ip) };
+        let messages = if had.contains(&ip) {
+            Vec::new()
+        } else {
+            net::ip_strict(ip)
+        };
         if messages.is_empty() {
             non_special_ip(&mut out, &at, ip);
         } else {
@@ -118,16 +118,15 @@ fn by_type(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldPath) {
     }
 }
 
-fn service_port<'a>(out: &mut ErrorList, port: &'a Value, many: bool, names: &mut Vec<&'a str>, path: &FieldPath) {
+fn service_port<'a>(out: &mut ErrorList, port: &'a Value, many: bool, names: &mut Seen<&'a str>, path: &FieldPath) {
     match port.str_at(&["name"]) {
         "" if many => out.push(FieldError::required(&path.child("name"), "")),
         "" => {}
         name => {
             invalid_each(out, &path.child("name"), name, dns1123_label(name));
-            if names.contains(&name) {
+            if !names.insert(name) {
                 out.push(FieldError::duplicate(&path.child("name"), name));
             }
-            names.push(name);
         }
     }
     let number = port.get("port").as_i64().unwrap_or(0);
@@ -192,24 +191,23 @@ fn port_conflicts(out: &mut ErrorList, ports: &[Value], kind: &str, path: &Field
             ));
         }
     }
-    let mut node_ports: Vec<(&str, i64)> = Vec::new();
+    let mut node_ports: Seen<(&str, i64)> = Seen::new();
     for (i, p) in ports.iter().enumerate() {
         let key = (p.str_at(&["protocol"]), number(p, "nodePort"));
         if key.1 == 0 {
             continue;
         }
-        if node_ports.contains(&key) {
+        if !node_ports.insert(key) {
             out.push(FieldError::duplicate(
                 &path.child("ports").index(i).child("nodePort"),
                 key.1,
             ));
         }
-        node_ports.push(key);
     }
-    let mut seen: Vec<(&str, i64)> = Vec::new();
+    let mut seen: Seen<(&str, i64)> = Seen::new();
     for (i, p) in ports.iter().enumerate() {
         let key = (p.str_at(&["protocol"]), number(p, "port"));
-        if seen.contains(&key) {
+        if !seen.insert(key) {
             // Upstream shows its internal struct, of which only protocol and port are set.
             let mut e = FieldError::duplicate(&path.child("ports").index(i), "");
             e.bad_value = Some(format!(
@@ -219,7 +217,6 @@ fn port_conflicts(out: &mut ErrorList, ports: &[Value], kind: &str, path: &Field
             ));
             out.push(e);
         }
-        seen.push(key);
     }
 }
 
@@ -235,11 +232,12 @@ pub(crate) fn service_status(new: &Value, old: &Value) -> ErrorList {
         ));
         return out;
     }
-    let had = old.at(&["status", "loadBalancer", "ingress"]).items();
+    let had = old.at(&["status", "loadBalancer", "ingress"]).items().iter();
+    let had: Seen<&str> = had.map(|o| o.str_at(&["ip"])).collect();
     for (i, e) in ingress.iter().enumerate() {
         let at = path.index(i);
         let ip = e.str_at(&["ip"]);
-        if !ip.is_empty() && !had.iter().any(|o| o.str_at(&["ip"]) == ip) {
+        if !ip.is_empty() && !had.contains(&ip) {
             invalid_each(&mut out, &at.child("ip"), ip, net::ip_strict(ip));
         }
         let mode = e.get("ipMode");

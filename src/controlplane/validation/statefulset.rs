@@ -6,7 +6,7 @@ use super::{internal, pod, volumes};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_label;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, same};
+use crate::controlplane::fields::{Seen, invalid_each, same};
 
 pub(crate) fn create(v: &Value) -> ErrorList {
     let mut out = spec(v);
@@ -70,22 +70,19 @@ fn with_claims(spec: &Value) -> Value {
     for key in ["hostname", "subdomain"] {
         template.unset(&["spec", key]);
     }
-    let names: Vec<&str> = spec
-        .get("volumeClaimTemplates")
-        .items()
-        .iter()
-        .map(|c| c.str_at(&["metadata", "name"]))
-        .collect();
-    if names.is_empty() {
+    let claims = spec.get("volumeClaimTemplates").items();
+    if claims.is_empty() {
         return template;
     }
+    let mut names = Seen::new();
+    let mut all = Vec::new();
+    for name in claims.iter().map(|c| c.str_at(&["metadata", "name"])) {
+        if names.insert(name) {
+            all.push(crate::json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+        }
+    }
     let own = template.at(&["spec", "volumes"]).items().iter();
-    let own = own.filter(|v| !names.contains(&v.str_at(&["name"])));
-    let once = names.iter().enumerate().filter(|(i, name)| !names[..*i].contains(name));
-    let all: Vec<Value> = once
-        .map(|(_, name)| crate::json!({"name": (*name), "persistentVolumeClaim": {"claimName": (*name)}}))
-        .chain(own.cloned())
-        .collect();
+    all.extend(own.filter(|v| !names.contains(&v.str_at(&["name"]))).cloned());
     template.set(&["spec", "volumes"], all);
     template
 }

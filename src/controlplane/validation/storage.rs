@@ -4,7 +4,8 @@ use super::common::{NOT_NEGATIVE, internal, is_negative, not_negative, quantity}
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, required_pointer, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, label_selector, required_pointer, same, strings};
+use std::collections::{BTreeMap, HashMap};
 
 fn root() -> FieldPath {
     FieldPath::default()
@@ -81,38 +82,37 @@ pub(crate) fn storage_class(v: &Value) -> ErrorList {
 /// Where volumes of a class may be made: no place is said twice, in whatever order.
 fn topologies(out: &mut ErrorList, terms: &[Value]) {
     let path = FieldPath::new("allowedTopologies");
-    let mut seen: Vec<Vec<(&str, Vec<&str>)>> = Vec::new();
+    let mut seen: HashMap<Vec<(&str, Vec<&str>)>, usize> = HashMap::new();
     for (i, term) in terms.iter().enumerate() {
         let at = path.index(i).child("matchLabelExpressions");
-        let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
+        // The last of several lists of one key counts.
+        let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (j, e) in term.get("matchLabelExpressions").items().iter().enumerate() {
             let (at, key) = (at.index(j), e.str_at(&["key"]));
+            let mut known = Seen::new();
             let mut values: Vec<&str> = Vec::new();
             if e.get("values").items().is_empty() {
                 out.push(FieldError::required(&at.child("values"), ""));
             }
             for (k, value) in strings(e.get("values")).into_iter().enumerate() {
-                if values.contains(&value) {
-                    out.push(FieldError::duplicate(&at.child("values").index(k), value));
-                } else {
+                if known.insert(value) {
                     values.push(value);
+                } else {
+                    out.push(FieldError::duplicate(&at.child("values").index(k), value));
                 }
             }
             values.sort_unstable();
             invalid_each(out, &at.child("key"), key, qualified_name(key));
-            if places.iter().any(|(k, _)| *k == key) {
+            if places.insert(key, values).is_some() {
                 out.push(FieldError::duplicate(&at.child("key"), key));
             }
-            places.retain(|(k, _)| *k != key);
-            places.push((key, values));
         }
-        places.sort_unstable();
+        let places: Vec<(&str, Vec<&str>)> = places.into_iter().collect();
         // Upstream compares with as many empty terms as there are terms, too.
         let empty = if places.is_empty() { terms.len() } else { 0 };
-        for _ in 0..empty + seen.iter().filter(|s| **s == places).count() {
-            out.push(FieldError::duplicate(&at, ""));
-        }
-        seen.push(places);
+        let before = seen.entry(places).or_default();
+        out.push_times(empty + *before, || FieldError::duplicate(&at, ""));
+        *before += 1;
     }
 }
 
@@ -169,15 +169,14 @@ pub(crate) fn csi_driver(v: &Value) -> ErrorList {
         &path,
         &["File", "None", "ReadWriteOnceWithFSType"],
     );
-    let mut audiences = Vec::new();
+    let mut audiences = Seen::new();
     let at = path.child("tokenRequests");
     for (i, t) in spec.get("tokenRequests").items().iter().enumerate() {
         let (at, audience) = (at.index(i), t.str_at(&["audience"]));
-        if audiences.contains(&audience) {
+        if !audiences.insert(audience) {
             out.push(FieldError::duplicate(&at.child("audience"), audience));
             continue;
         }
-        audiences.push(audience);
         let at = at.child("expirationSeconds");
         match t.get("expirationSeconds").as_i64() {
             Some(n) if n < 600 => {
@@ -214,7 +213,7 @@ pub(crate) fn csi_driver(v: &Value) -> ErrorList {
         ));
     }
     let in_secrets = spec.get("serviceAccountTokenInSecrets");
-    if !in_secrets.is_null() && audiences.is_empty() {
+    if !in_secrets.is_null() && spec.get("tokenRequests").items().is_empty() {
         let at = path.child("serviceAccountTokenInSecrets");
         let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
         out.push(FieldError::invalid(&at, in_secrets.clone(), why));
@@ -252,7 +251,7 @@ pub(crate) fn csi_driver_warnings(new: &Value, old: Option<&Value>) -> Vec<Strin
 pub(crate) fn csi_node(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let path = FieldPath::new("spec").child("drivers");
-    let mut names = Vec::new();
+    let mut names = Seen::new();
     for (i, d) in v.at(&["spec", "drivers"]).items().iter().enumerate() {
         let (at, name) = (path.index(i), d.str_at(&["name"]));
         driver(&mut out, name, &at.child("name"));
@@ -268,20 +267,18 @@ pub(crate) fn csi_node(v: &Value) -> ErrorList {
             _ => {}
         }
         not_negative(&mut out, d.get("allocatable"), "count", &at.child("allocatable"));
-        if names.contains(&name) {
+        if !names.insert(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
-        names.push(name);
-        let mut keys = Vec::new();
+        let mut keys = Seen::new();
         for key in d.get("topologyKeys").items() {
             let key = key.as_str().unwrap_or("");
             if key.is_empty() {
                 out.push(FieldError::required(&at, ""));
             }
-            if keys.contains(&key) {
+            if !keys.insert(key) {
                 out.push(FieldError::duplicate(&at, key));
             }
-            keys.push(key);
             invalid_each(&mut out, &at, key, qualified_name(key));
         }
     }
@@ -302,9 +299,13 @@ pub(crate) fn csi_node_update(new: &Value, old: &Value) -> ErrorList {
         d.unset(&["allocatable"]);
         d
     };
+    // Of several drivers of one name the first counts.
+    let mut known: HashMap<&str, &Value> = HashMap::new();
+    for d in old.at(&["spec", "drivers"]).items() {
+        known.entry(d.str_at(&["name"])).or_insert(d);
+    }
     for d in new.at(&["spec", "drivers"]).items() {
-        let all = old.at(&["spec", "drivers"]).items();
-        let was = all.iter().find(|o| o.str_at(&["name"]) == d.str_at(&["name"]));
+        let was = known.get(d.str_at(&["name"]));
         if was.is_some_and(|was| !same(&bare(was), &bare(d))) {
             let at = FieldPath::new("spec").child("drivers");
             out.push(FieldError::invalid_raw(&at, internal(&bare(d), DRIVER), IMMUTABLE));

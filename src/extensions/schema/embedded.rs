@@ -2,6 +2,7 @@
 
 use super::{Additional, Node};
 use crate::api::{self, decode};
+use crate::apimachinery::codec::findings::Findings;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::Value;
@@ -50,10 +51,10 @@ fn any(node: &Node) -> bool {
 /// Reads the metadata of embedded objects as the typed kind: unknown keys go and are returned, wrong types stay for
 /// [`validate`] to name.
 pub(super) fn coerce(node: &Node, v: &mut Value) -> Vec<String> {
-    let mut found = Vec::new();
     if !any(node) {
-        return found;
+        return Vec::new();
     }
+    let mut found = Findings::default();
     let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
     each(node, v, &FieldPath::default(), &mut |path, object| {
         let Some(metadata) = object.as_object_mut().and_then(|m| m.get_mut("metadata")) else {
@@ -69,7 +70,7 @@ pub(super) fn coerce(node: &Node, v: &mut Value) -> Vec<String> {
             found.extend(unknown);
         }
     });
-    found
+    found.into_texts()
 }
 
 /// What is wrong with embedded objects' `apiVersion`, `kind` and `metadata`.

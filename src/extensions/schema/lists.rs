@@ -71,7 +71,7 @@ fn duplicates(values: impl Iterator<Item = Option<Value>>, path: &FieldPath, err
         let times = seen.entry(crate::apimachinery::codec::json::to_string(&v)).or_default();
         *times += 1;
         if *times == 2 {
-            errors.push(FieldError::duplicate(&path.index(i), v));
+            errors.push_with(|| FieldError::duplicate(&path.index(i), v));
         }
     }
 }

@@ -6,6 +6,7 @@ use super::{Additional, Bound, Checks, ListKind, Node, Type, defaulting, prune, 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::{Str, Value};
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// Deepest nesting of a schema.
 const MAX_DEPTH: usize = 200;
@@ -413,9 +414,11 @@ impl Parser {
             let why = "must be object if parent array's x-kubernetes-list-type is map";
             self.invalid(&items_at.child("type"), shown, why);
         }
+        let mut seen: HashSet<&Str> = HashSet::new();
+        let required: HashSet<&Str> = item.required.iter().collect();
         for (i, key) in keys.iter().enumerate() {
             let at = keys_at.index(i);
-            if keys[..i].contains(key) {
+            if !seen.insert(key) {
                 self.invalid(&at, key.as_str(), "must not contain duplicate entries");
             }
             let property_at = items_at.child("properties").key(key);
@@ -432,7 +435,7 @@ impl Parser {
                 let why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
                 self.forbidden(&property_at.child("nullable"), why);
             }
-            if property.default.is_none() && !item.required.contains(key) {
+            if property.default.is_none() && !required.contains(key) {
                 self.required(
                     &property_at.child("default"),
                     "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",

@@ -1,6 +1,7 @@
 //! Dropping what a schema does not know.
 
 use super::{Additional, Node};
+use crate::apimachinery::codec::findings::Findings;
 use crate::apimachinery::value::Value;
 
 /// Keys every object has, whatever its schema says.
@@ -8,16 +9,18 @@ fn is_object_key(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Drops unknown fields below `v`; the paths of what went, sorted. `resource`: `v` is an object with metadata.
+/// Drops unknown fields below `v`; the paths of what went, sorted, as many as [`Findings`] keeps. `resource`: `v` is an
+/// object with metadata.
 pub(super) fn unknown(node: &Node, v: &mut Value, resource: bool) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found = Findings::default();
     below(Some(node), v, resource, &mut String::new(), &mut found);
+    let mut found = found.into_texts();
     found.sort_unstable();
     found
 }
 
 /// `node`: `None` is the schema of a place where none is: objects lose every key.
-fn below(node: Option<&Node>, v: &mut Value, resource: bool, path: &mut String, found: &mut Vec<String>) {
+fn below(node: Option<&Node>, v: &mut Value, resource: bool, path: &mut String, found: &mut Findings) {
     let resource = resource || node.is_some_and(|n| n.embedded);
     match v {
         Value::Object(m) => m.retain(|key, child| {
@@ -37,7 +40,7 @@ fn below(node: Option<&Node>, v: &mut Value, resource: bool, path: &mut String, 
                 Known::Kept => true,
                 Known::Not => {
                     if !(len == 0 && is_object_key(key)) {
-                        found.push(path.clone());
+                        found.add(|| path.clone());
                     }
                     false
                 }

@@ -3,7 +3,8 @@
 use super::{Additional, Bound, Checks, ListKind, Node, Type};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::value::{Map, Value};
+use crate::apimachinery::value::{Map, Str, Value};
+use std::collections::HashMap;
 
 /// What is wrong with `v`. A place whose value is as it was in `old` is not looked at.
 pub(super) fn validate(node: &Node, v: &Value, old: Option<&Value>) -> ErrorList {
@@ -268,12 +269,22 @@ fn enumeration(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
 
 fn elements(node: &Node, items: &[Value], old: Option<&Value>, path: &FieldPath, out: &mut Outcome) {
     let Some(of) = &node.items else { return };
-    let before = old.map_or(&[][..], Value::items);
+    // Only items of maps are known again. Of several with the same keys the first one counts.
+    let keys: &[Str] = match &node.list {
+        ListKind::Map(keys) => keys,
+        _ => &[],
+    };
+    let key_of = |item: &'_ Value| -> Vec<Value> { keys.iter().map(|k| item.get(k).clone()).collect() };
+    let mut before: HashMap<Vec<Value>, &Value> = HashMap::new();
+    if matches!(node.list, ListKind::Map(_)) {
+        for o in old.map_or(&[][..], Value::items) {
+            before.entry(key_of(o)).or_insert(o);
+        }
+    }
     for (i, item) in items.iter().enumerate() {
-        // Only items of maps are known again.
-        let old = match &node.list {
-            ListKind::Map(keys) => before.iter().find(|o| keys.iter().all(|k| o.get(k) == item.get(k))),
-            _ => None,
+        let old = match before.is_empty() {
+            true => None,
+            false => before.get(&key_of(item)).copied(),
         };
         check(of, item, old, &path.index(i), out);
     }

@@ -3,11 +3,16 @@
 
 use super::MAX_DEPTH;
 use super::parts::{splat, zero_bytes};
+use super::sizes::Sizes;
 use crate::apimachinery::value::{Map, Str, Value};
 
 /// The value of a text; `None`: it is not as plain as that.
 pub(super) fn decode(text: &str) -> Option<Value> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader {
+        text,
+        at: 0,
+        sizes: Sizes::of(text.as_bytes()),
+    };
     let value = reader.value(0)?;
     reader.space();
     (reader.at == text.len()).then_some(value)
@@ -16,6 +21,7 @@ pub(super) fn decode(text: &str) -> Option<Value> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    sizes: Sizes,
 }
 
 impl Reader<'_> {
@@ -84,7 +90,7 @@ impl Reader<'_> {
             return None;
         }
         self.at += 1;
-        let mut pairs: Vec<(Str, Value)> = Vec::new();
+        let mut pairs: Vec<(Str, Value)> = Vec::with_capacity(self.sizes.next(self.text.len() - self.at));
         let mut sorted = true;
         if self.token()? == b'}' {
             self.at += 1;
@@ -112,7 +118,7 @@ impl Reader<'_> {
         }
         if !sorted {
             pairs.sort_by(|a, b| a.0.cmp(&b.0));
-            // Who noticed duplicates is told of them.
+            // The decoder behind this one reports duplicates.
             if pairs.windows(2).any(|w| w[0].0 == w[1].0) {
                 return None;
             }
@@ -125,7 +131,7 @@ impl Reader<'_> {
             return None;
         }
         self.at += 1;
-        let mut items = Vec::new();
+        let mut items = Vec::with_capacity(self.sizes.next(self.text.len() - self.at));
         if self.token()? == b']' {
             self.at += 1;
             return Some(items);

@@ -268,7 +268,7 @@ fn scalar_end(json: &[u8], at: usize) -> usize {
 }
 
 /// Behind the quote that closes the string whose first byte is at `at`.
-fn string_end(json: &[u8], mut at: usize) -> Result<usize, Odd> {
+pub(super) fn string_end(json: &[u8], mut at: usize) -> Result<usize, Odd> {
     loop {
         // Eight bytes at a time: the lowest bit of a zero byte stands for one that is looked for.
         while let Some(word) = json[at.min(json.len())..].first_chunk::<8>() {

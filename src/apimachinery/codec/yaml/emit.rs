@@ -1,6 +1,7 @@
 //! Writing YAML.
 
 use super::resolve::{Plain, is_base60, is_timestamp, resolve};
+use crate::apimachinery::codec::json::{self, DEEPEST_INDENT};
 use crate::apimachinery::value::Value;
 
 /// The document, with its final newline and no `---`.
@@ -26,6 +27,11 @@ fn pad(indent: usize, out: &mut String) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
+/// Deeper containers are written as JSON, which is YAML, on one line.
+fn is_deep(indent: usize) -> bool {
+    indent / 2 >= DEEPEST_INDENT
+}
+
 /// Writes a container's lines. `begun`: the first line's indent stands there already (after `- `).
 fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
     let mut begun = begun;
@@ -46,6 +52,11 @@ fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
                 }
                 out.push(':');
                 match v {
+                    Value::Object(_) | Value::Array(_) if is_deep(indent) => {
+                        out.push(' ');
+                        out.push_str(&json::to_string(v));
+                        out.push('\n');
+                    }
                     Value::Object(m) if !m.is_empty() => {
                         out.push('\n');
                         block(v, indent + 2, false, out);
@@ -69,6 +80,10 @@ fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
                 }
                 out.push_str("- ");
                 match v {
+                    Value::Object(_) | Value::Array(_) if is_deep(indent) => {
+                        out.push_str(&json::to_string(v));
+                        out.push('\n');
+                    }
                     Value::Object(m) if !m.is_empty() => block(v, indent + 2, true, out),
                     Value::Array(a) if !a.is_empty() => block(v, indent + 2, true, out),
                     scalar => {

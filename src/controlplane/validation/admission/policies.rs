@@ -6,7 +6,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, path_segment_name, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, label_selector, optional_choice, strings};
+use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, strings};
 
 pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
     let mut out = ErrorList::new();
@@ -161,7 +161,7 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath) {
             "must not have more than 20 auditAnnotations",
         ));
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, x) in notes.iter().enumerate() {
         let at = at.index(i);
         let key = x.str_at(&["key"]);
@@ -190,10 +190,9 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath) {
             )),
             _ => {}
         }
-        if seen.contains(&key) {
+        if !seen.insert(key) {
             out.push(FieldError::duplicate(&at.child("key"), key));
         }
-        seen.push(key);
     }
 }
 
@@ -287,15 +286,14 @@ fn param_ref(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 fn actions(out: &mut ErrorList, list: &Value, at: &FieldPath) {
     const ALL: &[&str] = &["Audit", "Deny", "Warn"];
     let said = strings(list);
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, a) in said.iter().enumerate() {
         if !ALL.contains(a) {
             out.push(FieldError::not_supported(&at.index(i), *a, ALL));
         }
-        if seen.contains(a) {
+        if !seen.insert(*a) {
             out.push(FieldError::duplicate(&at.index(i), *a));
         }
-        seen.push(a);
     }
     if seen.contains(&"Deny") && seen.contains(&"Warn") {
         out.push(FieldError::invalid(

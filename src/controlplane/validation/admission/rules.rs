@@ -3,7 +3,7 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, optional_choice, strings};
+use crate::controlplane::fields::{Seen, invalid_each, optional_choice, strings};
 
 pub(super) const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 pub(super) const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
@@ -64,21 +64,20 @@ pub(super) fn named_rule(
     flat: Option<&FieldPath>,
 ) {
     rule(out, v, at, operations, flat);
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, name) in strings(v.get("resourceNames")).into_iter().enumerate() {
         let at = at.child("resourceNames").index(i);
         invalid_each(out, &at, name, path_segment_name(name));
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             out.push(FieldError::duplicate(&at, name));
         }
-        seen.push(name);
     }
 }
 
 fn resources(out: &mut ErrorList, list: &Value, at: &FieldPath) {
     let all = strings(list);
-    let mut with_all_subs: Vec<&str> = Vec::new();
-    let mut subs_of_all: Vec<&str> = Vec::new();
+    let mut with_all_subs: Seen<&str> = Seen::new();
+    let mut subs_of_all: Seen<&str> = Seen::new();
     let (mut single, mut double) = (false, false);
     let mut others_without_sub = false;
     for (i, r) in all.iter().enumerate() {
@@ -108,10 +107,10 @@ fn resources(out: &mut ErrorList, list: &Value, at: &FieldPath) {
                 ));
             }
             if sub == "*" {
-                with_all_subs.push(resource);
+                with_all_subs.insert(resource);
             }
             if resource == "*" {
-                subs_of_all.push(sub);
+                subs_of_all.insert(sub);
             }
         } else {
             // Only the last plain entry decides, as upstream.

@@ -7,27 +7,31 @@ use super::{
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::required_valid;
+use crate::controlplane::fields::{Seen, required_valid};
+use std::collections::HashMap;
 
 const MOST_CONSTRAINTS: usize = 32;
 const MOST_ALTERNATIVES: usize = 8;
 const EITHER: &str = "exactly one of `exactly` or `firstAvailable` is required";
 
 /// Requests of a claim, by name, with the names of their alternatives.
-pub(super) struct Requests<'a>(&'a [Value]);
+pub(super) struct Requests<'a>(HashMap<&'a str, Seen<&'a str>>);
 
 impl<'a> Requests<'a> {
     pub(super) fn of(devices: &'a Value) -> Self {
-        Self(devices.get("requests").items())
+        let alternatives = |r: &'a Value| r.get("firstAvailable").items().iter().map(|s| s.str_at(&["name"]));
+        let requests = devices.get("requests").items().iter();
+        // The last of several requests of one name counts.
+        Self(
+            requests
+                .map(|r| (r.str_at(&["name"]), alternatives(r).collect()))
+                .collect(),
+        )
     }
 
     fn has(&self, name: &str, alternative: Option<&str>) -> bool {
-        // The last of several requests of one name counts.
-        let Some(r) = self.0.iter().rev().find(|r| r.str_at(&["name"]) == name) else {
-            return false;
-        };
-        let mut others = r.get("firstAvailable").items().iter();
-        alternative.is_none_or(|a| others.any(|s| s.str_at(&["name"]) == a))
+        let request = self.0.get(name);
+        request.is_some_and(|others| alternative.is_none_or(|a| others.contains(&a)))
     }
 
     /// `request` or `request/alternative`.

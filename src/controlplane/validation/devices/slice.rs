@@ -11,6 +11,7 @@ use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same
 use crate::controlplane::validation::internal::compact;
 use crate::controlplane::validation::pod::node_selector;
 use crate::controlplane::validation::storage::driver;
+use std::collections::HashMap;
 
 const MOST_DEVICES: usize = 128;
 const MOST_DEVICES_WITH_TAINTS_OR_COUNTERS: usize = 64;
@@ -67,9 +68,13 @@ fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
     let at = path.child("devices");
     let each = spec.get("perDeviceNodeSelection").as_bool() == Some(true);
     let all = at_most(&mut out, spec.get("devices"), most, &at);
-    let was = old.map_or(&[][..], |o| o.at(&["spec", "devices"]).items());
+    // Of several devices of one name the first counts.
+    let mut was: HashMap<&str, &Value> = HashMap::new();
+    for d in old.map_or(&[][..], |o| o.at(&["spec", "devices"]).items()) {
+        was.entry(d.str_at(&["name"])).or_insert(d);
+    }
     for (i, d) in all.iter().enumerate() {
-        let was = was.iter().find(|o| o.str_at(&["name"]) == d.str_at(&["name"]));
+        let was = was.get(d.str_at(&["name"])).copied();
         device(&mut out, d, was, each, &at.index(i));
     }
     duplicates(&mut out, all.iter().map(|d| d.str_at(&["name"]).to_owned()), &at);

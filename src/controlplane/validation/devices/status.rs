@@ -6,11 +6,12 @@ use super::{
     MOST_CONFIGS, at_most, binding_conditions, configuration, duplicates, label_name, pool_name, raw_object,
     tolerations,
 };
+use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{net, objects};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, required_choice, same};
 use crate::controlplane::validation::common::internal;
 use crate::controlplane::validation::internal::compact;
 use crate::controlplane::validation::pod::node_selector;
@@ -53,14 +54,15 @@ pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
     duplicates(&mut out, consumers.iter().map(|c| c.str_at(&["uid"]).to_owned()), &at);
 
     let results = allocation.at(&["devices", "results"]).items();
-    let allocated: Vec<String> = results.iter().map(device_id).collect();
+    let allocated: Seen<String> = results.iter().map(device_id).collect();
     let at = path.child("devices");
     let devices = status.get("devices").items();
     for (i, d) in devices.iter().enumerate() {
         device(&mut out, d, &allocated, &at.index(i));
     }
+    let mut seen = Seen::new();
     for (i, d) in devices.iter().enumerate() {
-        if devices[..i].iter().any(|o| device_id(o) == device_id(d)) {
+        if !seen.insert(device_id(d)) {
             let mut e = FieldError::duplicate(&at.index(i), "");
             e.bad_value = Some(device_id(d));
             out.push(e);
@@ -81,9 +83,12 @@ pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
 }
 
 fn reservations(out: &mut ErrorList, new: &Value, old: &Value, at: &FieldPath) {
-    let list = |v: &Value| v.at(&["status", "reservedFor"]).clone();
-    let (now, was) = (list(new), list(old));
-    if now.items().is_empty() {
+    let list = |v: &Value| -> Vec<String> {
+        let all = v.at(&["status", "reservedFor"]).items();
+        all.iter().map(json::to_string).collect()
+    };
+    let (now, was) = (list(new), list(old).into_iter().collect::<Seen<String>>());
+    if now.is_empty() {
         return;
     }
     if new.at(&["status", "allocation"]).is_null() {
@@ -91,7 +96,7 @@ fn reservations(out: &mut ErrorList, new: &Value, old: &Value, at: &FieldPath) {
             at,
             "may not be specified when `allocated` is not set",
         ));
-    } else if new.is_being_deleted() && now.items().iter().any(|c| !was.items().contains(c)) {
+    } else if new.is_being_deleted() && now.iter().any(|c| !was.contains(c)) {
         let why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
         out.push(FieldError::forbidden(at, why));
     }
@@ -153,7 +158,7 @@ fn share(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-fn device(out: &mut ErrorList, v: &Value, allocated: &[String], at: &FieldPath) {
+fn device(out: &mut ErrorList, v: &Value, allocated: &Seen<String>, at: &FieldPath) {
     driver(out, v.str_at(&["driver"]), &at.child("driver"));
     pool_name(out, v.str_at(&["pool"]), &at.child("pool"));
     label_name(out, v.str_at(&["device"]), &at.child("device"));

@@ -2,6 +2,11 @@
 
 const CONTEXT: usize = 3;
 
+/// Pairs of lines that are compared to find the shortest edit.
+const MOST_CELLS: usize = 1 << 20;
+/// Bytes of a difference; the rest is left out.
+const MOST_TEXT: usize = 64 * 1024;
+
 /// One step of an edit: a line of both, of the old one, or of the new one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
@@ -20,6 +25,17 @@ fn edit(old: &[String], new: &[String]) -> Vec<Step> {
         .take_while(|(a, b)| a == b)
         .count();
     let (a, b) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
+    if a.len().saturating_mul(b.len()) > MOST_CELLS {
+        // Nobody reads a difference of that size: all that differs, one after the other.
+        let steps = [
+            (Step::Keep, head),
+            (Step::Drop, a.len()),
+            (Step::Add, b.len()),
+            (Step::Keep, tail),
+        ];
+        let steps = steps.into_iter().flat_map(|(step, n)| std::iter::repeat_n(step, n));
+        return steps.collect();
+    }
     let width = b.len() + 1;
     let mut common = vec![0u32; (a.len() + 1) * width];
     for i in (0..a.len()).rev() {
@@ -63,8 +79,15 @@ pub(super) fn unified(old: &[String], new: &[String]) -> String {
     }
     let count = |range: &[Step], not: Step| range.iter().filter(|s| **s != not).count();
     let mut out = String::new();
+    // Lines of both before the next hunk.
+    let (mut i, mut j, mut at) = (0, 0, 0);
     for (from, to) in hunks {
-        let (mut i, mut j) = (count(&steps[..from], Step::Add), count(&steps[..from], Step::Drop));
+        if out.len() > MOST_TEXT {
+            break;
+        }
+        i += count(&steps[at..from], Step::Add);
+        j += count(&steps[at..from], Step::Drop);
+        at = to;
         let (n, m) = (count(&steps[from..to], Step::Add), count(&steps[from..to], Step::Drop));
         out.push_str(&format!("@@ -{},{n} +{},{m} @@\n", i + 1, j + 1));
         for step in &steps[from..to] {

@@ -5,7 +5,7 @@ use super::choice;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, regular_containers};
+use crate::controlplane::fields::{Seen, invalid_each, regular_containers};
 
 pub(super) fn pod_failure(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let policy = spec.get("podFailurePolicy");
@@ -17,7 +17,7 @@ pub(super) fn pod_failure(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if rules.len() > 20 {
         out.push(FieldError::too_many(&at, rules.len(), 20));
     }
-    let names: Vec<&str> = regular_containers(spec.at(&["template", "spec"]))
+    let names: Seen<&str> = regular_containers(spec.at(&["template", "spec"]))
         .map(|c| c.str_at(&["name"]))
         .collect();
     for (i, rule) in rules.iter().enumerate() {
@@ -25,7 +25,7 @@ pub(super) fn pod_failure(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
 }
 
-fn rule(out: &mut ErrorList, spec: &Value, rule: &Value, names: &[&str], at: &FieldPath) {
+fn rule(out: &mut ErrorList, spec: &Value, rule: &Value, names: &Seen<&str>, at: &FieldPath) {
     choice(out, rule, "action", at, &["Count", "FailIndex", "FailJob", "Ignore"]);
     if rule.str_at(&["action"]) == "FailIndex" && spec.get("backoffLimitPerIndex").is_null() {
         out.push(FieldError::invalid(
@@ -57,7 +57,7 @@ fn rule(out: &mut ErrorList, spec: &Value, rule: &Value, names: &[&str], at: &Fi
     out.push(error);
 }
 
-fn exit_codes(out: &mut ErrorList, v: &Value, names: &[&str], at: &FieldPath) {
+fn exit_codes(out: &mut ErrorList, v: &Value, names: &Seen<&str>, at: &FieldPath) {
     choice(out, v, "operator", at, &["In", "NotIn"]);
     if let Some(name) = v.get("containerName").as_str()
         && !names.contains(&name)
@@ -79,6 +79,7 @@ fn exit_codes(out: &mut ErrorList, v: &Value, names: &[&str], at: &FieldPath) {
         out.push(FieldError::too_many(&at, values.len(), 255));
     }
     let numbers: Vec<i64> = values.iter().filter_map(Value::as_i64).collect();
+    let mut seen = Seen::new();
     for (i, n) in numbers.iter().enumerate() {
         if *n == 0 && v.str_at(&["operator"]) == "In" {
             out.push(FieldError::invalid(
@@ -87,7 +88,7 @@ fn exit_codes(out: &mut ErrorList, v: &Value, names: &[&str], at: &FieldPath) {
                 "must not be 0 for the In operator",
             ));
         }
-        if numbers[..i].contains(n) {
+        if !seen.insert(*n) {
             out.push(FieldError::duplicate(&at.index(i), *n));
         }
     }

@@ -4,7 +4,7 @@ use super::super::common::not_negative;
 use super::policies::parse_indexes;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::strings;
+use crate::controlplane::fields::{Seen, strings};
 
 fn holds(v: &Value, kind: &str) -> bool {
     v.at(&["status", "conditions"])
@@ -142,7 +142,7 @@ fn indexes(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
 
 /// Pods that are gone and not counted yet: each once.
 fn uncounted(out: &mut ErrorList, v: &Value, path: &FieldPath) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for key in ["succeeded", "failed"] {
         for (i, uid) in strings(v.get(key)).into_iter().enumerate() {
             let at = path.child(key).index(i);
@@ -151,7 +151,7 @@ fn uncounted(out: &mut ErrorList, v: &Value, path: &FieldPath) {
             } else if seen.contains(&uid) {
                 out.push(FieldError::duplicate(&at, uid));
             }
-            seen.push(uid);
+            seen.insert(uid);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Where pods want to run: affinities and spread.
 
+use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, label_value, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, label_selector, optional_choice, strings};
+use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, strings};
+use std::collections::HashMap;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -136,7 +138,7 @@ fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         label_keys(out, v, key, at);
     }
     taken_keys(out, v, at);
-    let other = strings(v.get("mismatchLabelKeys"));
+    let other: Seen<&str> = strings(v.get("mismatchLabelKeys")).into_iter().collect();
     for (i, k) in strings(v.get("matchLabelKeys")).into_iter().enumerate() {
         if other.contains(&k) {
             let why = "exists in both matchLabelKeys and mismatchLabelKeys";
@@ -164,17 +166,18 @@ fn label_keys(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
 fn taken_keys(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let selector = v.get("labelSelector");
     let labels = selector.get("matchLabels").as_object();
-    let mut seen: Vec<&str> = labels.into_iter().flat_map(|m| m.keys()).collect();
-    let keys = strings(v.get("matchLabelKeys"));
+    let mut seen: Seen<&str> = labels.into_iter().flat_map(|m| m.keys()).collect();
+    // The last of several equal keys is reported.
+    let keys = strings(v.get("matchLabelKeys")).into_iter().enumerate();
+    let keys: HashMap<&str, usize> = keys.map(|(i, key)| (key, i)).collect();
     for e in selector.get("matchExpressions").items() {
         let key = e.str_at(&["key"]);
-        if let Some(i) = keys.iter().rposition(|k| *k == key)
-            && seen.contains(&key)
+        if !seen.insert(key)
+            && let Some(i) = keys.get(key)
         {
             let why = "exists in both matchLabelKeys and labelSelector";
-            out.push(FieldError::invalid(&at.index(i), key, why));
+            out.push(FieldError::invalid(&at.index(*i), key, why));
         }
-        seen.push(key);
     }
 }
 
@@ -189,6 +192,15 @@ fn topology_key(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let path = path.child("topologySpreadConstraints");
     let all = spec.get("topologySpreadConstraints").items();
+    let pair = |c: &'_ Value| -> (String, String) {
+        let of = |key: &str| json::to_string(c.get(key));
+        (of("topologyKey"), of("whenUnsatisfiable"))
+    };
+    // Every pair that comes again is reported where it does not stand last.
+    let mut to_come: HashMap<(String, String), usize> = HashMap::new();
+    if all.len() > 1 {
+        all.iter().for_each(|c| *to_come.entry(pair(c)).or_default() += 1);
+    }
     for (i, c) in all.iter().enumerate() {
         let at = path.index(i);
         let number = |key: &str| c.get(key).as_i64();
@@ -212,11 +224,12 @@ pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 &actions,
             ));
         }
-        let pair = (c.get("topologyKey"), c.get("whenUnsatisfiable"));
-        if all[i + 1..]
-            .iter()
-            .any(|o| (o.get("topologyKey"), o.get("whenUnsatisfiable")) == pair)
-        {
+        let again = all.len() > 1
+            && to_come.get_mut(&pair(c)).is_some_and(|left| {
+                *left -= 1;
+                *left > 0
+            });
+        if again {
             let shown = format!("{{{}, {action}}}", c.str_at(&["topologyKey"]));
             let at = at.child("{topologyKey, whenUnsatisfiable}");
             out.push(FieldError::duplicate(&at, shown.as_str()));

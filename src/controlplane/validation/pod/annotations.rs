@@ -5,6 +5,7 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
+use crate::controlplane::fields::Seen;
 
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -42,7 +43,7 @@ pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>, p
         }
     }
     let spec = v.get("spec");
-    let names: Vec<&str> = ["containers", "initContainers", "ephemeralContainers"]
+    let names: Seen<&str> = ["containers", "initContainers", "ephemeralContainers"]
         .iter()
         .flat_map(|list| spec.get(list).items())
         .map(|c| c.str_at(&["name"]))

@@ -2,15 +2,22 @@
 
 use super::env;
 use super::probe::{self, PROBES};
+use super::resources::Claims;
 use super::volume::Volumes;
 use super::{mounts, resources, security};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, net};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{PROTOCOLS, invalid_each, required_choice, required_valid};
+use crate::controlplane::fields::{PROTOCOLS, Seen, invalid_each, required_choice, required_valid};
 
 /// All containers of a pod, names unique over regular and init containers.
-pub(super) fn containers(out: &mut ErrorList, spec: &Value, volumes: &Volumes<'_>, claims: &[&str], path: &FieldPath) {
+pub(super) fn containers(
+    out: &mut ErrorList,
+    spec: &Value,
+    volumes: &Volumes<'_>,
+    claims: &Claims<'_>,
+    path: &FieldPath,
+) {
     let pod = Pod {
         spec,
         volumes,
@@ -22,19 +29,18 @@ pub(super) fn containers(out: &mut ErrorList, spec: &Value, volumes: &Volumes<'_
     if regular.is_empty() {
         out.push(FieldError::required(&at, ""));
     }
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: Seen<&str> = Seen::new();
     for (i, c) in regular.iter().enumerate() {
         let at = at.index(i);
         common(out, &pod, c, &at);
         let name = c.str_at(&["name"]);
-        if names.contains(&name) {
+        if !names.insert(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
-        names.push(name);
         probe::handlers(out, c, &at, pod.grace);
         restarts(out, c, &at);
     }
-    let mut taken = Vec::new();
+    let mut taken = Seen::new();
     for (i, c) in regular.iter().enumerate() {
         conflicts(out, c, &mut taken, &at.index(i));
     }
@@ -46,12 +52,12 @@ pub(super) fn containers(out: &mut ErrorList, spec: &Value, volumes: &Volumes<'_
 struct Pod<'a> {
     spec: &'a Value,
     volumes: &'a Volumes<'a>,
-    claims: &'a [&'a str],
+    claims: &'a Claims<'a>,
     /// The seconds it has to end.
     grace: Option<i64>,
 }
 
-fn init<'a>(out: &mut ErrorList, pod: &Pod<'a>, names: &mut Vec<&'a str>, path: &FieldPath) {
+fn init<'a>(out: &mut ErrorList, pod: &Pod<'a>, names: &mut Seen<&'a str>, path: &FieldPath) {
     for (i, c) in pod.spec.get("initContainers").items().iter().enumerate() {
         let at = path.index(i);
         common(out, pod, c, &at);
@@ -67,10 +73,10 @@ fn init<'a>(out: &mut ErrorList, pod: &Pod<'a>, names: &mut Vec<&'a str>, path: 
         if names.contains(&name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         } else if !name.is_empty() {
-            names.push(name);
+            names.insert(name);
         }
         // The index is upstream's: containers are looked at one by one.
-        conflicts(out, c, &mut Vec::new(), &path.index(0));
+        conflicts(out, c, &mut Seen::new(), &path.index(0));
         if c.str_at(&["restartPolicy"]) == "Always" {
             probe::handlers(out, c, &at, pod.grace);
         } else {
@@ -79,7 +85,7 @@ fn init<'a>(out: &mut ErrorList, pod: &Pod<'a>, names: &mut Vec<&'a str>, path: 
     }
 }
 
-fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Vec<String>, at: &FieldPath) {
+fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Seen<String>, at: &FieldPath) {
     for (i, p) in c.get("ports").items().iter().enumerate() {
         let port = p.get("hostPort").as_i64().unwrap_or(0);
         if port == 0 {
@@ -92,7 +98,7 @@ fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Vec<String>, at: &Field
                 key.as_str(),
             ));
         }
-        taken.push(key);
+        taken.insert(key);
     }
 }
 
@@ -146,7 +152,7 @@ pub(super) fn image_of_pod(out: &mut ErrorList, c: &Value, at: &FieldPath) {
 }
 
 fn ports(out: &mut ErrorList, c: &Value, path: &FieldPath) {
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: Seen<&str> = Seen::new();
     for (i, p) in c.get("ports").items().iter().enumerate() {
         let at = path.index(i);
         let name = p.str_at(&["name"]);
@@ -157,7 +163,7 @@ fn ports(out: &mut ErrorList, c: &Value, path: &FieldPath) {
             } else if names.contains(&name) {
                 out.push(FieldError::duplicate(&at.child("name"), name));
             } else {
-                names.push(name);
+                names.insert(name);
             }
         }
         let port = p.get("containerPort").as_i64().unwrap_or(0);
@@ -217,13 +223,12 @@ fn choice(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, supported: 
 }
 
 fn resize(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, p) in c.get("resizePolicy").items().iter().enumerate() {
         let (name, policy) = (p.str_at(&["resourceName"]), p.str_at(&["restartPolicy"]));
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             out.push(FieldError::duplicate(&at.index(i), name));
         }
-        seen.push(name);
         match name {
             "cpu" | "memory" => {}
             "" => out.push(FieldError::required(at, "")),
@@ -258,19 +263,18 @@ const NOT_EPHEMERAL: &[&str] = &[
     "lifecycle",
 ];
 
-fn ephemeral(out: &mut ErrorList, pod: &Pod<'_>, known: &[&str], path: &FieldPath) {
+fn ephemeral(out: &mut ErrorList, pod: &Pod<'_>, known: &Seen<&str>, path: &FieldPath) {
     const NOT_FOR_THEM: &str = "cannot be set for an Ephemeral Container";
     let path = path.child("ephemeralContainers");
-    let mut names = known.to_vec();
+    let mut names: Seen<&str> = Seen::new();
     for (i, c) in pod.spec.get("ephemeralContainers").items().iter().enumerate() {
         let at = path.index(i);
         common(out, pod, c, &at);
         image_of_pod(out, c, &at);
         let name = c.str_at(&["name"]);
-        if names.contains(&name) {
+        if known.contains(&name) || !names.insert(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
-        names.push(name);
         let target = c.str_at(&["targetContainerName"]);
         if !target.is_empty() && !known.contains(&target) {
             out.push(FieldError::not_found(&at.child("targetContainerName"), target));

@@ -8,6 +8,8 @@ use crate::apimachinery::validation::{
 };
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, required_valid};
+use std::cell::LazyCell;
+use std::collections::HashMap;
 
 /// Fields of a pod that variables may show.
 const ENV_FIELDS: &[&str] = &[
@@ -46,6 +48,11 @@ pub(super) fn env(out: &mut ErrorList, c: &Value, path: &FieldPath) {
 
 /// Files that variables come from lie in volumes of the pod that are empty at first.
 pub(super) fn files(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    // By name, made when the first file is asked for. Of several volumes of one name the first counts.
+    let volumes: LazyCell<HashMap<&str, &Value>, _> = LazyCell::new(|| {
+        let all = spec.get("volumes").items().iter().rev();
+        all.map(|v| (v.str_at(&["name"]), v)).collect()
+    });
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for (i, c) in spec.get(list).items().iter().enumerate() {
             for (j, e) in c.get("env").items().iter().enumerate() {
@@ -56,8 +63,7 @@ pub(super) fn files(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 let at = ["valueFrom", "fileKeyRef", "volumeName"]
                     .iter()
                     .fold(path.child(list).index(i).child("env").index(j), |at, k| at.child(k));
-                let volumes = spec.get("volumes").items();
-                match volumes.iter().find(|v| v.str_at(&["name"]) == name) {
+                match volumes.get(name) {
                     None => out.push(FieldError::not_found(&at, name)),
                     Some(v) if v.get("emptyDir").is_null() => {
                         let why = "referenced volume must be of type emptyDir";

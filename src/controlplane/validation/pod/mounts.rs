@@ -4,13 +4,14 @@ use super::super::sources::local_path;
 use super::volume::Volumes;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
+use crate::controlplane::fields::Seen;
 
 pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: &FieldPath) {
     let path = at.child("volumeMounts");
     let devices = c.get("volumeDevices").items();
-    let device_paths: Vec<&str> = devices.iter().map(|d| d.str_at(&["devicePath"])).collect();
-    let device_names: Vec<&str> = devices.iter().map(|d| d.str_at(&["name"])).collect();
-    let mut paths: Vec<&str> = Vec::new();
+    let device_paths: Seen<&str> = devices.iter().map(|d| d.str_at(&["devicePath"])).collect();
+    let device_names: Seen<&str> = devices.iter().map(|d| d.str_at(&["name"])).collect();
+    let mut paths: Seen<&str> = Seen::new();
     for (i, m) in c.get("volumeMounts").items().iter().enumerate() {
         let at = path.index(i);
         let (name, mount) = (m.str_at(&["name"]), m.str_at(&["mountPath"]));
@@ -24,10 +25,9 @@ pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: 
             out.push(FieldError::required(&at.child("mountPath"), ""));
         }
         let mut refuse = |key: &str, shown: &str, why: &str| out.push(FieldError::invalid(&at.child(key), shown, why));
-        if paths.contains(&mount) {
+        if !paths.insert(mount) {
             refuse("mountPath", mount, "must be unique");
         }
-        paths.push(mount);
         if device_names.contains(&name) {
             refuse("name", name, "must not already exist in volumeDevices");
         }
@@ -87,9 +87,10 @@ fn propagation(out: &mut ErrorList, c: &Value, m: &Value, path: &FieldPath) {
     }
 }
 
-fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &[&str], at: &FieldPath) {
-    let mounts = c.get("volumeMounts").items();
-    let (mut names, mut paths): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &Seen<&str>, at: &FieldPath) {
+    let mounts = c.get("volumeMounts").items().iter();
+    let mounts: Seen<&str> = mounts.map(|m| m.str_at(&["name"])).collect();
+    let (mut names, mut paths): (Seen<&str>, Seen<&str>) = (Seen::new(), Seen::new());
     for (i, d) in c.get("volumeDevices").items().iter().enumerate() {
         let at = at.child("volumeDevices").index(i);
         let (name, path) = (d.str_at(&["name"]), d.str_at(&["devicePath"]));
@@ -116,9 +117,9 @@ fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &[&st
         if path.split('/').any(|p| p == "..") {
             out.push(FieldError::invalid(&path_at, path, "can not contain backsteps ('..')"));
         } else {
-            paths.push(path);
+            paths.insert(path);
         }
-        if mounts.iter().any(|m| m.str_at(&["name"]) == name) {
+        if mounts.contains(&name) {
             out.push(FieldError::invalid(
                 &name_at,
                 name,
@@ -130,7 +131,7 @@ fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &[&st
             out.push(FieldError::invalid(&path_at, path, why));
         }
         if !name.is_empty() {
-            names.push(name);
+            names.insert(name);
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, restore, same};
 use crate::controlplane::strategies::pod::quality_of_service;
 use crate::controlplane::validation::internal;
+use std::collections::HashMap;
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -30,11 +31,13 @@ pub(crate) fn ephemeral_containers_update(new: &Value, old: &Value) -> ErrorList
         .into_iter()
         .filter(|e| e.is_more() || e.field.starts_with(&at))
         .collect();
-    let now = new.at(&["spec", "ephemeralContainers"]).items();
+    // Of several of one name the first counts.
+    let now = new.at(&["spec", "ephemeralContainers"]).items().iter().rev();
+    let now: HashMap<&str, &Value> = now.map(|c| (c.str_at(&["name"]), c)).collect();
     for was in old.at(&["spec", "ephemeralContainers"]).items() {
         let name = was.str_at(&["name"]);
         let shown = crate::apimachinery::field::quote(name);
-        match now.iter().find(|c| c.str_at(&["name"]) == name) {
+        match now.get(name) {
             None => out.push(FieldError::forbidden(
                 &path,
                 format!("existing ephemeral containers {shown} may not be removed\n"),

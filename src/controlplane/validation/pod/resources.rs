@@ -2,11 +2,13 @@
 
 use super::super::common::{is_whole, quantity};
 use super::super::quota::{amount, container_name, is_overcommitted, resource_name};
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, cut};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::dns1123_label;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::invalid_each;
+use crate::controlplane::fields::{Seen, invalid_each};
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
 
 fn entries(v: &Value) -> impl Iterator<Item = (&str, &Value)> {
     v.as_object().into_iter().flat_map(|m| m.iter())
@@ -38,11 +40,40 @@ fn huge_pages(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {
     }
 }
 
+/// The names of a pod's resource claims.
+#[derive(Default)]
+pub(in crate::controlplane::validation) struct Claims<'a> {
+    names: HashSet<&'a str>,
+    /// The names as an error lists them.
+    shown: OnceCell<String>,
+}
+
+impl<'a> Claims<'a> {
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    pub(super) fn insert(&mut self, name: &'a str) {
+        self.names.insert(name);
+    }
+
+    fn shown(&self) -> &str {
+        self.shown.get_or_init(|| {
+            let mut names: Vec<&str> = self.names.iter().copied().collect();
+            names.sort_unstable();
+            cut(names.join(", "), MAX_NAMES)
+        })
+    }
+}
+
+/// Bytes of names of claims in an error.
+const MAX_NAMES: usize = 4096;
+
 /// A container's resources; `claims` are the pod's.
 pub(in crate::controlplane::validation) fn container(
     out: &mut ErrorList,
     v: &Value,
-    claims: &[&str],
+    claims: &Claims<'_>,
     path: &FieldPath,
 ) {
     requirements(out, v, container_name, path);
@@ -90,8 +121,10 @@ fn requirements(out: &mut ErrorList, v: &Value, name_rule: Names, path: &FieldPa
     }
 }
 
-fn container_claims(out: &mut ErrorList, v: &Value, known: &[&str], path: &FieldPath) {
-    let mut seen: Vec<String> = Vec::new();
+fn container_claims(out: &mut ErrorList, v: &Value, known: &Claims<'_>, path: &FieldPath) {
+    let mut seen: Seen<String> = Seen::new();
+    // How often a part of a claim was named.
+    let mut parts: HashMap<&str, usize> = HashMap::new();
     for (i, c) in v.get("claims").items().iter().enumerate() {
         let at = path.child("claims").index(i);
         let (name, request) = (c.str_at(&["name"]), c.str_at(&["request"]));
@@ -99,7 +132,7 @@ fn container_claims(out: &mut ErrorList, v: &Value, known: &[&str], path: &Field
             out.push(FieldError::required(&at, ""));
             continue;
         }
-        if seen.iter().any(|s| s == name) {
+        if seen.contains(&name.to_owned()) {
             out.push(FieldError::duplicate(&at, name));
         } else {
             let mut key = name.to_owned();
@@ -110,29 +143,24 @@ fn container_claims(out: &mut ErrorList, v: &Value, known: &[&str], path: &Field
             if seen.contains(&key) {
                 out.push(FieldError::duplicate(&at, key.as_str()));
             } else if request.is_empty() {
-                let parts = seen
-                    .iter()
-                    .filter(|s| s.split_once('/').is_some_and(|(n, _)| n == name));
-                for _ in parts {
-                    out.push(FieldError::duplicate(&at, name));
-                }
+                let parts = parts.get(name).copied().unwrap_or(0);
+                out.push_times(parts, || FieldError::duplicate(&at, name));
             }
-            seen.push(key);
+            if let Some((claim, _)) = key.split_once('/') {
+                *parts.entry(&name[..claim.len()]).or_default() += 1;
+            }
+            seen.insert(key);
         }
-        if !known.contains(&name) {
-            let mut e = FieldError::not_found(&at, name);
-            let mut known = known.to_vec();
-            known.sort_unstable();
-            known.dedup();
-            e.detail = if known.is_empty() {
-                "must be one of the names in pod.spec.resourceClaims which is empty".to_owned()
-            } else {
-                format!(
-                    "must be one of the names in pod.spec.resourceClaims: {}",
-                    known.join(", ")
-                )
-            };
-            out.push(e);
+        if !known.contains(name) {
+            out.push_with(|| {
+                let mut e = FieldError::not_found(&at, name);
+                e.detail = if known.names.is_empty() {
+                    "must be one of the names in pod.spec.resourceClaims which is empty".to_owned()
+                } else {
+                    format!("must be one of the names in pod.spec.resourceClaims: {}", known.shown())
+                };
+                e
+            });
         }
     }
 }
@@ -146,33 +174,52 @@ fn pod_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     }
 }
 
-/// The most that containers need together at `side`: what runs at once, or what one of the first needs beside the
-/// sidecars before it.
-fn together(spec: &Value, side: &str, name: &str) -> Option<Quantity> {
-    let of = |c: &Value| quantity(c.at(&["resources", side, name]));
-    let plus = |a: Option<Quantity>, b: Option<Quantity>| match (a, b) {
-        (Some(a), Some(b)) => Some(a.plus(b)),
-        (a, b) => a.or(b),
+/// What containers need of one resource.
+#[derive(Default)]
+struct Need {
+    /// What runs at once.
+    all: Option<Quantity>,
+    sidecars: Option<Quantity>,
+    /// The most that one of the first needs beside the sidecars before it.
+    first: Option<Quantity>,
+}
+
+/// The most that containers need together at `side`, by resource: what runs at once, or what one of the first needs
+/// beside the sidecars before it.
+fn together<'a>(spec: &'a Value, side: &str) -> HashMap<&'a str, Need> {
+    let plus = |a: Option<Quantity>, b: Quantity| Some(a.map_or(b, |a| a.plus(b)));
+    let mut needs: HashMap<&str, Need> = HashMap::new();
+    let of = |c: &'a Value| {
+        let amounts = entries(c.at(&["resources", side]));
+        amounts.filter_map(|(name, q)| Some((name, quantity(q)?)))
     };
-    let mut all = spec
-        .get("containers")
-        .items()
-        .iter()
-        .fold(None, |sum, c| plus(sum, of(c)));
-    let (mut sidecars, mut most) = (None, None);
-    for c in spec.get("initContainers").items() {
-        let now = plus(sidecars, of(c));
-        if c.str_at(&["restartPolicy"]) == "Always" {
-            all = plus(all, of(c));
-            sidecars = now;
-        }
-        most = most.max(now);
+    for (name, q) in spec.get("containers").items().iter().flat_map(of) {
+        let need = needs.entry(name).or_default();
+        need.all = plus(need.all, q);
     }
-    all.max(most)
+    for c in spec.get("initContainers").items() {
+        let stays = c.str_at(&["restartPolicy"]) == "Always";
+        for (name, q) in of(c) {
+            let need = needs.entry(name).or_default();
+            let now = plus(need.sidecars, q);
+            if stays {
+                need.all = plus(need.all, q);
+                need.sidecars = now;
+            }
+            need.first = need.first.max(now);
+        }
+    }
+    needs
+}
+
+impl Need {
+    fn most(&self) -> Option<Quantity> {
+        self.all.max(self.first)
+    }
 }
 
 /// Resources of the whole pod.
-pub(super) fn pod_level(out: &mut ErrorList, spec: &Value, claims: &[&str], path: &FieldPath) {
+pub(super) fn pod_level(out: &mut ErrorList, spec: &Value, claims: &Claims<'_>, path: &FieldPath) {
     let (v, at) = (spec.get("resources"), path.child("resources"));
     if v.is_null() {
         return;
@@ -187,16 +234,18 @@ pub(super) fn pod_level(out: &mut ErrorList, spec: &Value, claims: &[&str], path
     }
     requirements(out, v, pod_name, &at);
     container_claims(out, v, claims, &at);
+    let needs = together(spec, "requests");
     for (name, q) in entries(v.get("requests")) {
-        if let (Some(own), Some(sum)) = (quantity(q), together(spec, "requests", name))
+        if let (Some(own), Some(sum)) = (quantity(q), needs.get(name).and_then(Need::most))
             && own < sum
         {
             let why = format!("must be greater than or equal to aggregate container requests of {sum}");
             out.push(FieldError::invalid(&at.child("requests").key(name), q.clone(), why));
         }
     }
+    let needs = together(spec, "limits");
     for (name, q) in entries(v.get("limits")).filter(|(name, _)| is_huge_pages(name)) {
-        if let (Some(own), Some(sum)) = (quantity(q), together(spec, "limits", name))
+        if let (Some(own), Some(sum)) = (quantity(q), needs.get(name).and_then(Need::most))
             && own < sum
         {
             let why = format!("must be greater than or equal to aggregate container limits of {sum}");

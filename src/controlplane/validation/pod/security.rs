@@ -6,7 +6,7 @@ use super::windows;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::net;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, optional_choice, strings};
+use crate::controlplane::fields::{Seen, invalid_each, optional_choice, strings};
 
 fn id(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(n) = v.as_i64() {
@@ -49,7 +49,7 @@ fn is_sysctl(name: &str) -> bool {
 }
 
 fn sysctls(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, s) in spec.at(&["securityContext", "sysctls"]).items().iter().enumerate() {
         let at = path.index(i).child("name");
         let name = s.str_at(&["name"]);
@@ -77,7 +77,7 @@ fn sysctls(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
             let why = format!("may not be specified when '{key}' is true");
             out.push(FieldError::invalid(&at, name, why));
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 

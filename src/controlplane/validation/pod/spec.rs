@@ -1,13 +1,14 @@
 //! The spec of pods and templates, in upstream's order.
 
 use super::super::common::internal;
+use super::resources::Claims;
 use super::{affinity, container, env, resources, security, volume, windows};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{
     dns1123_label, dns1123_subdomain, dns1123_subdomain_with_underscore, label_value, meta, net, qualified_name,
 };
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, required_choice, strings};
+use crate::controlplane::fields::{Seen, invalid_each, required_choice, strings};
 
 /// Whose spec it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -127,15 +128,14 @@ fn names(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 }
 
 fn gates(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, g) in spec.get("schedulingGates").items().iter().enumerate() {
         let at = path.child("schedulingGates").index(i);
         let name = g.str_at(&["name"]);
         invalid_each(out, &at, name, qualified_name(name));
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             out.push(FieldError::duplicate(&at, name));
         }
-        seen.push(name);
     }
 }
 
@@ -240,8 +240,8 @@ const CLAIM: &[(&str, &str, &str)] = &[
     ("ResourceClaimTemplateName", "resourceClaimTemplateName", "null"),
 ];
 
-fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, mirror: bool) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
+fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, mirror: bool) -> Claims<'a> {
+    let mut names = Claims::default();
     for (i, c) in spec.get("resourceClaims").items().iter().enumerate() {
         let at = path.child("resourceClaims").index(i);
         let name = c.str_at(&["name"]);
@@ -249,16 +249,16 @@ fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, m
             // Without a field, as upstream.
             let why = "static pods do not support resource claims";
             out.push(FieldError::forbidden(&FieldPath::new("[]"), why));
-            names.push(name);
+            names.insert(name);
             continue;
         }
         if name.is_empty() {
             out.push(FieldError::required(&at.child("name"), ""));
-        } else if names.contains(&name) {
+        } else if names.contains(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         } else {
             invalid_each(out, &at.child("name"), name, dns1123_label(name));
-            names.push(name);
+            names.insert(name);
         }
         let said = ["resourceClaimName", "resourceClaimTemplateName"];
         let why = match said.iter().filter(|k| !c.get(k).is_null()).count() {

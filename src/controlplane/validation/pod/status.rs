@@ -3,7 +3,8 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, regular_containers, required_valid};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, regular_containers, required_valid};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
@@ -42,11 +43,11 @@ pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
         }
     }
     for (list, containers) in STATUSES {
+        let known = by_name(new.at(&["spec", containers]).items());
         for (i, c) in new.at(&["status", list]).items().iter().enumerate() {
             let at = path.child(list).index(i).child("allocatedResourcesStatus");
             if *containers != "ephemeralContainers" {
-                let known = new.at(&["spec", containers]).items().iter();
-                let container = known.clone().find(|k| k.get("name") == c.get("name"));
+                let container = known.get(c.str_at(&["name"])).copied();
                 allocated(&mut out, c, container, &at);
             } else if !c.get("allocatedResourcesStatus").items().is_empty() {
                 let why = "must not be specified in container status";
@@ -75,6 +76,11 @@ fn nominated(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
         let why = "may not be set on pods that are already bound to a node";
         out.push(FieldError::forbidden(&at, why));
     }
+}
+
+/// Of several of one name the first counts.
+fn by_name(all: &[Value]) -> HashMap<&str, &Value> {
+    all.iter().rev().map(|v| (v.str_at(&["name"]), v)).collect()
 }
 
 /// Does a container that ended with `code` run again?
@@ -115,16 +121,17 @@ fn transitions(out: &mut ErrorList, new: &Value, old: &Value, list: &str, path: 
     if restarts_all && !containers.is_empty() {
         return;
     }
-    let now = new.at(&["status", list]).items();
+    let now = new.at(&["status", list]).items().iter();
+    let running = now.filter(|c| c.at(&["state", "terminated"]).is_null());
+    let running: Seen<&str> = running.map(|c| c.str_at(&["name"])).collect();
+    let known = by_name(spec.get(containers).items());
     for (i, was) in old.at(&["status", list]).items().iter().enumerate() {
         let ended = was.at(&["state", "terminated"]);
-        let runs = |c: &Value| c.get("name") == was.get("name") && c.at(&["state", "terminated"]).is_null();
-        if ended.is_null() || !now.iter().any(runs) {
+        if ended.is_null() || !running.contains(&was.str_at(&["name"])) {
             continue;
         }
         let code = ended.get("exitCode").as_i64().unwrap_or(0);
-        let mut known = spec.get(containers).items().iter();
-        let container = known.find(|c| c.get("name") == was.get("name"));
+        let container = known.get(was.str_at(&["name"]));
         if !container.is_some_and(|c| restarts(c, spec, code)) {
             let why = "may not be transitioned to non-terminated state";
             out.push(FieldError::forbidden(&path.index(i).child("state"), why));
@@ -133,19 +140,19 @@ fn transitions(out: &mut ErrorList, new: &Value, old: &Value, list: &str, path: 
 }
 
 fn claims(out: &mut ErrorList, new: &Value, path: &FieldPath) {
-    let known = new.at(&["spec", "resourceClaims"]).items();
-    let mut seen: Vec<&str> = Vec::new();
+    let known = new.at(&["spec", "resourceClaims"]).items().iter();
+    let known: Seen<&str> = known.map(|c| c.str_at(&["name"])).collect();
+    let mut seen: Seen<&str> = Seen::new();
     let statuses = new.at(&["status", "resourceClaimStatuses"]).items();
     for (i, status) in statuses.iter().enumerate() {
         let (at, name) = (path.child("resourceClaimStatuses").index(i), status.str_at(&["name"]));
-        if !known.iter().any(|c| c.str_at(&["name"]) == name) {
+        if !known.contains(&name) {
             let why = "must match the name of an entry in `spec.resourceClaims`";
             out.push(FieldError::invalid(&at.child("name"), name, why));
         }
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
-        seen.push(name);
         if let Some(claim) = status.get("resourceClaimName").as_str() {
             invalid_each(out, &at.child("resourceClaimName"), claim, dns1123_subdomain(claim));
         }
@@ -164,9 +171,10 @@ fn addresses(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
             let at = at.index(0).child("ip");
             out.push(FieldError::invalid(&at, first.str_at(&["ip"]), why));
         }
+        let was: Seen<&str> = was.iter().map(|o| o.str_at(&["ip"])).collect();
         for (i, ip) in all.iter().enumerate() {
             let text = ip.str_at(&["ip"]);
-            if !was.iter().any(|o| o.str_at(&["ip"]) == text) {
+            if !was.contains(&text) {
                 invalid_each(out, &at.index(i), text, net::ip_strict(text));
             }
         }
@@ -200,11 +208,15 @@ fn extended(out: &mut ErrorList, new: &Value, path: &FieldPath) {
     if mappings.is_empty() {
         out.push(FieldError::required(&at, "at least one request mapping is required"));
     }
-    let spec = new.get("spec");
+    let known: HashMap<&str, &Value> = {
+        let all: Vec<&Value> = regular_containers(new.get("spec")).collect();
+        all.into_iter().rev().map(|c| (c.str_at(&["name"]), c)).collect()
+    };
+    let mut seen = Seen::new();
     for (i, m) in mappings.iter().enumerate() {
         let at = at.index(i);
         let (container, resource) = (m.str_at(&["containerName"]), m.str_at(&["resourceName"]));
-        match regular_containers(spec).find(|c| c.str_at(&["name"]) == container) {
+        match known.get(container) {
             None => {
                 let why = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
                 out.push(FieldError::invalid(&at.child("containerName"), container, why));
@@ -218,7 +230,7 @@ fn extended(out: &mut ErrorList, new: &Value, path: &FieldPath) {
         let request = m.str_at(&["requestName"]);
         // Without an index, as upstream.
         invalid_each(out, &path.child("requestName"), request, dns1123_label(request));
-        if mappings[..i].contains(m) {
+        if !seen.insert((container, resource, request)) {
             for (key, value) in [
                 ("containerName", container),
                 ("resourceName", resource),
@@ -262,16 +274,18 @@ fn user(out: &mut ErrorList, pod: &Value, user: &Value, path: &FieldPath) {
 /// Health of the devices a container has.
 fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, path: &FieldPath) {
     const HEALTH: &[&str] = &["Healthy", "Unhealthy", "Unknown"];
+    let claims = container
+        .map_or(&[][..], |c| c.at(&["resources", "claims"]).items())
+        .iter();
+    let claims: Seen<(&str, &str)> = claims.map(|k| (k.str_at(&["name"]), k.str_at(&["request"]))).collect();
     for (i, r) in status.get("allocatedResourcesStatus").items().iter().enumerate() {
         let (name, at) = (r.str_at(&["name"]), path.index(i));
         if let Some(c) = container {
             let (found, why) = match name.strip_prefix("claim:") {
                 Some(claim) => {
                     let (claim, request) = claim.split_once('/').unwrap_or((claim, ""));
-                    let mut claims = c.at(&["resources", "claims"]).items().iter();
-                    let same = |k: &Value| k.str_at(&["name"]) == claim && k.str_at(&["request"]) == request;
                     (
-                        claims.any(same),
+                        claims.contains(&(claim, request)),
                         "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty",
                     )
                 }
@@ -284,7 +298,7 @@ fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, pat
                 out.push(FieldError::invalid(&at.child("name"), name, why));
             }
         }
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: Seen<&str> = Seen::new();
         for (k, device) in r.get("resources").items().iter().enumerate() {
             let (at, id) = (at.child("resources").index(k), device.str_at(&["resourceID"]));
             let health = device.str_at(&["health"]);
@@ -301,10 +315,9 @@ fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, pat
                 }
                 _ => {}
             }
-            if seen.contains(&id) {
+            if !seen.insert(id) {
                 out.push(FieldError::duplicate(&at.child("resourceID"), id));
             }
-            seen.push(id);
         }
     }
 }

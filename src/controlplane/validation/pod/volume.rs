@@ -5,20 +5,21 @@ use super::spec::Of;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, required_choice};
+use crate::controlplane::fields::{Seen, invalid_each, required_choice};
+use std::collections::HashMap;
 
 /// The volumes of a pod that are right.
-pub(super) struct Volumes<'a>(Vec<(&'a str, &'a Value)>);
+pub(super) struct Volumes<'a>(HashMap<&'a str, &'a Value>);
 
 impl Volumes<'_> {
     pub(super) fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|(n, _)| *n == name)
+        self.0.contains_key(name)
     }
 
     /// May it be a device?
     pub(super) fn is_block(&self, name: &str) -> bool {
-        let found = self.0.iter().find(|(n, _)| *n == name);
-        found.is_some_and(|(_, v)| !v.get("persistentVolumeClaim").is_null() || !v.get("ephemeral").is_null())
+        let found = self.0.get(name);
+        found.is_some_and(|v| !v.get("persistentVolumeClaim").is_null() || !v.get("ephemeral").is_null())
     }
 }
 
@@ -58,15 +59,15 @@ const SOURCES: &[(&str, &str)] = &[
 
 /// Checks volumes; gives those that are right.
 pub(super) fn volumes<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, of: Of<'_>) -> Volumes<'a> {
-    let mut found = Volumes(Vec::new());
+    let mut found = Volumes(HashMap::new());
     let all = spec.get("volumes").items();
-    let made: Vec<String> = match of {
+    let made: Seen<String> = match of {
         Of::Pod { name, .. } if !name.is_empty() => all
             .iter()
             .filter(|v| !v.get("ephemeral").is_null())
             .map(|v| format!("{name}-{}", v.str_at(&["name"])))
             .collect(),
-        _ => Vec::new(),
+        _ => Seen::new(),
     };
     for (i, v) in all.iter().enumerate() {
         let at = path.child("volumes").index(i);
@@ -82,10 +83,10 @@ pub(super) fn volumes<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath
             }
         }
         if out.len() == before {
-            found.0.push((name, v));
+            found.0.entry(name).or_insert(v);
         }
         let claim = v.str_at(&["persistentVolumeClaim", "claimName"]);
-        if made.iter().any(|m| m == claim) {
+        if !claim.is_empty() && made.contains(&claim.to_owned()) {
             let why = "must not reference a PVC that gets created for an ephemeral volume";
             let at = at.child("persistentVolumeClaim").child("claimName");
             out.push(FieldError::invalid(&at, claim, why));

@@ -8,7 +8,7 @@ use super::super::service::warnings::ip_warning;
 use crate::apimachinery::field::show;
 use crate::apimachinery::validation::label_value;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::strings;
+use crate::controlplane::fields::{Seen, strings};
 
 /// What a label of nodes that has a successor is told.
 pub(crate) fn deprecated_label(key: &str) -> Option<String> {
@@ -200,13 +200,12 @@ fn places(out: &mut Vec<String>, spec: &Value, path: &str) {
 
 fn aliases_and_secrets(out: &mut Vec<String>, spec: &Value, path: &str) {
     for (list, key, word) in [("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")] {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: Seen<&str> = Seen::new();
         for (i, item) in spec.get(list).items().iter().enumerate() {
             let text = item.str_at(&[key]);
-            if seen.contains(&text) {
+            if !seen.insert(text) {
                 out.push(format!("{path}.{list}[{i}].{key}: duplicate {word} {text:?}"));
             }
-            seen.push(text);
         }
     }
     for (i, s) in spec.get("imagePullSecrets").items().iter().enumerate() {
@@ -232,10 +231,10 @@ fn container(out: &mut Vec<String>, c: &Value, at: &str) {
             fraction(out, q, &format!("{at}.resources.{side}[{key}]"));
         }
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Seen<&str> = Seen::new();
     for (i, e) in c.get("env").items().iter().enumerate() {
         let name = e.str_at(&["name"]);
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             // A value that grows from the one before is fine.
             let (value, reference) = (e.str_at(&["value"]), format!("$({name})"));
             let grows = e.get("valueFrom").is_null() && value != reference && value.contains(&reference);
@@ -245,7 +244,6 @@ fn container(out: &mut Vec<String>, c: &Value, at: &str) {
                 ));
             }
         }
-        seen.push(name);
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::super::allocators::Family;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{net, parse_ip};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, optional_choice, strings};
+use crate::controlplane::fields::{Seen, invalid_each, optional_choice, strings};
 
 /// What is wrong with them; nothing is judged for ExternalName.
 pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
@@ -33,12 +33,13 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
         _ => {}
     }
     let families = strings(spec.get("ipFamilies"));
+    let mut seen = Seen::new();
     for (i, f) in families.iter().enumerate() {
         let at = path.child("ipFamilies").index(i);
         if Family::parse(f).is_none() {
             out.push(FieldError::not_supported(&at, *f, &["IPv4", "IPv6"]));
         }
-        if families[..i].contains(f) {
+        if !seen.insert(*f) {
             out.push(FieldError::duplicate(&at, *f));
         }
     }
@@ -50,6 +51,8 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
         &["PreferDualStack", "RequireDualStack", "SingleStack"],
     );
     let mut ips_fine = true;
+    let had = old.map_or(&[][..], |o| o.at(&["spec", "clusterIPs"]).items());
+    let had: Seen<&str> = had.iter().filter_map(Value::as_str).collect();
     for (i, ip) in ips.iter().enumerate() {
         if i == 0 && *ip == "None" {
             if ips.len() > 1 {
@@ -62,8 +65,11 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
             }
             continue;
         }
-        let had = old.is_some_and(|o| strings(o.at(&["spec", "clusterIPs"])).contains(ip));
-        let messages = if had { Vec::new() } else { net::ip_strict(ip) };
+        let messages = if had.contains(ip) {
+            Vec::new()
+        } else {
+            net::ip_strict(ip)
+        };
         ips_fine &= messages.is_empty();
         invalid_each(&mut out, &at.index(i), *ip, messages);
     }

@@ -4,7 +4,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{net, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::service::externally_accessible;
-use crate::controlplane::fields::{invalid_each, optional_choice, required_choice, required_pointer};
+use crate::controlplane::fields::{Seen, invalid_each, optional_choice, required_choice, required_pointer};
 
 const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
@@ -43,13 +43,11 @@ pub(super) fn load_balancer(out: &mut ErrorList, v: &Value, kind: &str, old: Opt
         if !balanced {
             out.push(FieldError::forbidden(&at, ONLY));
         }
+        let had = old.map_or(&[][..], |o| o.at(&["spec", "loadBalancerSourceRanges"]).items());
+        let had: Seen<&str> = had.iter().filter_map(Value::as_str).map(str::trim).collect();
         for (i, range) in ranges.iter().enumerate() {
             let range = range.as_str().unwrap_or("").trim();
-            let had = old.is_some_and(|o| {
-                let had = o.at(&["spec", "loadBalancerSourceRanges"]).items();
-                had.iter().any(|x| x.as_str().map(str::trim) == Some(range))
-            });
-            if !had {
+            if !had.contains(&range) {
                 invalid_each(out, &at.index(i), range, cidr_strict(range));
             }
         }

@@ -66,7 +66,7 @@ fn cluster_ips(out: &mut ErrorList, new: &Value, old: &Value) {
     let (now, was) = (strings(shown), strings(old.at(&["spec", IPS.key])));
     if now.len() == was.len() {
         for (i, _) in was.iter().zip(&now).enumerate().filter(|(_, (a, b))| a != b) {
-            out.push(FieldError::invalid(&at.index(i), shown.clone(), CHANGED));
+            out.push_with(|| FieldError::invalid(&at.index(i), shown.clone(), CHANGED));
         }
     } else {
         resized(out, new, &IPS, (&now, &was), now.is_empty(), shown);
@@ -83,9 +83,8 @@ fn families(out: &mut ErrorList, new: &Value, old: &Value) {
     let ips = new.at(&["spec", IPS.key]);
     if now.len() == was.len() {
         // All at the first, as upstream.
-        for _ in was.iter().zip(&now).filter(|(a, b)| a != b) {
-            out.push(FieldError::invalid(&at, shown.clone(), CHANGED));
-        }
+        let changed = was.iter().zip(&now).filter(|(a, b)| a != b).count();
+        out.push_times(changed, || FieldError::invalid(&at, shown.clone(), CHANGED));
     } else {
         // The addresses are looked at and shown, as upstream.
         resized(out, new, &FAMILIES, (&now, &was), ips.items().is_empty(), ips);

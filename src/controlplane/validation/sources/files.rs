@@ -3,6 +3,7 @@
 use super::super::pod::{VOLUME_FIELDS, field_ref, resource_ref};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
+use crate::controlplane::fields::Seen;
 
 /// A path below another one.
 pub(in crate::controlplane::validation) fn local_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
@@ -82,22 +83,20 @@ fn downward(out: &mut ErrorList, item: &Value, at: &FieldPath) {
 }
 
 /// The files a projected volume has so far.
-struct Taken<'a>(Vec<&'a str>);
+struct Taken<'a>(Seen<&'a str>);
 
 impl<'a> Taken<'a> {
     /// Takes `file`; of a second one `told` is said.
     fn take(&mut self, out: &mut ErrorList, file: &'a str, told: &str, at: &FieldPath) {
-        if self.0.contains(&file) {
+        if !self.0.insert(file) {
             out.push(FieldError::invalid(at, told, "conflicting duplicate paths"));
-        } else {
-            self.0.push(file);
         }
     }
 }
 
 pub(super) fn projected(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     mode(out, v.get("defaultMode"), &path.child("defaultMode"));
-    let mut files = Taken(Vec::new());
+    let mut files = Taken(Seen::new());
     for (i, s) in v.get("sources").items().iter().enumerate() {
         let at = path.child("sources").index(i);
         for name in ["secret", "configMap"] {

@@ -1,6 +1,7 @@
 //! Files of one volume that lie upon one another.
 
 use crate::apimachinery::value::Value;
+use std::collections::HashMap;
 
 /// A file and what it comes from.
 type File<'a> = (&'a str, String);
@@ -46,26 +47,43 @@ pub(super) fn overlaps(out: &mut Vec<String>, spec: &Value) {
 }
 
 fn told(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
-    let plain = |p: &str| p.trim_end_matches('/').to_owned();
+    fn plain(path: &str) -> &str {
+        path.trim_end_matches('/')
+    }
     let shown = |(path, of): &File<'_>| match of.as_str() {
         "" => format!("{:?}", plain(path)),
         of => format!("{:?} ({of})", plain(path)),
     };
+    // The first file of each path, and the first below each folder, by their places in the list.
+    let mut exact: HashMap<&str, usize> = HashMap::new();
+    let mut below: HashMap<&str, usize> = HashMap::new();
     for (i, file) in files.iter().enumerate() {
         let path = plain(file.0);
-        let lies_upon = |other: &&File<'_>| {
-            let other = plain(other.0);
-            let below = |a: &str, b: &str| format!("{a}/").starts_with(&format!("{b}/"));
-            !path.is_empty() && !other.is_empty() && (below(&path, &other) || below(&other, &path))
-        };
-        if let Some(other) = files[..i].iter().find(lies_upon) {
+        if path.is_empty() {
+            continue;
+        }
+        let folders: Vec<&str> = folders(path).collect();
+        let above = folders.iter().filter_map(|folder| exact.get(folder));
+        let others = [exact.get(path), below.get(path)];
+        if let Some(first) = above.chain(others.into_iter().flatten()).min() {
             out.push(format!(
                 "{what}: overlapping paths: {} with {}",
                 shown(file),
-                shown(other)
+                shown(&files[*first])
             ));
         }
+        exact.entry(path).or_insert(i);
+        for folder in folders {
+            below.entry(folder).or_insert(i);
+        }
     }
+}
+
+/// The folders that a path lies in, from the last to the first. Of a path with very many parts only those next to it.
+fn folders(path: &str) -> impl Iterator<Item = &str> {
+    const MOST: usize = 256;
+    let slashes = path.bytes().enumerate().rev().filter(|(_, b)| *b == b'/');
+    slashes.map(|(at, _)| &path[..at]).take(MOST)
 }
 
 #[cfg(test)]

@@ -2,21 +2,28 @@
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::value::Value;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Warnings of one pod about its ports. Every port is compared with those before it of the same number and protocol, and
+/// headers have room for fewer.
+const MOST: usize = 1000;
 
 /// Ports of all containers: the same number and protocol, and then the same name.
 pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
-    let mut seen: Vec<(&Value, String)> = Vec::new();
+    let mut seen: HashMap<(i64, &str), Vec<(&Value, String)>> = HashMap::new();
+    let mut told = 0;
     for (c, at) in containers {
         for (i, port) in c.get("ports").items().iter().enumerate() {
             let at = format!("{at}.ports[{i}]");
             if !host(port).is_empty() && number(port, "hostPort") == 0 {
                 out.push(format!("{at}: hostIP set without hostPort: {}", shown(port)));
             }
-            let same = |o: &&(&Value, String)| {
-                number(o.0, "containerPort") == number(port, "containerPort")
-                    && o.0.str_at(&["protocol"]) == port.str_at(&["protocol"])
-            };
-            for (other, other_at) in seen.iter().filter(same) {
+            let same = seen
+                .entry((number(port, "containerPort"), port.str_at(&["protocol"])))
+                .or_default();
+            for (other, other_at) in same.iter().take(MOST.saturating_sub(told)) {
+                told += 1;
                 let (mine, theirs) = (number(port, "hostPort"), number(other, "hostPort"));
                 let what = match () {
                     () if host(port) == host(other) && mine == theirs => "duplicate",
@@ -26,7 +33,7 @@ pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
                 };
                 out.push(format!("{at}: {what} port definition with {other_at}"));
             }
-            seen.push((port, at));
+            same.push((port, at));
         }
     }
     names(out, containers);
@@ -34,7 +41,7 @@ pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
 
 /// Probes and services that name a port get the first one of that name. Containers that end first do not count.
 fn names(out: &mut Vec<String>, containers: &[(&Value, String)]) {
-    let mut seen: Vec<(&str, String)> = Vec::new();
+    let mut seen: HashMap<&str, String> = HashMap::new();
     for (c, at) in containers {
         let init = at.contains("initContainers[") && c.str_at(&["restartPolicy"]) != "Always";
         if init || at.contains("ephemeralContainers[") {
@@ -45,12 +52,15 @@ fn names(out: &mut Vec<String>, containers: &[(&Value, String)]) {
             if name.is_empty() {
                 continue;
             }
-            match seen.iter().find(|(n, _)| *n == name) {
-                Some((_, first)) => out.push(format!(
-                    "{at}: duplicate port name {} with {first}, services and probes that select ports by name will use {first}",
-                    quote(name)
-                )),
-                None => seen.push((name, at)),
+            match seen.entry(name) {
+                Entry::Occupied(first) => {
+                    let first = first.get();
+                    out.push(format!(
+                        "{at}: duplicate port name {} with {first}, services and probes that select ports by name will use {first}",
+                        quote(name)
+                    ));
+                }
+                Entry::Vacant(free) => drop(free.insert(at)),
             }
         }
     }

@@ -1,0 +1,115 @@
+//! How many members each container of a text has, found before it is decoded: vectors of the right size from the start.
+//!
+//! A vector that grows doubles, and holds the old half until it has copied it: a list of numbers would take three times the
+//! memory of its tree. Small texts are not worth the pass.
+
+use super::MAX_DEPTH;
+use super::parts::string_end;
+
+/// Texts up to this length are decoded without.
+const SMALL: usize = 64 * 1024;
+/// The shortest element of a list, with its comma: `0,`.
+const ELEMENT: usize = 2;
+
+/// The numbers of members of containers, in the order in which these open.
+#[derive(Default)]
+pub(super) struct Sizes(std::vec::IntoIter<u32>);
+
+impl Sizes {
+    /// Those of a text. What is said of a text that is no JSON is of no use, but not larger than the text has room for.
+    pub(super) fn of(text: &[u8]) -> Self {
+        if text.len() <= SMALL {
+            return Self::default();
+        }
+        let mut sizes: Vec<u32> = Vec::new();
+        let mut open: Vec<usize> = Vec::new();
+        let mut just_opened = false;
+        let mut at = 0;
+        while let Some(&b) = text.get(at) {
+            at += 1;
+            match b {
+                b'{' | b'[' => {
+                    if let (true, Some(&container)) = (just_opened, open.last()) {
+                        sizes[container] = 1;
+                    }
+                    if open.len() > MAX_DEPTH {
+                        break;
+                    }
+                    open.push(sizes.len());
+                    sizes.push(0);
+                    just_opened = true;
+                    continue;
+                }
+                b'}' | b']' => drop(open.pop()),
+                b',' => {
+                    if let Some(&container) = open.last() {
+                        sizes[container] += 1;
+                    }
+                }
+                b' ' | b'\n' | b'\t' | b'\r' => continue,
+                _ => {
+                    if let (true, Some(&container)) = (just_opened, open.last()) {
+                        sizes[container] = 1;
+                    }
+                    if b == b'"' {
+                        match string_end(text, at) {
+                            Ok(end) => at = end,
+                            Err(_) => break,
+                        }
+                    }
+                }
+            }
+            just_opened = false;
+        }
+        Self(sizes.into_iter())
+    }
+
+    /// How many members the container has that opens now, `left` bytes before the end of the text. Where nothing is known,
+    /// none.
+    pub(super) fn next(&mut self, left: usize) -> usize {
+        self.0.next().map_or(0, |n| (n as usize).min(left / ELEMENT + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::codec::json;
+    use crate::apimachinery::value::Value;
+
+    fn containers(v: &Value, out: &mut Vec<usize>) {
+        match v {
+            Value::Array(a) => {
+                out.push(a.len());
+                a.iter().for_each(|v| containers(v, out));
+            }
+            Value::Object(m) => {
+                out.push(m.len());
+                m.values().for_each(|v| containers(v, out));
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn containers_are_counted_in_the_order_they_open() {
+        let text = format!(
+            r#"{{"a" : [ ], "b": [[1, 2],[{{}},"]},\"[",null ] , -1.5], "c": {{"x":{{"y" :"{}"}} }}}}"#,
+            "z".repeat(SMALL)
+        );
+        let mut want = Vec::new();
+        containers(&json::decode(text.as_bytes()).unwrap(), &mut want);
+        assert_eq!(want, [3, 0, 3, 2, 3, 0, 1, 1]);
+        let mut sizes = Sizes::of(text.as_bytes());
+        let got: Vec<usize> = want.iter().map(|_| sizes.next(1 << 20)).collect();
+        assert_eq!(got, want);
+        assert_eq!(sizes.next(1 << 20), 0);
+    }
+
+    #[test]
+    fn garbage_is_counted_within_its_length() {
+        let text = [b"[".as_slice(), &b",".repeat(SMALL), b"]]]}}}\"\\"].concat();
+        assert_eq!(Sizes::of(&text).next(10), 6);
+        assert_eq!(Sizes::of(&b"[".repeat(2 * SMALL)).0.len(), MAX_DEPTH + 1);
+    }
+}

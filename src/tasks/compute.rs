@@ -1,0 +1,367 @@
+//! The compute pool: where work runs that would hold up a reactor.
+//!
+//! Reactor threads carry bytes. Decoding, validation, patches, tables and other work that may take longer than some
+//! hundred microseconds runs here, on threads of a lower priority, so that a reactor that has something to do preempts
+//! them. A job is a future: it may wait for storage in between, and only its polls occupy a thread.
+//!
+//! The pool is fair between flows ([`Flow`]: one per caller) by measured CPU time, bounds the jobs of one flow and of all,
+//! and starts no more big jobs than fit the memory set aside for them ([`queue`]). Two things stop a job at its next
+//! [checkpoint](crate::interrupt): its caller is gone, or one poll used more CPU time than [`Config::longest_poll`].
+//!
+//! Entry points: [`ComputePool::run`] for work that ends with its caller, [`ComputePool::spawn`] for work that must be
+//! finished once begun.
+
+mod queue;
+mod worker;
+
+use crate::interrupt::Interrupted;
+use crate::telemetry::compute::ComputeMetrics;
+use async_task::{Builder, FallibleTask, Runnable};
+use futures_util::FutureExt as _;
+use queue::FairQueue;
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// How large the pool is, and what it bounds.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Threads. At least two, so that one long job never occupies all of them.
+    pub threads: usize,
+    /// Jobs that are accepted and not finished. More are refused.
+    pub jobs: usize,
+    /// The same for one flow.
+    pub jobs_of_one_flow: usize,
+    /// Bytes that started jobs may hold in all, as estimated when they are handed in.
+    pub memory: usize,
+    /// The most CPU time of one poll; beyond it the job is stopped at its next checkpoint.
+    pub longest_poll: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        Self {
+            threads: cores.clamp(2, 32),
+            jobs: 4096,
+            jobs_of_one_flow: 1024,
+            memory: 48 << 20,
+            // A debug build is some twenty times slower than what is deployed.
+            longest_poll: Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 3 }),
+        }
+    }
+}
+
+/// Whose work it is. CPU time is shared fairly between flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// The server's own work, which goes before everybody's.
+    System,
+    /// A caller's, by a hash of the name.
+    Caller(u64),
+}
+
+/// Why a job has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Too many jobs wait, of this flow or in all. Nothing was done.
+    Full,
+    /// The job was stopped because it took too long, or the pool ended.
+    Interrupted,
+}
+
+/// A pool of threads for computations. Clones are the same pool; its threads end when the last is dropped.
+#[derive(Clone)]
+pub struct ComputePool(Arc<Handle>);
+
+struct Handle {
+    shared: Arc<Shared>,
+    flows: RandomState,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    config: Config,
+    metrics: ComputeMetrics,
+}
+
+struct State {
+    queue: FairQueue<Runnable<Arc<Job>>>,
+    /// Jobs that are accepted and not finished, in all and by caller.
+    jobs: usize,
+    by_flow: HashMap<u64, usize>,
+    closed: bool,
+}
+
+/// What the pool knows about a job.
+struct Job {
+    flow: Flow,
+    memory: usize,
+    started: AtomicBool,
+    /// Nobody waits for it any more.
+    abandoned: AtomicBool,
+}
+
+impl ComputePool {
+    /// Starts the threads. Jobs may use timers and sockets of the current tokio runtime.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start(config: Config, metrics: ComputeMetrics) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                queue: FairQueue::new(config.memory),
+                jobs: 0,
+                by_flow: HashMap::new(),
+                closed: false,
+            }),
+            work: Condvar::new(),
+            config,
+            metrics,
+        });
+        let pool = Self(Arc::new(Handle {
+            shared: Arc::clone(&shared),
+            flows: RandomState::new(),
+        }));
+        for _ in 0..shared.config.threads.max(1) {
+            worker::start(Arc::clone(&shared), tokio::runtime::Handle::current())?;
+        }
+        Ok(pool)
+    }
+
+    /// The flow of a caller.
+    pub fn flow(&self, user: &str) -> Flow {
+        Flow::Caller(self.0.flows.hash_one(user))
+    }
+
+    /// Runs `work` and waits for it. `memory` is what it will hold, in bytes, as far as that can be told before.
+    ///
+    /// # Errors
+    /// [`Error`].
+    ///
+    /// # Panics
+    /// A panic of `work` is the caller's.
+    ///
+    /// # Cancel safety
+    /// When dropped, `work` is stopped: it is not polled any more, and a running poll ends at its next checkpoint.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        flow: Flow,
+        memory: usize,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (job, task) = self.admit(flow, memory, work.boxed())?;
+        let _waiting = AbandonOnDrop(job);
+        outcome(AssertUnwindSafe(task).catch_unwind().await, &self.0.shared.metrics)
+    }
+
+    /// Runs `work` to its end, whether or not somebody waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Full`]; `work` was not begun.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        flow: Flow,
+        memory: usize,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<Spawned<T>, Error> {
+        let (_, task) = self.admit(flow, memory, work.boxed())?;
+        Ok(Spawned {
+            task: Some(task),
+            metrics: self.0.shared.metrics.clone(),
+        })
+    }
+
+    fn admit<T: Send + 'static>(
+        &self,
+        flow: Flow,
+        memory: usize,
+        work: Pin<Box<dyn Future<Output = T> + Send>>,
+    ) -> Result<(Arc<Job>, FallibleTask<T, Arc<Job>>), Error> {
+        let shared = &self.0.shared;
+        let job = Arc::new(Job {
+            flow,
+            memory,
+            started: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+        });
+        shared.enter(&job)?;
+        let leave = LeaveOnDrop(Arc::clone(shared), Arc::clone(&job));
+        let work = async move {
+            let _leave = leave;
+            work.await
+        };
+        // The queue holds tasks and tasks their way to the queue: a weak reference, so that a pool can end.
+        let queue = Arc::downgrade(shared);
+        let schedule = move |runnable: Runnable<Arc<Job>>| {
+            if let Some(shared) = queue.upgrade() {
+                shared.push(runnable);
+            }
+        };
+        let metadata = Arc::clone(&job);
+        let (runnable, task) = Builder::new()
+            .propagate_panic(true)
+            .metadata(metadata)
+            .spawn(move |_| work, schedule);
+        runnable.schedule();
+        Ok((job, task.fallible()))
+    }
+}
+
+type Caught<T> = std::thread::Result<Option<T>>;
+
+fn outcome<T>(caught: Caught<T>, metrics: &ComputeMetrics) -> Result<T, Error> {
+    match caught {
+        Ok(Some(done)) => Ok(done),
+        Ok(None) => Err(Error::Interrupted),
+        Err(payload) if payload.is::<Interrupted>() => {
+            metrics.interrupted();
+            Err(Error::Interrupted)
+        }
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Work that goes on when this is dropped. Awaited, it gives the result.
+///
+/// # Cancel safety
+/// Dropping it only gives up the result.
+pub struct Spawned<T> {
+    task: Option<FallibleTask<T, Arc<Job>>>,
+    metrics: ComputeMetrics,
+}
+
+impl<T> Future for Spawned<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(task) = &mut self.task else {
+            return Poll::Ready(Err(Error::Interrupted));
+        };
+        let caught = ready!(AssertUnwindSafe(task).catch_unwind().poll_unpin(cx));
+        self.task = None;
+        Poll::Ready(outcome(caught, &self.metrics))
+    }
+}
+
+impl<T> Drop for Spawned<T> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.detach();
+        }
+    }
+}
+
+struct AbandonOnDrop(Arc<Job>);
+
+impl Drop for AbandonOnDrop {
+    fn drop(&mut self) {
+        self.0.abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+struct LeaveOnDrop(Arc<Shared>, Arc<Job>);
+
+impl Drop for LeaveOnDrop {
+    fn drop(&mut self) {
+        self.0.leave(&self.1);
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while holding this lock")
+    }
+
+    fn enter(&self, job: &Job) -> Result<(), Error> {
+        let mut state = self.lock();
+        if let Flow::Caller(id) = job.flow {
+            let in_all = state.jobs;
+            let of_flow = state.by_flow.entry(id).or_default();
+            let reason = if in_all >= self.config.jobs {
+                Some("jobs")
+            } else if *of_flow >= self.config.jobs_of_one_flow {
+                Some("jobs_of_one_caller")
+            } else {
+                None
+            };
+            if let Some(reason) = reason {
+                if *of_flow == 0 {
+                    state.by_flow.remove(&id);
+                }
+                self.metrics.refused(reason);
+                return Err(Error::Full);
+            }
+            *of_flow += 1;
+        }
+        state.jobs += 1;
+        self.metrics.entered();
+        Ok(())
+    }
+
+    fn leave(&self, job: &Job) {
+        let mut state = self.lock();
+        state.jobs -= 1;
+        if let Flow::Caller(id) = job.flow {
+            if let Some(of_flow) = state.by_flow.get_mut(&id) {
+                *of_flow -= 1;
+                if *of_flow == 0 {
+                    state.by_flow.remove(&id);
+                }
+            }
+            if job.started.load(Ordering::Relaxed) {
+                state.queue.release(id, job.memory);
+                // Somebody may have waited for this memory.
+                self.work.notify_one();
+            }
+        }
+        self.metrics.left();
+    }
+
+    fn push(&self, runnable: Runnable<Arc<Job>>) {
+        let mut state = self.lock();
+        if state.closed {
+            // Outside of the lock: what is dropped leaves the pool.
+            drop(state);
+            return drop(runnable);
+        }
+        let job = runnable.metadata();
+        match job.flow {
+            Flow::System => state.queue.push_system(runnable),
+            Flow::Caller(id) if job.started.load(Ordering::Relaxed) => state.queue.push_woken(id, runnable),
+            Flow::Caller(id) => {
+                let memory = job.memory;
+                state.queue.push_new(id, runnable, memory);
+            }
+        }
+        drop(state);
+        self.work.notify_one();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.closed = true;
+        let left = state.queue.drain();
+        drop(state);
+        self.shared.work.notify_all();
+        drop(left);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,386 @@
+//! The pool's queue: fair between flows by the CPU time they used, and bounded in the memory that started jobs hold.
+//!
+//! Start-time fair queueing. Each flow has a virtual time: the CPU time charged to it so far. The flow that is furthest
+//! behind runs next. A flow that was idle starts at the virtual time of the queue, so that idling earns no credit.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+/// Jobs that hold at most this much have a share of the memory of their own, which big ones cannot take.
+const SMALL: usize = 1 << 20;
+/// A job that memory kept waiting while so many others were started is next: no other big one starts before it.
+const PATIENCE: u32 = 32;
+
+/// Beyond so many flows, the virtual times of idle ones are forgotten.
+const MOST_FLOWS: usize = 4096;
+
+/// What waits to be polled.
+pub(super) struct FairQueue<T> {
+    system: VecDeque<T>,
+    flows: HashMap<u64, Flow<T>>,
+    /// Flows with something to poll, by virtual time.
+    order: BTreeSet<(u64, u64)>,
+    /// The virtual time of the flow that was served last.
+    now: u64,
+    /// Jobs that were started and are not over.
+    started: usize,
+    memory: Memory,
+}
+
+struct Flow<T> {
+    virtual_time: u64,
+    /// Jobs that were started and can go on. They hold their memory, so they come first.
+    woken: VecDeque<T>,
+    /// Jobs that were not started yet, with the memory they need.
+    new: VecDeque<(T, usize)>,
+    /// Jobs that are being polled, or were started and wait for something.
+    started: usize,
+    memory: usize,
+    passed_over: u32,
+}
+
+/// Memory of started jobs, in bytes.
+struct Memory {
+    limit: usize,
+    small: usize,
+    big: usize,
+}
+
+impl Memory {
+    fn has_room(&self, flow: usize, wanted: usize) -> bool {
+        if wanted <= SMALL {
+            return self.small == 0 || self.small + wanted <= self.limit / 4;
+        }
+        let in_all = self.big == 0 || self.big + wanted <= self.limit / 4 * 3;
+        in_all && (flow == 0 || flow + wanted <= self.limit / 2)
+    }
+
+    fn part(&mut self, wanted: usize) -> &mut usize {
+        if wanted <= SMALL {
+            &mut self.small
+        } else {
+            &mut self.big
+        }
+    }
+}
+
+impl<T> Flow<T> {
+    fn new(virtual_time: u64) -> Self {
+        Self {
+            virtual_time,
+            woken: VecDeque::new(),
+            new: VecDeque::new(),
+            started: 0,
+            memory: 0,
+            passed_over: 0,
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        !self.woken.is_empty() || !self.new.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.is_waiting() && self.started == 0
+    }
+}
+
+impl<T> FairQueue<T> {
+    /// `memory`: bytes that started jobs may hold in all. A job that needs more than there is runs alone.
+    pub(super) fn new(memory: usize) -> Self {
+        Self {
+            system: VecDeque::new(),
+            flows: HashMap::new(),
+            order: BTreeSet::new(),
+            now: 0,
+            started: 0,
+            memory: Memory {
+                limit: memory,
+                small: 0,
+                big: 0,
+            },
+        }
+    }
+
+    /// Adds work of the system itself, which goes before everybody's.
+    pub(super) fn push_system(&mut self, item: T) {
+        self.system.push_back(item);
+    }
+
+    /// Adds a job that was not started yet and will hold so much memory once it is.
+    pub(super) fn push_new(&mut self, flow: u64, item: T, memory: usize) {
+        self.flow_to_fill(flow).new.push_back((item, memory));
+    }
+
+    /// Adds a started job that can go on.
+    pub(super) fn push_woken(&mut self, flow: u64, item: T) {
+        self.flow_to_fill(flow).woken.push_back(item);
+    }
+
+    fn flow_to_fill(&mut self, id: u64) -> &mut Flow<T> {
+        let now = self.now;
+        let flow = self.flows.entry(id).or_insert_with(|| Flow::new(now));
+        if !flow.is_waiting() {
+            flow.virtual_time = flow.virtual_time.max(now);
+            self.order.insert((flow.virtual_time, id));
+        }
+        flow
+    }
+
+    /// What is to be polled next, if memory allows anything to be.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        if let Some(item) = self.system.pop_front() {
+            return Some(item);
+        }
+        let mut found = None;
+        let mut reserved = false;
+        for &(_, id) in &self.order {
+            let flow = self.flows.get_mut(&id).expect("an ordered flow exists");
+            let startable = |flow: &Flow<T>| {
+                let wanted = flow.new.front().map(|(_, wanted)| *wanted);
+                wanted.is_some_and(|w| (w <= SMALL || !reserved) && self.memory.has_room(flow.memory, w))
+            };
+            if !flow.woken.is_empty() || startable(flow) {
+                found = Some(id);
+                break;
+            }
+            flow.passed_over += 1;
+            reserved |= flow.passed_over > PATIENCE;
+        }
+        let id = found?;
+        let flow = self.flows.get_mut(&id).expect("an ordered flow exists");
+        self.now = self.now.max(flow.virtual_time);
+        let item = match flow.woken.pop_front() {
+            Some(item) => item,
+            None => {
+                let (item, memory) = flow.new.pop_front().expect("the flow has something to start");
+                flow.started += 1;
+                self.started += 1;
+                flow.memory += memory;
+                flow.passed_over = 0;
+                *self.memory.part(memory) += memory;
+                item
+            }
+        };
+        if !flow.is_waiting() {
+            self.order.remove(&(flow.virtual_time, id));
+        }
+        Some(item)
+    }
+
+    /// Charges a flow with CPU time it used, in nanoseconds.
+    pub(super) fn charge(&mut self, id: u64, used: u64) {
+        // The queue's time goes on by the share of one flow, counting one that may come: a stream of newcomers, who start
+        // at this time, delays flows that wait, but not for ever.
+        self.now += used / (self.order.len() as u64 + 1);
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let was = flow.virtual_time;
+        flow.virtual_time += used;
+        if flow.is_waiting() {
+            self.order.remove(&(was, id));
+            self.order.insert((flow.virtual_time, id));
+        }
+        self.forget_if_idle(id);
+    }
+
+    /// A started job is over; its memory is free.
+    pub(super) fn release(&mut self, id: u64, memory: usize) {
+        let part = self.memory.part(memory);
+        *part = part.saturating_sub(memory);
+        self.started = self.started.saturating_sub(1);
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.started = flow.started.saturating_sub(1);
+            flow.memory = flow.memory.saturating_sub(memory);
+        }
+        self.forget_if_idle(id);
+    }
+
+    /// Forgets a flow without jobs. Its virtual time goes with it, unless it is ahead of the queue's: then the flow would
+    /// come back for free.
+    fn forget_if_idle(&mut self, id: u64) {
+        let now = self.now;
+        if self
+            .flows
+            .get(&id)
+            .is_some_and(|f| f.is_idle() && f.virtual_time <= now)
+        {
+            self.flows.remove(&id);
+        }
+        if self.order.is_empty() && self.started == 0 {
+            // Nobody competes, so nobody is ahead.
+            self.flows.clear();
+            self.now = 0;
+        } else if self.flows.len() > MOST_FLOWS {
+            self.flows.retain(|_, flow| !flow.is_idle());
+        }
+    }
+
+    /// How many jobs wait to be polled.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let flows = self.order.iter().filter_map(|(_, id)| self.flows.get(id));
+        self.system.len() + flows.map(|f| f.woken.len() + f.new.len()).sum::<usize>()
+    }
+
+    /// Bytes that started jobs hold.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.memory.small + self.memory.big
+    }
+
+    /// Empties the queue.
+    pub(super) fn drain(&mut self) -> Vec<T> {
+        self.order.clear();
+        let mut all: Vec<T> = self.system.drain(..).collect();
+        for flow in self.flows.values_mut() {
+            all.extend(flow.woken.drain(..));
+            all.extend(flow.new.drain(..).map(|(item, _)| item));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: usize = 1 << 20;
+
+    fn queue() -> FairQueue<&'static str> {
+        FairQueue::new(64 * MB)
+    }
+
+    #[test]
+    fn the_flow_that_used_less_cpu_is_next() {
+        let mut q = queue();
+        for _ in 0..3 {
+            q.push_new(1, "flood", 0);
+        }
+        assert_eq!(q.pop(), Some("flood"));
+        q.charge(1, 5_000_000);
+        q.push_new(2, "other", 0);
+        assert_eq!(
+            q.pop(),
+            Some("other"),
+            "a newcomer waits for one job, not for the queue"
+        );
+        q.charge(2, 1_000);
+        q.push_new(2, "other again", 0);
+        assert_eq!(q.pop(), Some("other again"));
+        q.charge(2, 9_000_000);
+        q.push_new(2, "other at last", 0);
+        assert_eq!(q.pop(), Some("flood"));
+        assert_eq!(q.len(), 2);
+    }
+
+    #[test]
+    fn idling_earns_no_credit() {
+        let mut q = queue();
+        for _ in 0..4 {
+            q.push_new(1, "busy", 0);
+        }
+        for _ in 0..3 {
+            assert_eq!(q.pop(), Some("busy"));
+            q.charge(1, 1_000);
+        }
+        q.push_new(2, "late", 0);
+        q.push_new(2, "late", 0);
+        assert_eq!(q.pop(), Some("late"));
+        q.charge(2, 10_000);
+        assert_eq!(q.pop(), Some("busy"), "it owes nothing for the time before");
+    }
+
+    #[test]
+    fn a_stream_of_newcomers_does_not_starve_a_flow_that_waits() {
+        let mut q = queue();
+        q.push_new(1, "first", 0);
+        assert_eq!(q.pop(), Some("first"));
+        q.charge(1, 1_000_000);
+        q.push_new(1, "second", 0);
+        let mut newcomers = 0;
+        for flow in 2..1000 {
+            q.push_new(flow, "newcomer", 0);
+            if q.pop() == Some("second") {
+                break;
+            }
+            q.charge(flow, 100_000);
+            newcomers += 1;
+        }
+        assert!(newcomers <= 20, "{newcomers} went before");
+    }
+
+    #[test]
+    fn the_systems_own_work_goes_first() {
+        let mut q = queue();
+        q.push_new(1, "caller", 0);
+        q.push_system("system");
+        assert_eq!((q.pop(), q.pop(), q.pop()), (Some("system"), Some("caller"), None));
+    }
+
+    #[test]
+    fn big_jobs_wait_for_memory_and_small_ones_pass() {
+        let mut q = queue();
+        q.push_new(1, "first", 30 * MB);
+        q.push_new(2, "second", 30 * MB);
+        q.push_new(3, "small", 1000);
+        assert_eq!((q.pop(), q.pop(), q.pop()), (Some("first"), Some("small"), None));
+        q.push_woken(1, "first goes on");
+        assert_eq!(q.pop(), Some("first goes on"), "what holds memory is finished first");
+        q.release(1, 30 * MB);
+        assert_eq!((q.pop(), q.memory()), (Some("second"), 30 * MB + 1000));
+    }
+
+    #[test]
+    fn a_job_larger_than_the_memory_runs_alone() {
+        let mut q = queue();
+        q.push_new(1, "huge", 500 * MB);
+        assert_eq!(q.pop(), Some("huge"));
+        q.push_new(2, "big", 2 * MB);
+        assert_eq!(q.pop(), None);
+        q.release(1, 500 * MB);
+        assert_eq!((q.pop(), q.memory()), (Some("big"), 2 * MB));
+    }
+
+    #[test]
+    fn one_flow_gets_half_of_the_memory() {
+        let mut q = queue();
+        for _ in 0..4 {
+            q.push_new(1, "one", 15 * MB);
+        }
+        q.push_new(2, "two", 15 * MB);
+        let started: Vec<_> = std::iter::from_fn(|| q.pop()).collect();
+        assert_eq!(started, ["one", "one", "two"]);
+    }
+
+    #[test]
+    fn a_big_job_is_not_passed_over_for_ever() {
+        let mut q = queue();
+        q.push_new(1, "running", 20 * MB);
+        assert_eq!(q.pop(), Some("running"));
+        q.push_new(2, "big", 40 * MB);
+        let mut passed = 0;
+        for flow in 3..1000 {
+            q.push_new(flow, "medium", 2 * MB);
+            if q.pop().is_none() {
+                break;
+            }
+            q.release(flow, 2 * MB);
+            passed += 1;
+        }
+        assert_eq!(passed, PATIENCE);
+        q.release(1, 20 * MB);
+        assert_eq!(q.pop(), Some("big"));
+    }
+
+    #[test]
+    fn idle_flows_leave_nothing_behind() {
+        let mut q = queue();
+        for flow in 0..1000 {
+            q.push_new(flow, "one", 10);
+            assert_eq!(q.pop(), Some("one"));
+            q.charge(flow, flow * 100);
+            q.release(flow, 10);
+        }
+        assert!(q.flows.len() <= 1, "{} flows", q.flows.len());
+        assert_eq!((q.memory(), q.len()), (0, 0));
+    }
+}

@@ -1,0 +1,173 @@
+use super::*;
+use crate::interrupt::checkpoint;
+use crate::telemetry::Telemetry;
+use std::sync::mpsc;
+use tokio::sync::oneshot;
+
+fn pool(config: Config) -> (ComputePool, Telemetry) {
+    let telemetry = Telemetry::new();
+    let pool = ComputePool::start(config, telemetry.compute.clone()).unwrap();
+    (pool, telemetry)
+}
+
+fn one_thread() -> Config {
+    Config {
+        threads: 1,
+        ..Config::default()
+    }
+}
+
+fn metric(telemetry: &Telemetry, line: &str) -> bool {
+    String::from_utf8(telemetry.text()).unwrap().lines().any(|l| l == line)
+}
+
+#[tokio::test]
+async fn work_runs_on_a_thread_of_the_pool() {
+    let (pool, telemetry) = pool(one_thread());
+    let here = std::thread::current().id();
+    let there = pool
+        .run(pool.flow("a"), 0, async {
+            tokio::time::sleep(Duration::from_nanos(1)).await;
+            std::thread::current().id()
+        })
+        .await;
+    assert_ne!(there.unwrap(), here);
+    assert!(metric(&telemetry, "torana_compute_jobs_total 1"));
+    assert!(metric(&telemetry, "torana_compute_jobs 0"));
+}
+
+#[tokio::test]
+async fn a_panic_is_the_callers() {
+    let (pool, _) = pool(one_thread());
+    let panics = pool.run(pool.flow("a"), 0, async { panic!("a test's own panic") });
+    assert!(AssertUnwindSafe(panics).catch_unwind().await.is_err());
+    assert_eq!(pool.run(pool.flow("a"), 0, async { 7 }).await, Ok(7));
+}
+
+#[tokio::test]
+async fn a_computation_that_takes_too_long_is_stopped() {
+    let (pool, telemetry) = pool(Config {
+        longest_poll: Duration::from_millis(5),
+        ..one_thread()
+    });
+    let endless = async {
+        loop {
+            checkpoint();
+        }
+    };
+    assert_eq!(
+        pool.run::<()>(pool.flow("a"), 0, endless).await,
+        Err(Error::Interrupted)
+    );
+    assert_eq!(pool.run(pool.flow("a"), 0, async { 7 }).await, Ok(7));
+    assert!(metric(&telemetry, "torana_compute_interrupted_total 1"));
+}
+
+#[tokio::test]
+async fn a_computation_ends_with_its_caller() {
+    let (pool, _) = pool(one_thread());
+    let (started, is_started) = oneshot::channel();
+    let (held, released) = oneshot::channel::<()>();
+    let mut endless = Box::pin(pool.run::<()>(pool.flow("a"), 0, async move {
+        let _held = held;
+        let _ = started.send(());
+        loop {
+            checkpoint();
+        }
+    }));
+    assert!(endless.as_mut().now_or_never().is_none());
+    is_started.await.unwrap();
+    drop(endless);
+    assert!(released.await.is_err(), "what it held is dropped");
+    assert_eq!(pool.run(pool.flow("a"), 0, async { 7 }).await, Ok(7));
+}
+
+#[tokio::test]
+async fn spawned_work_is_finished_when_nobody_waits() {
+    let (pool, _) = pool(one_thread());
+    let (go, going) = oneshot::channel::<()>();
+    let (done, is_done) = oneshot::channel();
+    let spawned = pool.spawn(pool.flow("a"), 0, async move {
+        let _ = going.await;
+        let _ = done.send(7);
+    });
+    drop(spawned.unwrap());
+    go.send(()).unwrap();
+    assert_eq!(is_done.await, Ok(7));
+}
+
+#[tokio::test]
+async fn more_jobs_than_the_bounds_are_refused() {
+    let (pool, telemetry) = pool(Config {
+        jobs: 3,
+        jobs_of_one_flow: 2,
+        ..one_thread()
+    });
+    let wait = || std::future::pending::<()>();
+    let [a, b, c] = ["a", "b", "c"].map(|user| pool.flow(user));
+    let _one = pool.spawn(a, 0, wait()).unwrap();
+    let two = pool.spawn(a, 0, wait()).unwrap();
+    assert_eq!(pool.run(a, 0, async {}).await, Err(Error::Full));
+    let _three = pool.spawn(b, 0, wait()).unwrap();
+    assert_eq!(pool.run(c, 0, async {}).await, Err(Error::Full));
+    assert_eq!(
+        pool.run(Flow::System, 0, async {}).await,
+        Ok(()),
+        "the system is not bounded"
+    );
+    for reason in ["jobs", "jobs_of_one_caller"] {
+        let line = format!("torana_compute_refused_total{{reason=\"{reason}\"}} 1");
+        assert!(metric(&telemetry, &line), "{line}");
+    }
+    drop(two);
+}
+
+#[tokio::test]
+async fn a_flood_of_one_caller_delays_another_by_one_job() {
+    let (pool, _) = pool(one_thread());
+    let (order, in_order) = mpsc::channel();
+    let (go, gate) = mpsc::channel::<()>();
+    // The thread is held until everything is queued.
+    let held = pool.spawn(pool.flow("flood"), 0, async move { gate.recv() }).unwrap();
+    let job = |user: &'static str| {
+        let order = order.clone();
+        pool.spawn(pool.flow(user), 0, async move {
+            let until = std::time::Instant::now() + Duration::from_millis(1);
+            while std::time::Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            let _ = order.send(user);
+        })
+        .unwrap()
+    };
+    let flood: Vec<_> = (0..20).map(|_| job("flood")).collect();
+    let other = job("other");
+    go.send(()).unwrap();
+    other.await.unwrap();
+    for one in flood {
+        one.await.unwrap();
+    }
+    drop(held);
+    let order: Vec<_> = in_order.try_iter().collect();
+    let at = order.iter().position(|user| *user == "other").unwrap();
+    assert!(at <= 1, "{order:?}");
+}
+
+#[tokio::test]
+async fn a_pool_ends_with_its_last_handle() {
+    let (pool, _) = pool(one_thread());
+    let waiting = pool.spawn(pool.flow("a"), 0, std::future::pending::<()>()).unwrap();
+    let (gate, held) = mpsc::channel::<()>();
+    let (started, is_started) = oneshot::channel();
+    let running = pool.spawn(pool.flow("a"), 0, async move {
+        let _ = started.send(());
+        held.recv().is_err()
+    });
+    let running = running.unwrap();
+    is_started.await.unwrap();
+    let queued = pool.spawn(pool.flow("b"), 0, async {}).unwrap();
+    drop((pool, waiting));
+    drop(gate);
+    assert_eq!(running.await, Ok(true));
+    assert_eq!(queued.await, Err(Error::Interrupted));
+}
