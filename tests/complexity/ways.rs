@@ -238,7 +238,12 @@ impl Target<'_> {
                 Some(self.timed(&call))
             }
             Way::UpdateLong => {
-                let turned = self.with(stored.clone(), reversed(value));
+                // Whoever else writes the kind (status, finalizers) may have been here.
+                let now = self
+                    .server
+                    .get(&self.row.item(stored.str_at(&["metadata", "name"])))
+                    .json();
+                let turned = self.with(now, reversed(value));
                 Some(self.timed(&call("PUT", dry, json::to_vec(&turned))))
             }
             Way::Merge => patch("application/merge-patch+json", self.patch(value.clone())),
