@@ -31,6 +31,14 @@ pub struct Part {
     pub def: Option<&'static TypeDef>,
 }
 
+impl Part {
+    /// It takes objects, not connections.
+    pub fn is_written(&self) -> bool {
+        let takes = |verb: &str| self.verbs.iter().any(|v| v == verb);
+        takes("update") || (takes("create") && !self.kind.ends_with("Options"))
+    }
+}
+
 impl Row {
     pub fn api_version(&self) -> String {
         match self.group.as_str() {

@@ -17,6 +17,7 @@
 //! a random kind on, for `FUZZ_SECONDS`; `FUZZ_SEED` repeats a run, `FUZZ_ONLY` names kinds or documents.
 
 mod catalogue;
+mod combine;
 mod documents;
 mod fit;
 mod growth;
@@ -57,8 +58,7 @@ fn fuzz() {
         plan.documents(&only);
         plan.run(&only, &|| true);
     } else {
-        let clock = || Duration::from_nanos(u64::from(std::process::id()));
-        let seed = variable("FUZZ_SEED").unwrap_or_else(|| clock().as_nanos() as u64);
+        let seed = variable("FUZZ_SEED").unwrap_or_else(|| u64::from(std::process::id()));
         println!("FUZZ_SEED={seed}");
         let until = Instant::now() + Duration::from_secs(seconds);
         plan = Plan::new(&server, Extent::Everything);

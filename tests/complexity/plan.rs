@@ -4,11 +4,11 @@ use crate::catalogue::{Part, Row, rows, seeds};
 use crate::documents::{self, Document, TARGET};
 use crate::fit::fit;
 use crate::growth::Growth;
-use crate::judge::{Finding, Sample, climb, judge};
+use crate::judge::{Finding, Sample, judge};
 use crate::make::{self, Differ};
 use crate::meter;
 use crate::server::{NAMESPACE, Server, call};
-use crate::sites::{Seen, Site, Step, sites};
+use crate::sites::{Seen, Site, Step, sites_of};
 use crate::ways::{Codec, Target, Way, renamed};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,9 +19,6 @@ use torana::json;
 
 /// How deep free-form values are nested: decoders take a thousand levels.
 const DEEPEST: usize = 900;
-
-/// Pairs of fields that are tried of a kind.
-const PAIRS: usize = 12;
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +32,11 @@ pub enum Extent {
 
 /// The state of a run.
 pub struct Plan<'s> {
-    server: &'s Server,
+    pub server: &'s Server,
     extent: Extent,
     rows: Vec<Row>,
     seeds: HashMap<(String, String), Value>,
-    counter: Cell<usize>,
+    pub counter: Cell<usize>,
     sorts: HashSet<Sort>,
     random: u64,
     pub findings: Vec<String>,
@@ -114,7 +111,7 @@ impl<'s> Plan<'s> {
     }
 
     /// xorshift64*: small, and the same everywhere.
-    fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
@@ -127,7 +124,7 @@ impl<'s> Plan<'s> {
         let mut seen = Seen::default();
         let rows = std::mem::take(&mut self.rows);
         for row in &rows {
-            let found = sites(row, &mut seen, hosts);
+            let found = sites_of(row.def, &mut seen, hosts);
             if !row.shown().contains(only) {
                 continue;
             }
@@ -136,14 +133,42 @@ impl<'s> Plan<'s> {
                 if !more() {
                     return;
                 }
-                self.site(row, site, &base);
+                self.site(row, status_of(row, site), site, &base, &base);
             }
+            self.parts(row, &found, &base, &mut seen, more);
             self.together(row, &found, &base);
             if self.extent == Extent::Everything {
                 self.pairs(row, &found, &base, more);
             }
         }
         self.rows = rows;
+    }
+
+    /// Subresources: those that write the object, with its fields, and those that speak a kind of their own, with that one's.
+    fn parts(&mut self, row: &Row, found: &[Site], base: &Value, seen: &mut Seen, more: &dyn Fn() -> bool) {
+        let all = self.extent == Extent::Everything;
+        for part in row.parts.iter().filter(|p| p.is_written() && p.name != "status") {
+            let Some(def) = part.def else { continue };
+            if def.name == row.def.name {
+                // Each knows a few fields of the object: those near the root stand for all.
+                let near = |site: &&Site| site.is_collection() && site.path.len() <= 2 && !site.in_status();
+                for site in found.iter().filter(|site| all || near(site)) {
+                    if more() {
+                        self.site(row, Some(part), site, base, base);
+                    }
+                }
+                continue;
+            }
+            let mut body = make::object(def);
+            body.set(&["apiVersion"], part.api_version.as_str());
+            body.set(&["kind"], part.kind.as_str());
+            body.set(&["metadata"], json!({"name": NAMESPACE}));
+            for site in sites_of(def, seen, if all { usize::MAX } else { 1 }) {
+                if more() {
+                    self.site(row, Some(part), &site, &body, base);
+                }
+            }
+        }
     }
 
     /// Requests of no kind in particular.
@@ -200,19 +225,19 @@ impl<'s> Plan<'s> {
         })
     }
 
-    fn found(&mut self, what: String, finding: &Finding) {
+    pub fn found(&mut self, what: String, finding: &Finding) {
         let line = format!("{what}: {finding}");
         println!("FOUND {line}");
         self.findings.push(line);
     }
 
     /// A valid object that has the site, if one can be made, and what it holds there.
-    fn fitted(&mut self, target: &Target<'_>) -> (Value, Value) {
-        let (row, site) = (target.row, target.site);
+    pub fn fitted(&mut self, target: &Target<'_>) -> (Value, Value) {
+        let (row, site, def) = (target.row, target.site, target.def());
         let mut object = target.base.clone();
-        make::reach(&mut object, row.def, &site.path);
+        make::reach(&mut object, def, &site.path);
         let refusal = |object: &Value| target.refusal(&renamed(row, object, target.count()));
-        if fit(row.def, &mut object, &site.shown(), &refusal) {
+        if fit(def, &mut object, &site.shown(), &refusal) {
             self.tally.accepted += 1;
         } else {
             let why = refusal(&object).str_at(&["message"]).chars().take(160).collect();
@@ -220,24 +245,25 @@ impl<'s> Plan<'s> {
                 .refused
                 .insert(format!("{} {}", row.shown(), site.shown()), why);
         }
-        let whole = make::reach(&mut object, row.def, &site.path).clone();
+        let whole = make::reach(&mut object, def, &site.path).clone();
         (object, whole)
     }
 
-    fn site(&mut self, row: &Row, site: &Site, base: &Value) {
+    /// Tries one field of an object, or of the body of a part of it; `parent` is a valid object.
+    fn site(&mut self, row: &Row, part: Option<&Part>, site: &Site, base: &Value, parent: &Value) {
         if site.path == [Step::Field("metadata"), Step::Field("name")] {
             return;
         }
         self.tally.sites += 1;
         let server = self.server;
         let counter = std::mem::take(&mut self.counter);
-        let part = row.parts.iter().find(|p| site.in_status() && p.name == "status");
         let target = Target {
             server,
             row,
             part,
             site,
             base,
+            parent,
             counter: &counter,
         };
         let (object, whole) = self.fitted(&target);
@@ -272,61 +298,6 @@ impl<'s> Plan<'s> {
         self.counter = counter;
     }
 
-    /// Two fields of an object that grow at the same time: a few pairs of the many.
-    fn pairs(&mut self, row: &Row, found: &[Site], base: &Value, more: &dyn Fn() -> bool) {
-        let long: Vec<&Site> = found.iter().filter(|s| s.is_collection()).collect();
-        for _ in 0..long.len().min(PAIRS) {
-            if !more() {
-                return;
-            }
-            let (a, b) = (long[self.below(long.len())], long[self.below(long.len())]);
-            if a.path.starts_with(&b.path) || b.path.starts_with(&a.path) || a.in_status() != b.in_status() {
-                continue;
-            }
-            let server = self.server;
-            let counter = std::mem::take(&mut self.counter);
-            let part = row.parts.iter().find(|p| a.in_status() && p.name == "status");
-            let (first, all_b) = self.fitted(&Target {
-                server,
-                row,
-                part,
-                site: b,
-                base,
-                counter: &counter,
-            });
-            let (object, all_a) = self.fitted(&Target {
-                server,
-                row,
-                part,
-                site: a,
-                base: &first,
-                counter: &counter,
-            });
-            let growth = Growth::Distinct(Differ::All);
-            let run = |n: usize| {
-                let mut base = object.clone();
-                *make::reach(&mut base, row.def, &b.path) = growth.value(b, &all_b, n);
-                let target = Target {
-                    server,
-                    row,
-                    part,
-                    site: a,
-                    base: &base,
-                    counter: &counter,
-                };
-                target.run(Way::Create(Codec::Json), &growth.value(a, &all_a, n))
-            };
-            if let Some(finding) = judge(&run, growth.lengths()) {
-                let field = format!("{} and {}", a.shown(), b.shown());
-                self.found(
-                    describe(row, part, &field, Way::Create(Codec::Json), &growth.shown()),
-                    &finding,
-                );
-            }
-            self.counter = counter;
-        }
-    }
-
     fn growths(&self, site: &Site, differ: Option<Differ>) -> Vec<Growth> {
         let all = Growth::of(site, differ.unwrap_or(Differ::All));
         if self.extent == Extent::Everything || site.is_collection() || matches!(site.ty, Ty::Any(_)) {
@@ -353,88 +324,15 @@ impl<'s> Plan<'s> {
             (true, true) => Way::ALL.to_vec(),
         }
     }
-
-    /// Lists of one object that grow together, in three equal objects where those stand in a list: what multiplies them
-    /// shows at small lengths.
-    fn together(&mut self, row: &Row, found: &[Site], base: &Value) {
-        let mut groups: BTreeMap<String, Vec<&Site>> = BTreeMap::new();
-        for site in found {
-            let lists = matches!(site.ty, Ty::List(inner) if inner.struct_def().is_none());
-            if lists && matches!(site.path.last(), Some(Step::Field(_))) {
-                let parent = Site {
-                    path: site.path[..site.path.len() - 1].to_vec(),
-                    ..site.clone()
-                };
-                groups.entry(parent.shown()).or_default().push(site);
-            }
-        }
-        for (parent, group) in groups.into_iter().filter(|(_, g)| g.len() > 1) {
-            let server = self.server;
-            let counter = std::mem::take(&mut self.counter);
-            let part = row.parts.iter().find(|p| group[0].in_status() && p.name == "status");
-            let target = Target {
-                server,
-                row,
-                part,
-                site: group[0],
-                base,
-                counter: &counter,
-            };
-            let (mut object, _) = self.fitted(&target);
-            for site in &group {
-                make::reach(&mut object, row.def, &site.path);
-            }
-            // The object that holds the lists, or the list of such.
-            let (path, repeated) = match group[0].path.as_slice() {
-                [path @ .., Step::First, _] => (path.to_vec(), true),
-                [path @ .., _] => (path.to_vec(), false),
-                [] => continue,
-            };
-            let holder = Site {
-                path,
-                ..group[0].clone()
-            };
-            let target = Target {
-                site: &holder,
-                base: &object,
-                ..target
-            };
-            let run = |n: usize| {
-                let mut whole = make::reach(&mut object.clone(), row.def, &holder.path).clone();
-                let one = if repeated {
-                    whole.items().first().cloned().unwrap_or_default()
-                } else {
-                    whole.clone()
-                };
-                let mut one = one;
-                for site in &group {
-                    let list = (0..n).map(|i| json!(format!("a{i}"))).collect();
-                    one.set(&[site.field.name], Value::Array(list));
-                }
-                if repeated {
-                    whole = Value::Array(vec![one; 3]);
-                } else {
-                    whole = one;
-                }
-                target.run(Way::Create(Codec::Json), &whole)
-            };
-            let names: Vec<&str> = group.iter().map(|s| s.field.name).collect();
-            if let Some(finding) = climb(&run, 4, 512) {
-                let what = describe(
-                    row,
-                    part,
-                    &parent,
-                    Way::Create(Codec::Json),
-                    &format!("{names:?} together"),
-                );
-                self.found(what, &finding);
-            }
-            self.counter = counter;
-        }
-    }
 }
 
-fn describe(row: &Row, part: Option<&Part>, field: &str, way: Way, growth: &str) -> String {
+/// The subresource that reported fields are written by.
+pub fn status_of<'r>(row: &'r Row, site: &Site) -> Option<&'r Part> {
+    let status = |p: &&Part| site.in_status() && p.name == "status";
+    row.parts.iter().find(status)
+}
+
+pub fn describe(row: &Row, part: Option<&Part>, field: &str, way: Way, growth: &str) -> String {
     let part = part.map_or(String::new(), |p| format!("/{}", p.name));
     format!("{}{part} {field}, {}, {growth}", row.shown(), way.shown())
 }

@@ -1,6 +1,5 @@
 //! Where objects can grow: every list, map and text of every kind, found by walking the schema table.
 
-use crate::catalogue::Row;
 use std::collections::{HashMap, HashSet};
 use torana::api::{Field, Ty, TypeDef, by_name};
 
@@ -68,12 +67,7 @@ pub fn struct_of(ty: Ty) -> Option<&'static TypeDef> {
 #[derive(Default)]
 pub struct Seen(HashMap<(&'static str, &'static str), usize>);
 
-/// The sites of a kind; of fields that `hosts` kinds before it hold, none.
-pub fn sites(row: &Row, seen: &mut Seen, hosts: usize) -> Vec<Site> {
-    sites_of(row.def, seen, hosts)
-}
-
-/// The sites of a definition.
+/// The sites of a definition; of fields that `hosts` kinds before it hold, none.
 pub fn sites_of(def: &'static TypeDef, seen: &mut Seen, hosts: usize) -> Vec<Site> {
     let mut found = Vec::new();
     let mut walked = HashSet::from([def.name]);

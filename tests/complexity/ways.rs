@@ -7,7 +7,7 @@ use crate::meter;
 use crate::server::{Answer, Call, NAMESPACE, Server, call};
 use crate::sites::Site;
 use std::cell::Cell;
-use torana::api::protobuf;
+use torana::api::{TypeDef, protobuf};
 use torana::apimachinery::Value;
 use torana::apimachinery::codec::{cbor, json, yaml};
 use torana::json;
@@ -100,8 +100,10 @@ pub struct Target<'a> {
     /// A status, or another part that is written by itself.
     pub part: Option<&'a Part>,
     pub site: &'a Site,
-    /// A valid object.
+    /// A valid object, or body of the part.
     pub base: &'a Value,
+    /// A valid object of the row, where the part speaks another kind.
+    pub parent: &'a Value,
     pub counter: &'a Cell<usize>,
 }
 
@@ -133,8 +135,24 @@ impl Target<'_> {
     }
 
     fn with(&self, mut object: Value, value: Value) -> Value {
-        *reach(&mut object, self.row.def, &self.site.path) = value;
+        *reach(&mut object, self.def(), &self.site.path) = value;
         object
+    }
+
+    /// The type of what is sent.
+    pub fn def(&self) -> &'static TypeDef {
+        self.part.and_then(|p| p.def).unwrap_or(self.row.def)
+    }
+
+    /// The part is written by objects of its own kind: an eviction, a scale.
+    fn speaks_another_kind(&self) -> bool {
+        self.def().name != self.row.def.name
+    }
+
+    fn to_part(&self, stored: &Value, body: Vec<u8>) -> Call {
+        let posts = self.part.is_some_and(|p| p.verbs.iter().any(|v| v == "create"));
+        let path = format!("{}?dryRun=All", self.item(stored));
+        call(if posts { "POST" } else { "PUT" }, path, body)
     }
 
     fn item(&self, object: &Value) -> String {
@@ -151,12 +169,15 @@ impl Target<'_> {
         let answer = match self.part {
             None => self.server.send(&call("POST", path, json::to_vec(object))),
             Some(_) => {
-                let Some(stored) = self.store(&self.next()) else {
+                let parent = match self.speaks_another_kind() {
+                    true => renamed(self.row, self.parent, self.count()),
+                    false => self.next(),
+                };
+                let Some(stored) = self.store(&parent) else {
                     return json!({});
                 };
                 let object = rename_as(object, &stored);
-                let path = format!("{}?dryRun=All", self.item(&stored));
-                let answer = self.server.send(&call("PUT", path, json::to_vec(&object)));
+                let answer = self.server.send(&self.to_part(&stored, json::to_vec(&object)));
                 self.remove(&stored);
                 answer
             }
@@ -190,6 +211,19 @@ impl Target<'_> {
 
     /// Sends the field at a value and says what that cost. `None`: it cannot be sent that way.
     pub fn run(&self, way: Way, value: &Value) -> Option<Sample> {
+        if self.speaks_another_kind() {
+            let Way::Create(codec) = way else { return None };
+            let stored = self.store(&renamed(self.row, self.parent, self.count()))?;
+            let body = rename_as(&self.with(self.base.clone(), value.clone()), &stored);
+            let call = self.to_part(&stored, codec.encode(&body)?);
+            let call = Call {
+                content_type: codec.media(),
+                ..call
+            };
+            let sample = self.timed(&call);
+            self.remove(&stored);
+            return Some(sample);
+        }
         let short = self.next();
         let long = self.with(short.clone(), value.clone());
         if let (Way::Create(codec), None) = (way, self.part) {
