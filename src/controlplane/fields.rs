@@ -255,7 +255,7 @@ mod tests {
     fn special_addresses_are_told_apart() {
         let p = FieldPath::new("ip");
         let why = |s: &str| {
-            let mut out = Vec::new();
+            let mut out = ErrorList::new();
             non_special_ip(&mut out, &p, s);
             out.first().map(|e: &FieldError| e.detail.clone()).unwrap_or_default()
         };
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_pointer_to_nothing_is_missing_and_one_to_an_empty_text_is_wrong() {
         let said = |v: Value| {
-            let mut out = Vec::new();
+            let mut out = ErrorList::new();
             required_pointer(&mut out, &v, "a", &FieldPath::default(), &["x"]);
             out.first().map(ToString::to_string).unwrap_or_default()
         };

@@ -6,6 +6,7 @@ use crate::admission::{Admission, Attributes, Operation, forbidden};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
+use std::collections::HashSet;
 
 /// The plugin.
 pub struct AlwaysPullImages;
@@ -21,8 +22,8 @@ fn images(pod: &Value) -> Vec<&str> {
 fn brings_images(attributes: &Attributes, pod: &Value) -> bool {
     match attributes.old_object.as_deref() {
         Some(old) if attributes.operation == Operation::Update => {
-            let had = images(old);
-            images(pod).iter().any(|image| !had.contains(image))
+            let had: HashSet<&str> = images(old).into_iter().collect();
+            images(pod).iter().any(|image| !had.contains(*image))
         }
         _ => true,
     }

@@ -4,6 +4,7 @@ use crate::admission::{Admission, Attributes, Operation, forbidden};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
+use std::collections::HashSet;
 
 /// The plugin.
 pub struct DenyServiceExternalIPs;
@@ -16,9 +17,10 @@ impl Admission for DenyServiceExternalIPs {
 
     async fn validate(&self, attributes: &Attributes, service: &Value) -> Result<()> {
         let had = attributes.old_object.as_deref().unwrap_or(&Value::Null);
-        let had = had.at(&["spec", "externalIPs"]).items();
+        let had = had.at(&["spec", "externalIPs"]).items().iter();
+        let had: HashSet<Option<&str>> = had.map(Value::as_str).collect();
         let now = service.at(&["spec", "externalIPs"]).items();
-        match now.iter().all(|ip| had.contains(ip)) {
+        match now.iter().all(|ip| had.contains(&ip.as_str())) {
             true => Ok(()),
             false => Err(forbidden(
                 attributes,

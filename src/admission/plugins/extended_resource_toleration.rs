@@ -35,16 +35,17 @@ impl Admission for ExtendedResourceToleration {
                 resources.extend(names.filter(|n| is_extended(n)).map(str::to_owned));
             }
         }
-        for resource in resources {
+        let said = |t: &Value, key: &str| t.str_at(&[key]).to_owned();
+        let plain = |t: &&Value| {
+            t.str_at(&["operator"]) == "Exists" && ["effect", "value"].iter().all(|k| t.str_at(&[k]).is_empty())
+        };
+        let had = pod.at(&["spec", "tolerations"]).items().iter().filter(plain);
+        let had: BTreeSet<String> = had.map(|t| said(t, "key")).collect();
+        for resource in resources.difference(&had) {
             let mut toleration = Value::object();
-            toleration.set(&["key"], resource);
+            toleration.set(&["key"], resource.as_str());
             toleration.set(&["operator"], "Exists");
-            let same = |t: &Value| {
-                ["key", "operator"].iter().all(|k| t.get(k) == toleration.get(k))
-                    && ["effect", "value"].iter().all(|k| t.str_at(&[k]).is_empty())
-            };
-            let has = pod.at(&["spec", "tolerations"]).items().iter().any(same);
-            if let Some(spec) = pod.at_mut(&["spec"]).filter(|_| !has) {
+            if let Some(spec) = pod.at_mut(&["spec"]) {
                 push(spec, "tolerations", toleration);
             }
         }

@@ -9,6 +9,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
+use std::collections::HashSet;
 
 /// The plugin.
 pub struct LimitRanger {
@@ -40,20 +41,41 @@ fn subject(attributes: &Attributes) -> Option<Subject> {
     (!going).then_some(subject)
 }
 
-/// One message bare, several in brackets, each once.
-fn joined(mut texts: Vec<String>) -> Option<String> {
-    let mut seen: Vec<String> = Vec::new();
-    texts.retain(|text| {
-        let new = !seen.contains(text);
-        if new {
-            seen.push(text.clone());
+/// What an object has against it, each once. Every container may break every limit: a hundred messages are enough.
+#[derive(Default)]
+struct Violations {
+    texts: Vec<String>,
+    seen: HashSet<String>,
+    more: bool,
+}
+
+impl Violations {
+    const MOST: usize = 100;
+
+    fn push(&mut self, text: String) {
+        if self.seen.contains(&text) {
+        } else if self.is_full() {
+            self.more = true;
+        } else {
+            self.seen.insert(text.clone());
+            self.texts.push(text);
         }
-        new
-    });
-    match texts.len() {
-        0 => None,
-        1 => texts.pop(),
-        _ => Some(format!("[{}]", texts.join(", "))),
+    }
+
+    fn is_full(&self) -> bool {
+        self.texts.len() >= Self::MOST
+    }
+
+    /// One message bare, several in brackets.
+    fn joined(mut self) -> Option<String> {
+        if self.more {
+            self.texts.push("and more".to_owned());
+        }
+        match self.texts.len() {
+            0 => None,
+            1 => self.texts.pop(),
+            _ => Some(format!("[{}]", self.texts.join(", "))),
+        }
     }
 }
 
@@ -83,7 +105,7 @@ impl Admission for LimitRanger {
     async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
         if subject(attributes) == Some(Subject::Pod) {
             for range in self.limit_ranges(attributes, object).await? {
-                defaults::apply(object, &range);
+                defaults::apply(object, &range).map_err(|why| forbidden(attributes, object, why))?;
             }
         }
         Ok(())
@@ -99,7 +121,7 @@ impl Admission for LimitRanger {
                 Subject::Pod => constraints::of_pod(object, limits),
                 Subject::Claim => constraints::of_claim(object, limits),
             };
-            if let Some(why) = joined(violations) {
+            if let Some(why) = violations.joined() {
                 return Err(forbidden(attributes, object, &why));
             }
         }

@@ -8,6 +8,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::authz::{self, Authorizer, Decision, Verdict};
 use async_trait::async_trait;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The plugin.
@@ -33,8 +34,10 @@ fn blocks(reference: &Value) -> bool {
 
 /// References that block the deletion of their owner, and did not before.
 fn newly_blocking<'a>(new: &'a Value, old: &Value) -> Vec<&'a Value> {
-    let had = |r: &Value| owners(old).iter().any(|o| o.get("uid") == r.get("uid") && blocks(o));
-    owners(new).iter().filter(|r| blocks(r) && !had(r)).collect()
+    let had = owners(old).iter().filter(|o| blocks(o));
+    let had: HashSet<&str> = had.map(|o| o.str_at(&["uid"])).collect();
+    let is_new = |r: &&Value| blocks(r) && !had.contains(r.str_at(&["uid"]));
+    owners(new).iter().filter(is_new).collect()
 }
 
 /// `reason, error` as upstream prints both.

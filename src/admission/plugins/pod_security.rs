@@ -22,6 +22,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::storage::{ListOptions, MinRevision};
 use async_trait::async_trait;
+use std::collections::HashMap;
 
 /// The plugin.
 pub struct PodSecurity {
@@ -112,13 +113,13 @@ fn is_significant(new: &Value, old: &Value) -> bool {
         let (a, b) = (new.at(&["spec", field]).items(), old.at(&["spec", field]).items());
         a.len() != b.len() || a.iter().zip(b).any(|(a, b)| other_image(a, b))
     };
-    changed("containers")
-        || changed("initContainers")
-        || new.at(&["spec", "ephemeralContainers"]).items().iter().any(|c| {
-            let mut before = old.at(&["spec", "ephemeralContainers"]).items().iter();
-            let before = before.find(|b| b.get("name") == c.get("name"));
-            before.is_none_or(|b| other_image(c, b))
-        })
+    changed("containers") || changed("initContainers") || {
+        // Of several of one name the first counts.
+        let before = old.at(&["spec", "ephemeralContainers"]).items().iter().rev();
+        let before: HashMap<&str, &Value> = before.map(|c| (c.str_at(&["name"]), c)).collect();
+        let mut now = new.at(&["spec", "ephemeralContainers"]).items().iter();
+        now.any(|c| before.get(c.str_at(&["name"])).is_none_or(|b| other_image(c, b)))
+    }
 }
 
 fn exempt(attributes: &Attributes, by: &str) {

@@ -1,7 +1,7 @@
 //! Which taints pods of a namespace tolerate, by default and at most. As upstream's
 //! `plugin/pkg/admission/podtolerationrestriction`.
 
-use super::tolerations::{covers, merge};
+use super::tolerations::{Covered, merge};
 use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
 use crate::apimachinery::codec::json as codec;
 use crate::apimachinery::object::ObjectView;
@@ -100,7 +100,8 @@ impl Admission for PodTolerationRestriction {
             Some(said) => (said, "namespace"),
             None => (&self.allowed, "cluster"),
         };
-        if allowed.is_empty() || tolerations.iter().all(|t| allowed.iter().any(|a| covers(a, t))) {
+        let covered = Covered::by(allowed);
+        if allowed.is_empty() || tolerations.iter().all(|t| covered.has(t)) {
             return Ok(());
         }
         let why = format!(

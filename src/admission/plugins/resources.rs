@@ -2,7 +2,7 @@
 
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Quantities by resource.
 pub(super) type List<'a> = BTreeMap<&'a str, Quantity>;
@@ -72,46 +72,73 @@ pub(super) fn has_own_resources(spec: &Value) -> bool {
     lists.flat_map(|m| m.keys()).any(is_of_pods)
 }
 
-/// What one container counts for, with what its status says it has.
-fn of_container<'a>(pod: &'a Value, container: &'a Value, statuses: &str, side: Side) -> List<'a> {
-    let wanted = list(container.at(&["resources", side.field()]));
-    let mut found = pod.at(&["status", statuses]).items().iter();
-    let Some(status) = found.find(|s| s.get("name") == container.get("name") && !s.get("resources").is_null()) else {
-        return wanted;
-    };
-    let mut conditions = pod.at(&["status", "conditions"]).items().iter();
-    let infeasible =
-        conditions.any(|c| c.str_at(&["type"]) == "PodResizePending" && c.str_at(&["reason"]) == "Infeasible");
-    let mut total = if infeasible { List::new() } else { wanted };
-    take_greater(&mut total, &list(status.at(&["resources", side.field()])));
-    if side == Side::Requests {
-        take_greater(&mut total, &list(status.get("allocatedResources")));
+/// What a pod's status says its containers have, by name. Of several of one name the first counts.
+struct Statuses<'a> {
+    by_name: HashMap<&'a str, &'a Value>,
+    /// What is asked for cannot be had.
+    infeasible: bool,
+}
+
+impl<'a> Statuses<'a> {
+    fn of(pod: &'a Value, list: &str) -> Self {
+        let known = pod.at(&["status", list]).items().iter().rev();
+        let known = known.filter(|s| !s.get("resources").is_null());
+        let mut conditions = pod.at(&["status", "conditions"]).items().iter();
+        Self {
+            by_name: known.map(|s| (s.str_at(&["name"]), s)).collect(),
+            infeasible: conditions
+                .any(|c| c.str_at(&["type"]) == "PodResizePending" && c.str_at(&["reason"]) == "Infeasible"),
+        }
     }
-    total
+
+    /// What one container counts for, with what its status says it has.
+    fn charged(&self, container: &'a Value, side: Side) -> List<'a> {
+        let wanted = list(container.at(&["resources", side.field()]));
+        let Some(status) = self.by_name.get(container.str_at(&["name"])) else {
+            return wanted;
+        };
+        let mut total = if self.infeasible { List::new() } else { wanted };
+        take_greater(&mut total, &list(status.at(&["resources", side.field()])));
+        if side == Side::Requests {
+            take_greater(&mut total, &list(status.get("allocatedResources")));
+        }
+        total
+    }
 }
 
 /// What a pod asks for, as upstream's `PodRequests` and `PodLimits`: its containers and sidecars together, or what an
 /// init container needs while it runs, if that is more. What the pod asks for as a whole stands above that.
-pub(super) fn of_pod(pod: &Value, side: Side, account: Account) -> List<'_> {
+pub(super) fn of_pod<'a>(pod: &'a Value, side: Side, account: Account) -> List<'a> {
     let spec = pod.get("spec");
-    let one = |container, statuses| match account {
-        Account::Spec => list(Value::at(container, &["resources", side.field()])),
-        Account::Charged => of_container(pod, container, statuses, side),
+    let statuses = |list: &str| match account {
+        Account::Spec => None,
+        Account::Charged => Some(Statuses::of(pod, list)),
+    };
+    let one = |container: &'a Value, statuses: &Option<Statuses<'a>>| match statuses {
+        None => list(container.at(&["resources", side.field()])),
+        Some(statuses) => statuses.charged(container, side),
     };
     let mut total = List::new();
+    let known = statuses("containerStatuses");
     for container in spec.get("containers").items() {
-        add(&mut total, &one(container, "containerStatuses"));
+        add(&mut total, &one(container, &known));
     }
+    let known = statuses("initContainerStatuses");
     let (mut sidecars, mut peak) = (List::new(), List::new());
     for container in spec.get("initContainers").items() {
-        let mut needs = one(container, "initContainerStatuses");
-        if container.str_at(&["restartPolicy"]) == "Always" {
+        let needs = one(container, &known);
+        let stays = container.str_at(&["restartPolicy"]) == "Always";
+        if stays {
             add(&mut total, &needs);
-            add(&mut sidecars, &needs);
-            take_greater(&mut peak, &sidecars);
-        } else {
-            add(&mut needs, &sidecars);
-            take_greater(&mut peak, &needs);
+        }
+        // Resources that this one does not name are as high as the sidecars before it made them.
+        for (name, quantity) in needs {
+            let now = sidecars.get(name).map_or(quantity, |q: &Quantity| q.plus(quantity));
+            if stays {
+                sidecars.insert(name, now);
+            }
+            let most = peak.get(name).map_or(now, |q: &Quantity| (*q).max(now));
+            peak.insert(name, most);
         }
     }
     take_greater(&mut total, &peak);

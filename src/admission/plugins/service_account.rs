@@ -8,6 +8,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
+use std::collections::HashSet;
 use std::time::Duration;
 
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -107,7 +108,7 @@ fn enforces(account: &Value) -> bool {
     said.is_some_and(|v| ["1", "t", "T", "true", "TRUE", "True"].contains(&v))
 }
 
-fn names_in<'a>(account: &'a Value, list: &str) -> Vec<&'a str> {
+fn names_in<'a>(account: &'a Value, list: &str) -> HashSet<&'a str> {
     account.get(list).items().iter().map(element_name).collect()
 }
 
@@ -117,7 +118,7 @@ fn environment(pod: &Value, list: &str, what: &str, account: &Value) -> std::res
     for container in pod.at(&["spec", list]).items() {
         let check = |secret: &Value, by: &str| {
             let name = element_name(secret);
-            if secret.is_null() || known.contains(&name) {
+            if secret.is_null() || known.contains(name) {
                 return Ok(());
             }
             Err(format!(
@@ -146,7 +147,7 @@ fn mountable(pod: &Value, account: &Value) -> std::result::Result<(), String> {
     for volume in pod.at(&["spec", "volumes"]).items() {
         let secret = volume.get("secret");
         let name = secret.str_at(&["secretName"]);
-        if !secret.is_null() && !known.contains(&name) {
+        if !secret.is_null() && !known.contains(name) {
             return Err(format!(
                 "volume with secret.secretName=\"{name}\" is not allowed because service account {} does not reference \
                  that secret",
@@ -159,7 +160,7 @@ fn mountable(pod: &Value, account: &Value) -> std::result::Result<(), String> {
     let known = names_in(account, "imagePullSecrets");
     for (i, secret) in pod.at(&["spec", "imagePullSecrets"]).items().iter().enumerate() {
         let name = element_name(secret);
-        if !known.contains(&name) {
+        if !known.contains(name) {
             return Err(format!(
                 "imagePullSecrets[{i}].name=\"{name}\" is not allowed because service account {} does not reference that \
                  imagePullSecret",

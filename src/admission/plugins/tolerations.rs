@@ -1,46 +1,148 @@
 //! Merging tolerations: of two that say the same, the wider one stays. As upstream's `pkg/util/tolerations`.
 
+use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 /// Both lists in one, in order, without those that another one covers.
 pub fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
-    let all: Vec<&Value> = first.iter().chain(second).collect();
-    let mut merged: Vec<Value> = Vec::with_capacity(all.len());
-    for (i, t) in all.iter().enumerate() {
-        let before = merged.iter().any(|kept| covers(kept, t));
-        // Of two equal ones the first stays.
-        let after = || all[i + 1..].iter().any(|later| later != t && covers(later, t));
-        if !before && !after() {
-            merged.push((*t).clone());
+    let all: Vec<Toleration<'_>> = first.iter().chain(second).map(Toleration::of).collect();
+    // From the end: is there another one behind it that covers it?
+    let mut later = Covered::default();
+    let mut covered_later: Vec<bool> = all
+        .iter()
+        .rev()
+        .map(|t| {
+            let covered = later.covers_other(t);
+            later.add(t);
+            covered
+        })
+        .collect();
+    covered_later.reverse();
+    let mut kept = Covered::default();
+    let mut merged = Vec::new();
+    for (t, later) in all.iter().zip(covered_later) {
+        if !later && !kept.covers(t) {
+            kept.add(t);
+            merged.push(t.value.clone());
         }
     }
     merged
 }
 
-/// True where `wide` tolerates everything that `t` does.
-pub fn covers(wide: &Value, t: &Value) -> bool {
-    if wide == t {
-        return true;
+/// A toleration, read.
+struct Toleration<'a> {
+    value: &'a Value,
+    key: &'a str,
+    effect: &'a str,
+    operator: &'a str,
+    text: &'a str,
+    seconds: Option<i64>,
+    /// Equal for equal tolerations only.
+    id: String,
+}
+
+impl<'a> Toleration<'a> {
+    fn of(value: &'a Value) -> Self {
+        Self {
+            value,
+            key: value.str_at(&["key"]),
+            effect: value.str_at(&["effect"]),
+            operator: value.str_at(&["operator"]),
+            text: value.str_at(&["value"]),
+            seconds: value.get("tolerationSeconds").as_i64(),
+            id: json::to_string(value),
+        }
     }
-    let text = |v: &Value, key: &str| v.str_at(&[key]).to_owned();
-    let (key, effect, operator) = (text(wide, "key"), text(wide, "effect"), text(wide, "operator"));
-    if text(t, "key") != key && !(key.is_empty() && operator == "Exists") {
-        return false;
+}
+
+/// Key and effect, each empty where any will do, and the value where one is asked for.
+type Class<'a> = (&'a str, &'a str, Option<&'a str>);
+
+/// The longest time tolerated in a class, and by which toleration.
+#[derive(Clone)]
+struct Longest {
+    seconds: i64,
+    id: String,
+}
+
+/// What a set of tolerations covers, found by class. One toleration covers another if its key and effect are the same
+/// or empty, if its operator takes the other's value, and if it does not end sooner.
+#[derive(Default)]
+pub struct Covered<'a> {
+    ids: HashSet<String>,
+    /// The longest in each class, and the longest that is another one.
+    classes: HashMap<Class<'a>, (Longest, Option<Longest>)>,
+}
+
+impl<'a> Covered<'a> {
+    /// What these tolerations cover.
+    pub fn by(all: &'a [Value]) -> Self {
+        let mut out = Self::default();
+        all.iter().for_each(|t| out.add(&Toleration::of(t)));
+        out
     }
-    if text(t, "effect") != effect && !effect.is_empty() {
-        return false;
+
+    /// True where one of them is the same as `t`, or wider.
+    pub fn has(&self, t: &Value) -> bool {
+        self.covers(&Toleration::of(t))
     }
-    let seconds = |v: &Value| v.get("tolerationSeconds").as_i64();
-    if effect == "NoExecute"
-        && let Some(limit) = seconds(wide)
-        && seconds(t).is_none_or(|s| s > limit)
-    {
-        return false;
+
+    fn add(&mut self, t: &Toleration<'a>) {
+        self.ids.insert(t.id.clone());
+        let value = match t.operator {
+            "" | "Equal" => Some(t.text),
+            "Exists" => None,
+            // Covers nothing but itself.
+            _ => return,
+        };
+        let seconds = match t.effect {
+            "NoExecute" => t.seconds.unwrap_or(i64::MAX),
+            _ => i64::MAX,
+        };
+        let new = Longest {
+            seconds,
+            id: t.id.clone(),
+        };
+        match self.classes.entry((t.key, t.effect, value)) {
+            Entry::Vacant(free) => drop(free.insert((new, None))),
+            Entry::Occupied(mut known) => {
+                let (first, second) = known.get_mut();
+                if new.id == first.id {
+                } else if new.seconds > first.seconds {
+                    *second = Some(std::mem::replace(first, new));
+                } else if second.as_ref().is_none_or(|s| new.seconds > s.seconds) {
+                    *second = Some(new);
+                }
+            }
+        }
     }
-    match operator.as_str() {
-        "" | "Equal" => text(t, "operator") == "Equal" && text(t, "value") == text(wide, "value"),
-        "Exists" => true,
-        _ => false,
+
+    fn covers(&self, t: &Toleration<'_>) -> bool {
+        self.ids.contains(&t.id) || self.covers_other(t)
+    }
+
+    /// True where one that is not equal covers it.
+    fn covers_other(&self, t: &Toleration<'_>) -> bool {
+        let equal = (t.operator == "Equal").then_some(t.text);
+        [t.key, ""].into_iter().enumerate().any(|(any_key, key)| {
+            [t.effect, ""].into_iter().any(|effect| {
+                // Without a key, only those that ask for existence take every key.
+                let values = [None, equal.filter(|_| any_key == 0 || t.key.is_empty())];
+                values.into_iter().enumerate().any(|(i, value)| {
+                    if i == 1 && value.is_none() {
+                        return false;
+                    }
+                    let Some((first, second)) = self.classes.get(&(key, effect, value)) else {
+                        return false;
+                    };
+                    let longest = if first.id == t.id { second.as_ref() } else { Some(first) };
+                    let needed = t.seconds.unwrap_or(i64::MAX);
+                    longest.is_some_and(|l| effect != "NoExecute" || l.seconds >= needed)
+                })
+            })
+        })
     }
 }
 
@@ -48,6 +150,87 @@ pub fn covers(wide: &Value, t: &Value) -> bool {
 mod tests {
     use super::*;
     use crate::json;
+    use proptest::prelude::*;
+
+    /// Upstream's `isSuperset`, restated.
+    fn covers(wide: &Value, t: &Value) -> bool {
+        if wide == t {
+            return true;
+        }
+        let text = |v: &Value, key: &str| v.str_at(&[key]).to_owned();
+        let (key, effect, operator) = (text(wide, "key"), text(wide, "effect"), text(wide, "operator"));
+        if text(t, "key") != key && !(key.is_empty() && operator == "Exists") {
+            return false;
+        }
+        if text(t, "effect") != effect && !effect.is_empty() {
+            return false;
+        }
+        let seconds = |v: &Value| v.get("tolerationSeconds").as_i64();
+        if effect == "NoExecute"
+            && let Some(limit) = seconds(wide)
+            && seconds(t).is_none_or(|s| s > limit)
+        {
+            return false;
+        }
+        match operator.as_str() {
+            "" | "Equal" => text(t, "operator") == "Equal" && text(t, "value") == text(wide, "value"),
+            "Exists" => true,
+            _ => false,
+        }
+    }
+
+    fn toleration() -> impl Strategy<Value = Value> {
+        let pick = |all: &'static [&'static str]| prop::sample::select(all);
+        let seconds = prop::option::of(0..3i64);
+        let parts = (
+            pick(&["", "a", "b"]),
+            pick(&["", "Equal", "Exists", "Odd"]),
+            pick(&["", "x"]),
+        );
+        (parts, pick(&["", "NoExecute", "NoSchedule"]), seconds).prop_map(
+            |((key, operator, value), effect, seconds)| {
+                let mut v = Value::object();
+                for (name, text) in [
+                    ("key", key),
+                    ("operator", operator),
+                    ("value", value),
+                    ("effect", effect),
+                ] {
+                    if !text.is_empty() {
+                        v.set(&[name], text);
+                    }
+                }
+                if let Some(n) = seconds {
+                    v.set(&["tolerationSeconds"], n);
+                }
+                v
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+        #[test]
+        fn covered_tolerations_are_those_of_every_pair(
+            first in prop::collection::vec(toleration(), 0..8),
+            second in prop::collection::vec(toleration(), 0..8),
+        ) {
+            let all: Vec<&Value> = first.iter().chain(&second).collect();
+            let mut plain: Vec<Value> = Vec::new();
+            for (i, t) in all.iter().enumerate() {
+                let before = plain.iter().any(|kept| covers(kept, t));
+                let after = all[i + 1..].iter().any(|later| later != t && covers(later, t));
+                if !before && !after {
+                    plain.push((*t).clone());
+                }
+            }
+            prop_assert_eq!(merge(&first, &second), plain);
+            let covered = Covered::by(&first);
+            for t in &second {
+                prop_assert_eq!(covered.has(t), first.iter().any(|wide| covers(wide, t)));
+            }
+        }
+    }
 
     #[test]
     fn the_wider_of_two_stays_where_it_stood() {

@@ -7,6 +7,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::json;
 use crate::registry::resource::Columns;
+use std::collections::HashMap;
 
 pub(crate) fn pods() -> Columns {
     Columns {
@@ -80,8 +81,10 @@ fn cells_of_pods() -> Columns {
 fn pod_summary(o: &Value) -> (usize, usize, String, String) {
     let status = o.get("status");
     let is_sidecar = |c: &&Value| c.str_at(&["restartPolicy"]) == "Always";
-    let init_specs = o.at(&["spec", "initContainers"]).items();
-    let total = o.at(&["spec", "containers"]).items().len() + init_specs.iter().filter(is_sidecar).count();
+    let init = o.at(&["spec", "initContainers"]).items();
+    let total = o.at(&["spec", "containers"]).items().len() + init.iter().filter(is_sidecar).count();
+    // Of several of one name the first counts.
+    let init_specs: HashMap<&str, &Value> = init.iter().rev().map(|s| (s.str_at(&["name"]), s)).collect();
     let mut reason = match status.str_at(&["reason"]) {
         "" => status.str_at(&["phase"]).to_owned(),
         r => r.to_owned(),
@@ -94,8 +97,8 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
     let mut of_sidecars = Restarts::default();
     let mut initializing = false;
     for (i, c) in status.get("initContainerStatuses").items().iter().enumerate() {
-        let spec = init_specs.iter().find(|s| s.str_at(&["name"]) == c.str_at(&["name"]));
-        let sidecar = spec.as_ref().is_some_and(is_sidecar);
+        let spec = init_specs.get(c.str_at(&["name"])).copied();
+        let sidecar = spec.is_some_and(|s| is_sidecar(&s));
         all.add(c);
         if sidecar {
             of_sidecars.add(c);
@@ -114,7 +117,7 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
         } else if !waiting.is_empty() && waiting != "PodInitializing" {
             format!("Init:{waiting}")
         } else {
-            format!("Init:{i}/{}", init_specs.len())
+            format!("Init:{i}/{}", init.len())
         };
         initializing = true;
         break;

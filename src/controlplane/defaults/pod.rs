@@ -8,6 +8,7 @@ mod volume;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+use std::collections::BTreeMap;
 pub(super) use volume::source_fields;
 
 const HUGE_PAGES: &str = "hugepages-";
@@ -103,7 +104,7 @@ fn pod_level_pages(spec: &mut Value) {
     if own.get("requests").is_empty_value() && own.get("limits").is_empty_value() {
         return;
     }
-    let mut pages: Vec<(String, Quantity)> = Vec::new();
+    let mut pages: BTreeMap<String, Quantity> = BTreeMap::new();
     for (list, together) in [("containers", true), ("initContainers", false)] {
         for c in spec.get(list).items() {
             let requests = c.at(&["resources", "requests"]).as_object();
@@ -112,15 +113,15 @@ fn pod_level_pages(spec: &mut Value) {
                 let Some(q) = q.as_str().and_then(|q| Quantity::parse(q).ok()) else {
                     continue;
                 };
-                match pages.iter_mut().find(|(n, _)| n == name) {
-                    Some((_, sum)) if together => *sum = sum.plus(q),
-                    Some((_, most)) => *most = q.max(*most),
-                    None => pages.push((name.to_owned(), q)),
+                match pages.get_mut(name) {
+                    Some(sum) if together => *sum = sum.plus(q),
+                    Some(most) => *most = q.max(*most),
+                    None => drop(pages.insert(name.to_owned(), q)),
                 }
             }
         }
     }
-    pages.retain(|(name, _)| spec.at(&["resources", "requests", name]).is_null());
+    pages.retain(|name, _| spec.at(&["resources", "requests", name]).is_null());
     for (name, q) in pages {
         set_default(spec, &["resources", "limits", &name], q.to_string());
     }

@@ -81,6 +81,7 @@ impl Strategy for CustomResourceDefinition {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let before = old.map(validation::crd::unknown_formats).unwrap_or_default();
+        let before: std::collections::HashSet<String> = before.into_iter().collect();
         let mut found = validation::crd::unknown_formats(new);
         found.retain(|f| !before.contains(f));
         found.iter().map(|f| format!("unrecognized format {f:?}")).collect()

@@ -9,6 +9,7 @@ use crate::controlplane::fields::{elements_mut, restore};
 use crate::controlplane::validation::csr as check;
 use crate::registry::strategy::{Context, NameRule, Strategy};
 use async_trait::async_trait;
+use std::collections::HashMap;
 
 /// Behaviour of CertificateSigningRequests.
 pub struct Csr;
@@ -16,7 +17,9 @@ pub struct Csr;
 /// Times of conditions that do not say theirs.
 fn stamp(new: &mut Value, old: &Value) {
     let now = time::now();
-    let was = old.at(&["status", "conditions"]).items().to_vec();
+    // Of several of one type and status the first counts.
+    let was = old.at(&["status", "conditions"]).items().iter().rev();
+    let was: HashMap<(&str, &str), &Value> = was.map(|o| ((o.str_at(&["type"]), o.str_at(&["status"])), o)).collect();
     for c in elements_mut(new, &["status", "conditions"]) {
         if c.get("lastUpdateTime").is_null() {
             c.set(&["lastUpdateTime"], now.as_str());
@@ -25,8 +28,7 @@ fn stamp(new: &mut Value, old: &Value) {
             continue;
         }
         let before = was
-            .iter()
-            .find(|o| o.get("type") == c.get("type") && o.get("status") == c.get("status"))
+            .get(&(c.str_at(&["type"]), c.str_at(&["status"])))
             .map(|o| o.get("lastTransitionTime").clone())
             .filter(|t| !t.is_null());
         c.set(&["lastTransitionTime"], before.unwrap_or_else(|| now.as_str().into()));

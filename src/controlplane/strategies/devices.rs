@@ -15,6 +15,7 @@ use crate::controlplane::subresources::LateStore;
 use crate::controlplane::validation::devices as check;
 use crate::registry::strategy::{Context, NameRule, Strategy};
 use async_trait::async_trait;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The group.
@@ -181,12 +182,12 @@ impl Strategy for ResourceClaim {
 /// Devices that were allocated and are no more have no status.
 fn drop_deallocated(new: &mut Value, old: &Value) {
     let id = |v: &Value| ["driver", "pool", "device"].map(|k| v.str_at(&[k]).to_owned());
-    let allocated = |v: &Value| -> Vec<[String; 3]> {
+    let allocated = |v: &Value| -> HashSet<[String; 3]> {
         let results = v.at(&["status", "allocation", "devices", "results"]);
         results.items().iter().map(id).collect()
     };
     let now = allocated(new);
-    let gone: Vec<[String; 3]> = allocated(old).into_iter().filter(|d| !now.contains(d)).collect();
+    let gone: HashSet<[String; 3]> = allocated(old).into_iter().filter(|d| !now.contains(d)).collect();
     let devices = new.at(&["status", "devices"]);
     if gone.is_empty() || devices.is_null() {
         return;

@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn amounts_are_numbers_or_percentages() {
         let said = |v: Value| {
-            let mut out = Vec::new();
+            let mut out = ErrorList::new();
             amount(&mut out, &v, &FieldPath::new("a"));
             at_most_all(&mut out, &v, &FieldPath::new("a"));
             aggregate(&out)

@@ -1,6 +1,7 @@
 //! Minimum, maximum and ratio, each in upstream's words. Where upstream goes through a map, we go by name.
 
 use super::super::resources::{Account, List, Side, list, of_pod as resources_of_pod};
+use super::Violations;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 
@@ -80,36 +81,56 @@ impl Measured<'_> {
         over.then(|| format!("{rule}, but provided ratio is {ratio:.6}"))
     }
 
-    fn check(&self, item: &Value, out: &mut Vec<String>) {
-        out.extend(
-            list(item.get("min"))
-                .into_iter()
-                .filter_map(|(k, v)| self.minimum(k, v)),
-        );
-        out.extend(
-            list(item.get("max"))
-                .into_iter()
-                .filter_map(|(k, v)| self.maximum(k, v)),
-        );
-        let ratios = list(item.get("maxLimitRequestRatio"));
-        out.extend(ratios.into_iter().filter_map(|(k, v)| self.ratio(k, v)));
+    /// A message is made for each limit that is broken, and what is not broken was said by who is measured: this ends
+    /// after the size of both and so many messages as are kept.
+    fn check(&self, item: &Limits<'_>, out: &mut Violations) {
+        let least = item.min.iter().filter_map(|(k, v)| self.minimum(k, *v));
+        let most = item.max.iter().filter_map(|(k, v)| self.maximum(k, *v));
+        let ratios = item.ratios.iter().filter_map(|(k, v)| self.ratio(k, *v));
+        for text in least.chain(most).chain(ratios) {
+            out.push(text);
+            if out.more {
+                return;
+            }
+        }
+    }
+}
+
+/// An item of a LimitRange, read.
+struct Limits<'a> {
+    min: List<'a>,
+    max: List<'a>,
+    ratios: List<'a>,
+}
+
+impl<'a> Limits<'a> {
+    fn of(item: &'a Value) -> Self {
+        Self {
+            min: list(item.get("min")),
+            max: list(item.get("max")),
+            ratios: list(item.get("maxLimitRequestRatio")),
+        }
     }
 }
 
 /// What a pod has against it.
-pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Vec<String> {
-    let mut out = Vec::new();
+pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Violations {
+    let mut out = Violations::default();
     for item in limits {
+        let read = Limits::of(item);
         match item.str_at(&["type"]) {
             kind @ "Container" => {
                 for containers in ["containers", "initContainers"] {
                     for container in pod.at(&["spec", containers]).items() {
+                        if out.more {
+                            return out;
+                        }
                         let measured = Measured {
                             kind,
                             requests: list(container.at(&["resources", "requests"])),
                             limits: list(container.at(&["resources", "limits"])),
                         };
-                        measured.check(item, &mut out);
+                        measured.check(&read, &mut out);
                     }
                 }
             }
@@ -119,7 +140,7 @@ pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Vec<String> {
                     requests: resources_of_pod(pod, Side::Requests, Account::Spec),
                     limits: resources_of_pod(pod, Side::Limits, Account::Spec),
                 };
-                measured.check(item, &mut out);
+                measured.check(&read, &mut out);
             }
             _ => {}
         }
@@ -128,8 +149,8 @@ pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Vec<String> {
 }
 
 /// What a claim has against it.
-pub(super) fn of_claim(claim: &Value, limits: &[Value]) -> Vec<String> {
-    let mut out = Vec::new();
+pub(super) fn of_claim(claim: &Value, limits: &[Value]) -> Violations {
+    let mut out = Violations::default();
     for item in limits.iter().filter(|i| i.str_at(&["type"]) == "PersistentVolumeClaim") {
         let measured = Measured {
             kind: "PersistentVolumeClaim",
@@ -137,21 +158,21 @@ pub(super) fn of_claim(claim: &Value, limits: &[Value]) -> Vec<String> {
             limits: List::new(),
         };
         let (least, most) = (list(item.get("min")), list(item.get("max")));
-        out.extend(least.into_iter().filter_map(|(k, v)| measured.minimum(k, v)));
-        out.extend(most.into_iter().filter_map(|(k, v)| measured.maximum_request(k, v)));
+        let least = least.into_iter().filter_map(|(k, v)| measured.minimum(k, v));
+        let most = most.into_iter().filter_map(|(k, v)| measured.maximum_request(k, v));
+        least.chain(most).for_each(|text| out.push(text));
     }
     out
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::joined;
     use super::*;
     use crate::json;
 
     fn said(item: Value, resources: Value) -> String {
         let pod = json!({"spec": {"containers": [{"name": "a", "resources": (resources)}]}});
-        joined(of_pod(&pod, &[item])).unwrap_or_default()
+        of_pod(&pod, &[item]).joined().unwrap_or_default()
     }
 
     #[test]
@@ -230,7 +251,7 @@ mod tests {
         let pod = json!({"spec": {"containers": [(container.clone()), (container.clone()), (container)]}});
         let limits = [json!({"type": "Pod", "max": {"memory": "1Gi"}, "min": {"cpu": "1"}})];
         assert_eq!(
-            joined(of_pod(&pod, &limits)).unwrap(),
+            of_pod(&pod, &limits).joined().unwrap(),
             "[minimum cpu usage per Pod is 1.  No request is specified, maximum memory usage per Pod is 1Gi, but limit \
              is 1536Mi]"
         );
@@ -240,13 +261,13 @@ mod tests {
     fn claims_have_requests_only() {
         let limits = [json!({"type": "PersistentVolumeClaim", "max": {"storage": "2Gi"}, "min": {"storage": "1Gi"}})];
         let claim = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
-        assert_eq!(joined(of_claim(&claim("1Gi"), &limits)), None);
+        assert_eq!(of_claim(&claim("1Gi"), &limits).joined(), None);
         assert_eq!(
-            joined(of_claim(&claim("5Gi"), &limits)).unwrap(),
+            of_claim(&claim("5Gi"), &limits).joined().unwrap(),
             "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 5Gi"
         );
         assert_eq!(
-            joined(of_claim(&json!({}), &limits)).unwrap(),
+            of_claim(&json!({}), &limits).joined().unwrap(),
             "[minimum storage usage per PersistentVolumeClaim is 1Gi.  No request is specified, maximum storage usage \
              per PersistentVolumeClaim is 2Gi.  No request is specified]"
         );

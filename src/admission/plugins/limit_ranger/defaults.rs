@@ -1,48 +1,60 @@
 //! What containers get that say nothing.
 
 use crate::apimachinery::value::Value;
+use std::collections::BTreeMap;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Fills in what a list of a container's resources lacks; returns the names, sorted.
-fn fill(container: &mut Value, side: &str, defaults: &[(&str, &Value)]) -> Vec<String> {
+fn fill(container: &mut Value, side: &str, defaults: &BTreeMap<&str, &Value>) -> Vec<String> {
     let mut set = Vec::new();
+    // In the order of names, as maps are kept.
     for (name, value) in defaults {
         if container.at(&["resources", side, name]).is_null() {
             container.set(&["resources", side, name], (*value).clone());
             set.push((*name).to_owned());
         }
     }
-    set.sort();
     set
 }
 
 /// The defaults of one LimitRange, merged over its items for containers: the last that names a resource counts.
-fn merged<'a>(range: &'a Value, part: &str) -> Vec<(&'a str, &'a Value)> {
-    let mut all: Vec<(&str, &Value)> = Vec::new();
+fn merged<'a>(range: &'a Value, part: &str) -> BTreeMap<&'a str, &'a Value> {
+    let mut all = BTreeMap::new();
     let items = range.at(&["spec", "limits"]).items().iter();
     for item in items.filter(|item| item.str_at(&["type"]) == "Container") {
         for (name, value) in item.get(part).as_object().into_iter().flat_map(|m| m.iter()) {
-            all.retain(|(n, _)| *n != name);
-            all.push((name, value));
+            all.insert(name, value);
         }
     }
     all
 }
 
+/// Values that the defaults of one LimitRange give a pod at most. Each container gets each default: without a bound, a
+/// small pod and a small LimitRange make a very large pod.
+const MOST: usize = 10_000;
+
 /// Gives the pod's containers the defaults of a LimitRange, and notes in an annotation what they got.
-pub(super) fn apply(pod: &mut Value, range: &Value) {
+///
+/// # Errors
+/// The pod would become too large.
+pub(super) fn apply(pod: &mut Value, range: &Value) -> Result<(), &'static str> {
     let (limits, requests) = (merged(range, "default"), merged(range, "defaultRequest"));
     if limits.is_empty() && requests.is_empty() {
-        return;
+        return Ok(());
     }
     let mut notes = Vec::new();
+    let mut given = 0;
     for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
         let containers = pod.at_mut(&["spec", list]).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
+            if given > MOST {
+                return Err("the defaults of the namespace's LimitRanges would make the pod too large");
+            }
             let set_limits = fill(container, "limits", &limits);
             let set_requests = fill(container, "requests", &requests);
             for (set, side) in [(set_requests, "request"), (set_limits, "limit")] {
+                given += set.len();
                 if !set.is_empty() {
                     let name = container.str_at(&["name"]);
                     notes.push(format!("{} {side} for {what} {name}", set.join(", ")));
@@ -54,6 +66,7 @@ pub(super) fn apply(pod: &mut Value, range: &Value) {
         let text = format!("LimitRanger plugin set: {}", notes.join("; "));
         pod.set(&["metadata", "annotations", ANNOTATION], text);
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -70,7 +83,7 @@ mod tests {
         let mut pod = json!({"spec": {
             "containers": [{"name": "a", "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}, {"name": "b"}],
             "initContainers": [{"name": "i", "resources": {"limits": {"memory": "1"}}}]}});
-        apply(&mut pod, &range);
+        apply(&mut pod, &range).unwrap();
         assert_eq!(
             pod.annotation(ANNOTATION),
             Some(
@@ -91,7 +104,7 @@ mod tests {
         let range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}});
         let before = json!({"spec": {"containers": [{"name": "a"}]}});
         let mut pod = before.clone();
-        apply(&mut pod, &range);
+        apply(&mut pod, &range).unwrap();
         assert_eq!(pod, before);
     }
 }

@@ -21,7 +21,12 @@ fn policy(level: &str, warn: &str) -> Policy {
 #[test]
 fn a_refused_pod_is_not_warned_about_too() {
     let pod = json!({"spec": {"hostPID": true}});
-    let verdict = judge(&policy("baseline", "restricted"), &Vec::new(), Pod::of(&pod), true);
+    let verdict = judge(
+        &policy("baseline", "restricted"),
+        &ErrorList::new(),
+        Pod::of(&pod),
+        true,
+    );
     let text = "violate PodSecurity \"baseline:latest\": host namespaces (hostPID=true)";
     assert_eq!(
         verdict.refusal.as_deref(),
@@ -38,7 +43,12 @@ fn a_refused_pod_is_not_warned_about_too() {
 #[test]
 fn a_template_is_only_warned_about() {
     let pod = json!({"spec": {"hostPID": true}});
-    let verdict = judge(&policy("restricted", "baseline"), &Vec::new(), Pod::of(&pod), false);
+    let verdict = judge(
+        &policy("restricted", "baseline"),
+        &ErrorList::new(),
+        Pod::of(&pod),
+        false,
+    );
     assert_eq!(verdict.refusal, None);
     assert_eq!(
         verdict.warning.as_deref(),

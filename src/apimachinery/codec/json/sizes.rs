@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn containers_are_counted_in_the_order_they_open() {
         let text = format!(
-            r#"{{"a" : [ ], "b": [[1, 2],[{{}},"]},\"[",null ] , -1.5], "c": {{"x":{{"y" :"{}"}} }}}}"#,
+            r#"{{"a" : [ ], "b": [[1, 2],[{{}},"]}},\"[",null ] , -1.5], "c": {{"x":{{"y" :"{}"}} }}}}"#,
             "z".repeat(SMALL)
         );
         let mut want = Vec::new();

@@ -1,5 +1,6 @@
 //! Who may ask for admin access, bind claims, and report on devices. Refusals are 422 causes, as upstream's are.
 
+use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::dns1123_subdomain;
@@ -8,7 +9,7 @@ use crate::authz::{self, Attributes, Authorizer, Decision};
 use crate::controlplane::fields::{same, strings};
 use crate::controlplane::subresources::LateStore;
 use crate::registry::strategy::Context;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
@@ -145,13 +146,19 @@ fn is_on_node(cx: &Context, node: &str) -> bool {
 
 /// Reporting on devices is for those who may `resourceclaims/driver` of that driver: anywhere, or from their own node.
 pub(super) async fn devices(authorizer: &dyn Authorizer, cx: &Context, new: &Value, old: &Value) -> ErrorList {
-    let list = |v: &Value| v.at(&["status", "devices"]).items().to_vec();
+    let list = |v: &'_ Value| -> Vec<(String, Value)> {
+        let all = v.at(&["status", "devices"]).items();
+        all.iter().map(|d| (json::to_string(d), d.clone())).collect()
+    };
+    fn id(v: &Value) -> [&str; 4] {
+        ["driver", "pool", "device", "shareID"].map(|k| v.str_at(&[k]))
+    }
     let (now, was) = (list(new), list(old));
-    let id = |v: &Value| ["driver", "pool", "device", "shareID"].map(|k| v.str_at(&[k]).to_owned());
-    let missing = |d: &&Value, from: &[Value]| !from.iter().any(|o| id(o) == id(d));
-    let changed = now.iter().filter(|d| !was.contains(d));
-    let removed = was.iter().filter(|d| missing(d, &now));
-    let drivers: BTreeSet<&str> = changed.chain(removed).map(|d| d.str_at(&["driver"])).collect();
+    let before: HashSet<&str> = was.iter().map(|(text, _)| text.as_str()).collect();
+    let there: HashSet<[&str; 4]> = now.iter().map(|(_, d)| id(d)).collect();
+    let changed = now.iter().filter(|(text, _)| !before.contains(text.as_str()));
+    let removed = was.iter().filter(|(_, d)| !there.contains(&id(d)));
+    let drivers: BTreeSet<&str> = changed.chain(removed).map(|(_, d)| d.str_at(&["driver"])).collect();
 
     let mut verbs = vec![format!("arbitrary-node:{}", cx.verb)];
     if is_on_node(cx, node_of(new)) {

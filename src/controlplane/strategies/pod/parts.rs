@@ -3,6 +3,7 @@
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::restore;
 use crate::controlplane::strategies::common::keep_meta;
+use std::collections::HashMap;
 
 /// `pods/ephemeralcontainers`: everything is as it was but these, and who owns what.
 pub(super) fn keep_all_but_ephemeral_containers(new: &mut Value, old: &Value) {
@@ -56,10 +57,12 @@ pub(super) fn keep_observed_generations(new: &mut Value, old: &Value) {
     if new.at(&["status", KEY]).as_i64().unwrap_or(0) == 0 {
         restore(new, old, &["status", KEY]);
     }
-    let was = old.at(&["status", "conditions"]).items();
+    // Of several of one type the first counts.
+    let was = old.at(&["status", "conditions"]).items().iter().rev();
+    let was: HashMap<&str, &Value> = was.map(|c| (c.str_at(&["type"]), c)).collect();
     for condition in crate::controlplane::fields::elements_mut(new, &["status", "conditions"]) {
         if condition.get(KEY).as_i64().unwrap_or(0) == 0
-            && let Some(before) = was.iter().find(|c| c.get("type") == condition.get("type"))
+            && let Some(before) = was.get(condition.str_at(&["type"]))
         {
             restore(condition, before, &[KEY]);
         }

@@ -14,7 +14,8 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::parse_ip;
 use crate::apimachinery::value::Value;
 use crate::controlplane::allocators::{Family, IpError};
-use crate::controlplane::fields::strings;
+use crate::controlplane::fields::{Seen, strings};
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 struct Taking<'a> {
@@ -23,7 +24,7 @@ struct Taking<'a> {
     owner: String,
     dry_run: bool,
     ips: Vec<IpAddr>,
-    ports: Vec<i64>,
+    ports: BTreeSet<i64>,
 }
 
 impl ServiceNumbers {
@@ -91,7 +92,10 @@ impl ServiceNumbers {
             self.give_back_ip(ip, &who);
         }
         let kept_ports = kept.map(held_ports).unwrap_or_default();
-        for port in held_ports(service).into_iter().filter(|p| !kept_ports.contains(p)) {
+        for port in held_ports(service)
+            .into_iter()
+            .filter(|p| kept_ports.binary_search(p).is_err())
+        {
             self.ports.give_back(port, &who);
         }
     }
@@ -99,15 +103,16 @@ impl ServiceNumbers {
 
 /// Cluster IPs of `service` that `kept` does not have.
 pub(super) fn freed_addresses(service: &Value, kept: Option<&Value>) -> Vec<IpAddr> {
-    let keeps = |ip: &str| kept.is_some_and(|k| strings(k.at(&["spec", "clusterIPs"])).contains(&ip));
+    let kept = kept.map_or_else(Vec::new, |k| strings(k.at(&["spec", "clusterIPs"])));
+    let kept: Seen<&str> = kept.into_iter().collect();
     strings(service.at(&["spec", "clusterIPs"]))
         .into_iter()
-        .filter(|ip| !keeps(ip))
+        .filter(|ip| !kept.contains(ip))
         .filter_map(parse_ip)
         .collect()
 }
 
-/// Node ports a Service holds, each once.
+/// Node ports a Service holds, each once, sorted.
 fn held_ports(service: &Value) -> Vec<i64> {
     let mut out: Vec<i64> = Vec::new();
     if needs_node_port(service) {
@@ -138,7 +143,7 @@ impl<'a> Taking<'a> {
             owner: owner(service),
             dry_run,
             ips: Vec::new(),
-            ports: Vec::new(),
+            ports: BTreeSet::new(),
         }
     }
 
@@ -311,15 +316,15 @@ impl<'a> Taking<'a> {
         } else {
             self.numbers.ports.take(port, &self.owner).map_err(|e| e.to_string())?;
         }
-        self.ports.push(port);
+        self.ports.insert(port);
         Ok(())
     }
 
     fn take_any_port(&mut self) -> Result<i64> {
         if self.dry_run {
             // A dry run makes them up: after the greatest it has, or after all there are.
-            let invented = self.ports.iter().max().copied().unwrap_or(32768) + 1;
-            self.ports.push(invented);
+            let invented = self.ports.last().copied().unwrap_or(32768) + 1;
+            self.ports.insert(invented);
             return Ok(invented);
         }
         let port = self
@@ -327,7 +332,7 @@ impl<'a> Taking<'a> {
             .ports
             .take_any(&self.owner)
             .map_err(|e| Status::internal(format!("failed to allocate a nodePort: {e}")))?;
-        self.ports.push(port);
+        self.ports.insert(port);
         Ok(port)
     }
 
@@ -341,27 +346,26 @@ impl<'a> Taking<'a> {
         let allocates = allocates_node_ports(service);
         let ports = service.at(&["spec", "ports"]).items().to_vec();
         let number = |p: &Value| p.get("port").as_i64().unwrap_or(0);
-        let mut shared: Vec<(i64, i64)> = Vec::new();
+        let mut shared: HashMap<i64, i64> = HashMap::new();
+        // The first node port asked for of each number.
+        let mut wanted: HashMap<i64, i64> = HashMap::new();
+        for port in ports.iter().filter(|p| node_port(p) != 0) {
+            wanted.entry(number(port)).or_insert(node_port(port));
+        }
         let mut given: Vec<i64> = ports.iter().map(node_port).collect();
         for (i, port) in ports.iter().enumerate() {
             let asked = node_port(port);
             if asked == 0 && !allocates {
                 continue;
             }
-            let known = shared.iter().find(|(n, _)| *n == number(port)).map(|(_, np)| *np);
-            match known {
+            match shared.get(&number(port)).copied() {
                 Some(np) if asked == 0 || asked == np => given[i] = np,
                 Some(_) => self
                     .take_port(asked)
                     .map_err(|why| Self::node_port_refused(service, i, asked, why))?,
                 None => {
-                    let wanted = ports
-                        .iter()
-                        .filter(|p| number(p) == number(port))
-                        .map(node_port)
-                        .find(|np| *np != 0);
-                    let np = match wanted {
-                        Some(np) => {
+                    let np = match wanted.get(&number(port)) {
+                        Some(&np) => {
                             self.take_port(np)
                                 .map_err(|why| Self::node_port_refused(service, i, np, why))?;
                             np
@@ -369,7 +373,7 @@ impl<'a> Taking<'a> {
                         None => self.take_any_port()?,
                     };
                     given[i] = np;
-                    shared.push((number(port), np));
+                    shared.insert(number(port), np);
                 }
             }
         }
@@ -385,7 +389,7 @@ impl<'a> Taking<'a> {
             match *np {
                 0 if allocates => *np = self.take_any_port()?,
                 0 => {}
-                n if had.contains(&n) || self.ports.contains(&n) => {}
+                n if had.binary_search(&n).is_ok() || self.ports.contains(&n) => {}
                 n => self
                     .take_port(n)
                     .map_err(|why| Self::node_port_refused(new, i, n, why))?,
@@ -396,8 +400,9 @@ impl<'a> Taking<'a> {
             .map(|p| p.str_at(&["protocol"]))
             .zip(given.iter().copied())
             .collect();
-        for (i, pair) in known.iter().enumerate().filter(|(_, (_, np))| *np != 0) {
-            if known[..i].contains(pair) {
+        let mut seen = Seen::new();
+        for pair in known.iter().filter(|(_, np)| *np != 0) {
+            if !seen.insert(*pair) {
                 return Err(Status::raw_error(format!(
                     "duplicate nodePort: {{{} {}}}",
                     pair.0, pair.1
@@ -433,7 +438,7 @@ impl Drop for Taking<'_> {
         for ip in self.ips.drain(..) {
             self.numbers.give_back_ip(ip, &self.owner);
         }
-        for port in self.ports.drain(..) {
+        for port in std::mem::take(&mut self.ports) {
             self.numbers.ports.give_back(port, &self.owner);
         }
     }

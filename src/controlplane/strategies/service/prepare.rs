@@ -2,7 +2,8 @@
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::service::externally_accessible;
-use crate::controlplane::fields::{elements_mut, restore, strings};
+use crate::controlplane::fields::{Seen, elements_mut, restore, strings};
+use std::collections::HashMap;
 
 fn kind(v: &Value) -> &str {
     v.str_at(&["spec", "type"])
@@ -37,16 +38,16 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     if needs_node_port(new) && needs_node_port(old) {
-        let mut used: Vec<i64> = new.at(&["spec", "ports"]).items().iter().map(node_port).collect();
-        let had = old.at(&["spec", "ports"]).items();
+        let mut used: Seen<i64> = new.at(&["spec", "ports"]).items().iter().map(node_port).collect();
+        // Of several ports of one name the first counts.
+        let had = old.at(&["spec", "ports"]).items().iter().rev();
+        let had: HashMap<&str, i64> = had.map(|p| (p.str_at(&["name"]), node_port(p))).collect();
         for port in elements_mut(new, &["spec", "ports"]) {
             if node_port(port) != 0 {
                 continue;
             }
-            let name = port.str_at(&["name"]);
-            let was = had.iter().find(|p| p.str_at(&["name"]) == name).map_or(0, node_port);
-            if was != 0 && !used.contains(&was) {
-                used.push(was);
+            let was = had.get(port.str_at(&["name"])).copied().unwrap_or(0);
+            if was != 0 && used.insert(was) {
                 port.set(&["nodePort"], was);
             }
         }
@@ -93,7 +94,7 @@ pub(super) fn drop_dependent(new: &mut Value, old: &Value) {
         }
     }
     if needs_node_port(old) && !needs_node_port(new) {
-        let had: Vec<i64> = old.at(&["spec", "ports"]).items().iter().map(node_port).collect();
+        let had: Seen<i64> = old.at(&["spec", "ports"]).items().iter().map(node_port).collect();
         let known = |p: &Value| node_port(p) == 0 || had.contains(&node_port(p));
         if new.at(&["spec", "ports"]).items().iter().all(known) {
             for port in elements_mut(new, &["spec", "ports"]) {

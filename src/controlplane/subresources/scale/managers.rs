@@ -12,6 +12,7 @@ use super::API_VERSION;
 use crate::apimachinery::apply::FieldSet;
 use crate::apimachinery::apply::fieldset::PathElement;
 use crate::apimachinery::value::{Str, Value};
+use std::collections::{HashMap, VecDeque};
 
 const MANAGED: [&str; 2] = ["metadata", "managedFields"];
 /// Of the workloads as of the Scale.
@@ -29,11 +30,9 @@ fn owns(entry: &Value) -> bool {
     fields(entry).has(&path())
 }
 
-/// The same writer, whatever the version.
-fn same(a: &Value, b: &Value) -> bool {
-    ["manager", "operation", "subresource"]
-        .iter()
-        .all(|k| a.get(k) == b.get(k))
+/// Who wrote, whatever the version.
+fn writer(entry: &Value) -> [&str; 3] {
+    ["manager", "operation", "subresource"].map(|k| entry.str_at(&[k]))
 }
 
 fn of_replicas(entry: &Value, api_version: &str) -> Value {
@@ -57,13 +56,27 @@ pub(super) fn to_scale(parent: &Value, api_version: &str, scale: &mut Value) {
 
 /// Gives the workload the entries that follow from the Scale's.
 pub(super) fn to_parent(parent: &Value, scale: &Value, api_version: &str, new: &mut Value) {
-    let mut owners: Vec<&Value> = scale.at(&MANAGED).items().iter().filter(|e| owns(e)).collect();
+    // Each takes the place of the first of the same writer.
+    let mut owners: Vec<Option<&Value>> = scale
+        .at(&MANAGED)
+        .items()
+        .iter()
+        .filter(|e| owns(e))
+        .map(Some)
+        .collect();
+    let mut by_writer: HashMap<[&str; 3], VecDeque<usize>> = HashMap::new();
+    for (i, owner) in owners.iter().enumerate() {
+        by_writer
+            .entry(writer(owner.unwrap_or(&Value::Null)))
+            .or_default()
+            .push_back(i);
+    }
     let mut entries = Vec::new();
     for entry in parent.at(&MANAGED).items() {
         if !owns(entry) {
             entries.push(entry.clone());
-        } else if let Some(i) = owners.iter().position(|o| same(o, entry)) {
-            owners.remove(i);
+        } else if let Some(i) = by_writer.get_mut(&writer(entry)).and_then(VecDeque::pop_front) {
+            owners[i] = None;
             entries.push(entry.clone());
         } else {
             let rest = fields(entry).difference(&FieldSet::of_fields(&[&REPLICAS]));
@@ -74,7 +87,7 @@ pub(super) fn to_parent(parent: &Value, scale: &Value, api_version: &str, new: &
             }
         }
     }
-    for owner in owners {
+    for owner in owners.into_iter().flatten() {
         let mut entry = of_replicas(owner, api_version);
         // Upstream keeps no time for them.
         entry.unset(&["time"]);
@@ -90,7 +103,7 @@ pub(super) fn to_parent(parent: &Value, scale: &Value, api_version: &str, new: &
             text("subresource"),
         )
     };
-    entries.sort_by_key(order);
+    entries.sort_by_cached_key(order);
     if entries.is_empty() {
         new.unset(&MANAGED);
     } else {

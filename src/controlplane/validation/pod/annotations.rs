@@ -207,7 +207,7 @@ mod tests {
         ] {
             let mut v = json!({"spec": {}});
             v.set(&["metadata", "annotations", key], value);
-            let mut out = Vec::new();
+            let mut out = ErrorList::new();
             annotations(&mut out, &v, None, &FieldPath::new("metadata").child("annotations"));
             assert_eq!(aggregate(&out), want);
         }

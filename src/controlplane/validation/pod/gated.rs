@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn a_gated_pod_is_only_narrowed() {
         let said = |new: Value, old: Value| {
-            let mut out = Vec::new();
+            let mut out = ErrorList::new();
             places(&mut out, &new, &old, &FieldPath::new("spec"));
             aggregate(&out)
         };

@@ -131,7 +131,7 @@ mod tests {
     use crate::json;
 
     fn said(spec: Value) -> String {
-        let mut out = Vec::new();
+        let mut out = ErrorList::new();
         let path = FieldPath::new("spec");
         credentials(&mut out, options(&spec), &path);
         host_processes(&mut out, &spec, &path);

@@ -3,7 +3,7 @@ use crate::apimachinery::field::aggregate;
 use crate::json;
 
 fn said(holder: Value, whose: Whose<'_>) -> String {
-    let mut out = Vec::new();
+    let mut out = ErrorList::new();
     let keys: Vec<String> = holder
         .as_object()
         .into_iter()

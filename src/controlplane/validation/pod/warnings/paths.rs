@@ -2,13 +2,21 @@
 
 use crate::apimachinery::value::Value;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// A file and what it comes from.
-type File<'a> = (&'a str, String);
+type File<'a> = (&'a str, Rc<str>);
+
+/// A name as warnings say it: every file of its volume repeats it, and names are the client's.
+fn named(name: &str) -> String {
+    const LONGEST: usize = 300;
+    format!("{:?}", &name[..name.floor_char_boundary(LONGEST)])
+}
 
 fn files<'a>(source: &'a Value, of: &str) -> Vec<File<'a>> {
+    let of = Rc::from(of);
     let items = source.get("items").items().iter();
-    items.map(|i| (i.str_at(&["path"]), of.to_owned())).collect()
+    items.map(|i| (i.str_at(&["path"]), Rc::clone(&of))).collect()
 }
 
 /// All volumes that are made of files.
@@ -23,26 +31,26 @@ pub(super) fn overlaps(out: &mut Vec<String>, spec: &Value) {
             let source = v.get(key);
             let of = match name_key {
                 "" => word.to_owned(),
-                _ => format!("{word} {:?}", source.str_at(&[name_key])),
+                _ => format!("{word} {}", named(source.str_at(&[name_key]))),
             };
-            told(out, &files(source, ""), &format!("volume {name:?} ({of})"));
+            told(out, &files(source, ""), &format!("volume {} ({of})", named(name)));
         }
         let mut all: Vec<File<'_>> = Vec::new();
         for source in v.at(&["projected", "sources"]).items() {
             if source.is_empty_value() {
-                out.push(format!("volume {name:?} (Projected) has no sources provided"));
+                out.push(format!("volume {} (Projected) has no sources provided", named(name)));
             }
             for (key, word) in [("configMap", "ConfigMap"), ("secret", "Secret")] {
-                let of = format!("{word} {:?}", source.str_at(&[key, "name"]));
+                let of = format!("{word} {}", named(source.str_at(&[key, "name"])));
                 all.extend(files(source.get(key), &of));
             }
             all.extend(files(source.get("downwardAPI"), "DownwardAPI"));
             let token = source.get("serviceAccountToken");
             if !token.is_null() {
-                all.push((token.str_at(&["path"]), "ServiceAccountToken".to_owned()));
+                all.push((token.str_at(&["path"]), "ServiceAccountToken".into()));
             }
         }
-        told(out, &all, &format!("volume {name:?} (Projected)"));
+        told(out, &all, &format!("volume {} (Projected)", named(name)));
     }
 }
 
@@ -50,7 +58,7 @@ fn told(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
     fn plain(path: &str) -> &str {
         path.trim_end_matches('/')
     }
-    let shown = |(path, of): &File<'_>| match of.as_str() {
+    let shown = |(path, of): &File<'_>| match &**of {
         "" => format!("{:?}", plain(path)),
         of => format!("{:?} ({of})", plain(path)),
     };
