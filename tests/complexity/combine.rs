@@ -143,7 +143,7 @@ impl Plan<'_> {
                 };
                 target.run(Way::Create(Codec::Json), &growth.value(a, &all_a, n))
             };
-            if let Some(finding) = judge(&run, growth.lengths()) {
+            if let Some(finding) = judge(&run, growth.lengths(a)) {
                 let field = format!("{} and {}", a.shown(), b.shown());
                 self.found(
                     describe(row, part, &field, Way::Create(Codec::Json), &growth.shown()),

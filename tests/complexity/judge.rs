@@ -100,6 +100,11 @@ pub fn judge(run: &dyn Fn(usize) -> Option<Sample>, [small, large]: [usize; 2]) 
     if !suspicious(&base, &a, &b, large / small) {
         return None;
     }
+    // Growth that is real shows more at greater lengths.
+    let c = run(4 * large)?;
+    if over_budget(&b, &c, 4 * large).is_none() && !suspicious(&base, &b, &c, 4) {
+        return None;
+    }
     confirm(run, large)
 }
 

@@ -290,12 +290,21 @@ impl<'s> Plan<'s> {
                     let fits = growth != Growth::Nested || n <= DEEPEST;
                     fits.then(|| target.run(way, &growth.value(site, &whole, n))).flatten()
                 };
-                if let Some(finding) = judge(&run, growth.lengths()) {
+                if let Some(finding) = judge(&run, self.lengths(site, growth)) {
                     self.found(describe(row, part, &site.shown(), way, &growth.shown()), &finding);
                 }
             }
         }
         self.counter = counter;
+    }
+
+    /// Longer where there is time.
+    fn lengths(&self, site: &Site, growth: Growth) -> [usize; 2] {
+        match growth {
+            Growth::Nested => growth.lengths(site),
+            _ if self.extent == Extent::Everything => growth.lengths(site).map(|n| 4 * n),
+            _ => growth.lengths(site),
+        }
     }
 
     fn growths(&self, site: &Site, differ: Option<Differ>) -> Vec<Growth> {
