@@ -220,7 +220,8 @@ impl<'s> Plan<'s> {
             let mut object = make::object(row.def);
             object.set(&["apiVersion"], row.api_version());
             object.set(&["kind"], row.kind.clone());
-            object.set(&["metadata"], json!({"name": NAMESPACE}));
+            // Reviews have no name; where one is needed, the refusal says so.
+            object.set(&["metadata"], Value::object());
             object
         })
     }

@@ -176,7 +176,11 @@ impl Target<'_> {
                 let Some(stored) = self.store(&parent) else {
                     return json!({});
                 };
-                let object = rename_as(object, &stored);
+                let mut object = rename_as(object, &stored);
+                if !self.speaks_another_kind() {
+                    let version = stored.at(&["metadata", "resourceVersion"]).clone();
+                    object.set(&["metadata", "resourceVersion"], version);
+                }
                 let answer = self.server.send(&self.to_part(&stored, json::to_vec(&object)));
                 self.remove(&stored);
                 answer
@@ -254,8 +258,10 @@ impl Target<'_> {
                 return None;
             }
         }
-        let mut long = self.with(stored.clone(), value.clone());
-        long.unset(&["metadata", "resourceVersion"]);
+        // Whoever else writes the kind (its status, finalizers) may have been here.
+        let now = self.row.item(stored.str_at(&["metadata", "name"]));
+        let stored = &self.server.get(&now).json();
+        let long = self.with(stored.clone(), value.clone());
         let patch = |kind: &'static str, body: Value| {
             let call = Call {
                 content_type: kind,
@@ -272,12 +278,7 @@ impl Target<'_> {
                 Some(self.timed(&call))
             }
             Way::UpdateLong => {
-                // Whoever else writes the kind (status, finalizers) may have been here.
-                let now = self
-                    .server
-                    .get(&self.row.item(stored.str_at(&["metadata", "name"])))
-                    .json();
-                let turned = self.with(now, reversed(value));
+                let turned = self.with(stored.clone(), reversed(value));
                 Some(self.timed(&call("PUT", dry, json::to_vec(&turned))))
             }
             Way::Merge => patch("application/merge-patch+json", self.patch(value.clone())),
