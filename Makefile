@@ -28,7 +28,7 @@ dist: ## the binary to deploy, target/dist/torana: optimised by what a build tha
 bench: ## measure that binary beside HAProxy and nginx in one run
 	@scripts/bench.sh $(ONLY)
 
-fuzz: ## every fuzz body for FUZZ_SECONDS each (default 30) over generated input
+fuzz: ## every fuzz body for FUZZ_SECONDS each (default 30) over generated input, then the complexity fuzzer
 	@scripts/fuzz.sh
 
 parity: ## recorded exchanges with kube-apiserver, where ../shared/parity exists

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Every fuzz body for FUZZ_SECONDS each. With cargo-fuzz and a nightly toolchain: coverage-guided, otherwise by mutation.
+# Then the complexity fuzzer for ten times as long (COMPLEXITY_SECONDS): every field of every kind, in every way it can be sent.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-30}
@@ -11,3 +12,4 @@ if command -v cargo-fuzz >/dev/null 2>&1 && rustup toolchain list 2>/dev/null | 
 else
 	FUZZ_SECONDS=$seconds cargo test --release --test fuzz -- --nocapture
 fi
+FUZZ_SECONDS=${COMPLEXITY_SECONDS:-$((seconds * 10))} cargo test --release --test complexity -- --nocapture

@@ -34,6 +34,7 @@ use crate::endpoints::install::Published;
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::zpages;
 use crate::extensions::api_server::ApiGroup;
+use crate::request::Handler;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
@@ -70,6 +71,7 @@ pub struct Gateway {
     stores: Arc<Stores>,
     audit: Option<Arc<Audit>>,
     port: OpenPort,
+    handler: Arc<dyn Handler>,
     fatal: mpsc::Receiver<String>,
 }
 
@@ -266,7 +268,8 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
 
     let (report, fatal) = mpsc::channel(1);
     let kubeconfig = port.kubeconfig.clone();
-    let port = port.open(prepared.handler.clone(), telemetry.port.clone());
+    let handler = prepared.handler.clone();
+    let port = port.open(handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
     let times = ShutdownTimes {
@@ -285,6 +288,7 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
         stores,
         audit,
         port,
+        handler,
         fatal,
     })
 }
@@ -298,6 +302,12 @@ impl Gateway {
     /// Where a client on this machine reaches it.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The head of the filter chain, for requests made within the process: authenticated and authorized like those of the
+    /// port, without its connections and TLS.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        self.handler.clone()
     }
 
     /// The administrator's kubeconfig.

@@ -1,0 +1,167 @@
+//! What there is to fuzz: rows with their kinds, as discovery lists them, and a valid object of each.
+
+use crate::server::{NAMESPACE, Server};
+use std::collections::HashMap;
+use torana::api::{TypeDef, by_gvk};
+use torana::apimachinery::Value;
+use torana::apimachinery::codec::yaml;
+
+const MANIFEST: &str = include_str!("../testdata/every-kind.yaml");
+
+/// A resource that is written.
+#[derive(Debug)]
+pub struct Row {
+    pub group: String,
+    pub version: String,
+    pub plural: String,
+    pub kind: String,
+    pub namespaced: bool,
+    pub verbs: Vec<String>,
+    pub def: &'static TypeDef,
+    pub parts: Vec<Part>,
+}
+
+/// A subresource that is written.
+#[derive(Debug)]
+pub struct Part {
+    pub name: String,
+    pub verbs: Vec<String>,
+    pub api_version: String,
+    pub kind: String,
+    pub def: Option<&'static TypeDef>,
+}
+
+impl Part {
+    /// It takes objects, not connections.
+    pub fn is_written(&self) -> bool {
+        let takes = |verb: &str| self.verbs.iter().any(|v| v == verb);
+        takes("update") || (takes("create") && !self.kind.ends_with("Options"))
+    }
+}
+
+impl Row {
+    pub fn api_version(&self) -> String {
+        match self.group.as_str() {
+            "" => self.version.clone(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// Where objects are listed and created.
+    pub fn collection(&self) -> String {
+        let root = match self.group.as_str() {
+            "" => format!("/api/{}", self.version),
+            group => format!("/apis/{group}/{}", self.version),
+        };
+        match self.namespaced {
+            true => format!("{root}/namespaces/{NAMESPACE}/{}", self.plural),
+            false => format!("{root}/{}", self.plural),
+        }
+    }
+
+    pub fn item(&self, name: &str) -> String {
+        format!("{}/{name}", self.collection())
+    }
+
+    pub fn has(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|v| v == verb)
+    }
+
+    /// How messages name it.
+    pub fn shown(&self) -> String {
+        format!("{} {}", self.api_version(), self.kind)
+    }
+}
+
+fn words(v: &Value) -> Vec<String> {
+    v.items().iter().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+}
+
+/// Every row that takes a body, in the order of discovery.
+pub fn rows(server: &Server) -> Vec<Row> {
+    let mut group_versions = vec![(String::new(), "v1".to_owned())];
+    for group in server.get("/apis").json().get("groups").items() {
+        for version in group.get("versions").items() {
+            let pair = (
+                group.str_at(&["name"]).to_owned(),
+                version.str_at(&["version"]).to_owned(),
+            );
+            group_versions.push(pair);
+        }
+    }
+    group_versions
+        .into_iter()
+        .flat_map(|(g, v)| rows_of(server, &g, &v))
+        .collect()
+}
+
+fn rows_of(server: &Server, group: &str, version: &str) -> Vec<Row> {
+    let path = match group {
+        "" => format!("/api/{version}"),
+        group => format!("/apis/{group}/{version}"),
+    };
+    let list = server.get(&path).json();
+    let mut rows: Vec<Row> = Vec::new();
+    for r in list.get("resources").items() {
+        let (name, kind) = (r.str_at(&["name"]), r.str_at(&["kind"]));
+        let said = |key: &str, own: &str| match r.str_at(&[key]) {
+            "" => own.to_owned(),
+            other => other.to_owned(),
+        };
+        if let Some((parent, part)) = name.split_once('/') {
+            let (group, version) = (said("group", group), said("version", version));
+            let api_version = if group.is_empty() {
+                version.clone()
+            } else {
+                format!("{group}/{version}")
+            };
+            let part = Part {
+                name: part.to_owned(),
+                verbs: words(r.get("verbs")),
+                api_version,
+                kind: kind.to_owned(),
+                def: by_gvk(&group, &version, kind),
+            };
+            if let Some(row) = rows.iter_mut().find(|row| row.plural == parent) {
+                row.parts.push(part);
+            }
+            continue;
+        }
+        let verbs = words(r.get("verbs"));
+        if !verbs.iter().any(|v| v == "create" || v == "update") {
+            continue;
+        }
+        rows.push(Row {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: name.to_owned(),
+            kind: kind.to_owned(),
+            namespaced: r.get("namespaced").as_bool() == Some(true),
+            verbs,
+            def: by_gvk(group, version, kind).unwrap_or_else(|| panic!("{kind} is not in the schema table")),
+            parts: Vec::new(),
+        });
+    }
+    rows
+}
+
+/// The objects of `tests/testdata/every-kind.yaml` by `apiVersion` and kind: the list that another test holds to discovery.
+pub fn seeds() -> HashMap<(String, String), Value> {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let request = rcgen::CertificateParams::new(vec![NAMESPACE.to_owned()])
+        .and_then(|p| p.serialize_request(&key))
+        .and_then(|r| r.pem())
+        .expect("a certificate request");
+    use base64::Engine as _;
+    let request = base64::engine::general_purpose::STANDARD.encode(request);
+    let text = MANIFEST.replace("request: CSR", &format!("request: {request}"));
+    let documents = text
+        .split("\n---\n")
+        .map(|d| yaml::decode(d.as_bytes()).expect("the manifest is YAML"));
+    documents
+        .map(|object| {
+            let key = |name: &str| object.str_at(&[name]).to_owned();
+            ((key("apiVersion"), key("kind")), object)
+        })
+        .collect()
+}

@@ -1,0 +1,156 @@
+//! Fields that grow at the same time.
+
+use crate::catalogue::Row;
+use crate::growth::Growth;
+use crate::judge::{climb, judge};
+use crate::make::{self, Differ};
+use crate::plan::{Plan, describe, status_of};
+use crate::sites::{Site, Step};
+use crate::ways::{Codec, Target, Way};
+use std::collections::BTreeMap;
+use torana::api::Ty;
+use torana::apimachinery::Value;
+use torana::json;
+
+/// Pairs of fields that are tried of a kind.
+const PAIRS: usize = 12;
+
+impl Plan<'_> {
+    /// Lists of one object that grow together, in three equal objects where those stand in a list: what multiplies them
+    /// shows at small lengths.
+    pub fn together(&mut self, row: &Row, found: &[Site], base: &Value) {
+        let mut groups: BTreeMap<String, Vec<&Site>> = BTreeMap::new();
+        for site in found {
+            let lists = matches!(site.ty, Ty::List(inner) if inner.struct_def().is_none());
+            if lists && matches!(site.path.last(), Some(Step::Field(_))) {
+                let parent = Site {
+                    path: site.path[..site.path.len() - 1].to_vec(),
+                    ..site.clone()
+                };
+                groups.entry(parent.shown()).or_default().push(site);
+            }
+        }
+        for (parent, group) in groups.into_iter().filter(|(_, g)| g.len() > 1) {
+            let server = self.server;
+            let counter = std::mem::take(&mut self.counter);
+            let part = status_of(row, group[0]);
+            let target = Target {
+                server,
+                row,
+                part,
+                site: group[0],
+                base,
+                parent: base,
+                counter: &counter,
+            };
+            let (mut object, _) = self.fitted(&target);
+            for site in &group {
+                make::reach(&mut object, row.def, &site.path);
+            }
+            // The object that holds the lists, or the list of such.
+            let (path, repeated) = match group[0].path.as_slice() {
+                [path @ .., Step::First, _] => (path.to_vec(), true),
+                [path @ .., _] => (path.to_vec(), false),
+                [] => continue,
+            };
+            let holder = Site {
+                path,
+                ..group[0].clone()
+            };
+            let target = Target {
+                site: &holder,
+                base: &object,
+                ..target
+            };
+            let run = |n: usize| {
+                let mut whole = make::reach(&mut object.clone(), row.def, &holder.path).clone();
+                let one = if repeated {
+                    whole.items().first().cloned().unwrap_or_default()
+                } else {
+                    whole.clone()
+                };
+                let mut one = one;
+                for site in &group {
+                    let list = (0..n).map(|i| json!(format!("a{i}"))).collect();
+                    one.set(&[site.field.name], Value::Array(list));
+                }
+                if repeated {
+                    whole = Value::Array(vec![one; 3]);
+                } else {
+                    whole = one;
+                }
+                target.run(Way::Create(Codec::Json), &whole)
+            };
+            let names: Vec<&str> = group.iter().map(|s| s.field.name).collect();
+            if let Some(finding) = climb(&run, 4, 512) {
+                let what = describe(
+                    row,
+                    part,
+                    &parent,
+                    Way::Create(Codec::Json),
+                    &format!("{names:?} together"),
+                );
+                self.found(what, &finding);
+            }
+            self.counter = counter;
+        }
+    }
+
+    /// Two fields of an object that grow at the same time: a few pairs of the many.
+    pub fn pairs(&mut self, row: &Row, found: &[Site], base: &Value, more: &dyn Fn() -> bool) {
+        let long: Vec<&Site> = found.iter().filter(|s| s.is_collection()).collect();
+        for _ in 0..long.len().min(PAIRS) {
+            if !more() {
+                return;
+            }
+            let (a, b) = (long[self.below(long.len())], long[self.below(long.len())]);
+            if a.path.starts_with(&b.path) || b.path.starts_with(&a.path) || a.in_status() != b.in_status() {
+                continue;
+            }
+            let server = self.server;
+            let counter = std::mem::take(&mut self.counter);
+            let part = status_of(row, a);
+            let (first, all_b) = self.fitted(&Target {
+                server,
+                row,
+                part,
+                site: b,
+                base,
+                parent: base,
+                counter: &counter,
+            });
+            let (object, all_a) = self.fitted(&Target {
+                server,
+                row,
+                part,
+                site: a,
+                base: &first,
+                parent: base,
+                counter: &counter,
+            });
+            let growth = Growth::Distinct(Differ::All);
+            let run = |n: usize| {
+                let mut base = object.clone();
+                *make::reach(&mut base, row.def, &b.path) = growth.value(b, &all_b, n);
+                let target = Target {
+                    server,
+                    row,
+                    part,
+                    site: a,
+                    base: &base,
+                    parent: &base,
+                    counter: &counter,
+                };
+                target.run(Way::Create(Codec::Json), &growth.value(a, &all_a, n))
+            };
+            if let Some(finding) = judge(&run, growth.lengths(a)) {
+                let field = format!("{} and {}", a.shown(), b.shown());
+                self.found(
+                    describe(row, part, &field, Way::Create(Codec::Json), &growth.shown()),
+                    &finding,
+                );
+            }
+            self.counter = counter;
+        }
+    }
+}

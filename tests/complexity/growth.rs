@@ -1,0 +1,107 @@
+//! How a field gets long: values of any length for one site.
+
+use crate::make::{Differ, least, pairs, vary};
+use crate::sites::Site;
+use torana::api::{ListType, Ty};
+use torana::apimachinery::Value;
+use torana::json;
+
+/// A way for a field to grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// Elements or members that differ in what tells them apart.
+    Distinct(Differ),
+    /// The same element again and again.
+    Equal,
+    /// Elements with nothing in them.
+    Empty,
+    /// Members with keys that are valid nowhere.
+    WrongKeys,
+    /// A text that repeats these characters.
+    Text(&'static str),
+    /// A free-form value of many members.
+    Members,
+    /// A free-form value of many levels.
+    Nested,
+}
+
+/// Texts that other texts are made of: names, paths, lists, expressions, escapes.
+pub const TEXTS: [&str; 8] = ["a", "a.", "a/b,", "{[(\"", "1", "$(A)", "é\n", "%41=*"];
+
+impl Growth {
+    /// The ways a site can grow.
+    pub fn of(site: &Site, element_differs: Differ) -> Vec<Self> {
+        use Growth::{Distinct, Empty, Equal, Members, Nested, Text, WrongKeys};
+        match site.ty {
+            Ty::List(_) => vec![Distinct(element_differs), Equal, Empty, Distinct(Differ::Wrong)],
+            Ty::Map(_) => vec![Distinct(Differ::Keys), WrongKeys],
+            Ty::Any(_) => vec![Members, Nested],
+            _ => TEXTS.map(Text).to_vec(),
+        }
+    }
+
+    /// How messages name it.
+    pub fn shown(self) -> String {
+        match self {
+            Self::Distinct(Differ::Wrong) => "distinct invalid elements".into(),
+            Self::Distinct(_) => "distinct elements".into(),
+            Self::Equal => "equal elements".into(),
+            Self::Empty => "empty elements".into(),
+            Self::WrongKeys => "distinct invalid keys".into(),
+            Self::Text(unit) => format!("a text of {unit:?}"),
+            Self::Members => "distinct members".into(),
+            Self::Nested => "nested objects".into(),
+        }
+    }
+
+    /// Lengths to begin with, the first an eighth of the second: what takes some 20 ms.
+    pub fn lengths(self, site: &Site) -> [usize; 2] {
+        match self {
+            Self::Text(_) => [2 << 10, 16 << 10],
+            Self::Nested => [50, 400],
+            _ if site.ty.struct_def().is_some() => [96, 768],
+            _ => [128, 1024],
+        }
+    }
+
+    /// The field at this length, made of elements like the first of `whole`.
+    pub fn value(self, site: &Site, whole: &Value, n: usize) -> Value {
+        let (key, sample) = match whole {
+            Value::Array(items) => ("", items.first()),
+            Value::Object(members) => members.iter().next().map_or(("k", None), |(k, v)| (k, Some(v))),
+            _ => ("k", None),
+        };
+        let sample = &sample.cloned().unwrap_or_default();
+        let keys: &[&str] = match site.field.list {
+            ListType::Map(keys) => keys,
+            _ => &[],
+        };
+        let choices = site.owner.enumeration(site.field.name);
+        match (self, site.ty) {
+            (Self::Distinct(how), Ty::List(inner)) => {
+                Value::Array((0..n).map(|i| vary(sample, *inner, choices, keys, how, i)).collect())
+            }
+            (Self::Equal, Ty::List(_)) => Value::Array(vec![sample.clone(); n]),
+            (Self::Empty, Ty::List(inner)) => Value::Array(vec![empty(*inner); n]),
+            (Self::Distinct(_), Ty::Map(_)) => pairs((0..n).map(|i| (format!("{key}{i}"), sample.clone()))),
+            (Self::WrongKeys, Ty::Map(_)) => pairs((0..n).map(|i| (format!("-!{i}"), sample.clone()))),
+            (Self::Members, _) => pairs((0..n).map(|i| (format!("k{i}"), json!("v")))),
+            (Self::Nested, _) => (0..n).fold(json!("v"), |inner, _| pairs([("k".to_owned(), inner)])),
+            (Self::Text(unit), Ty::Bytes) => {
+                use base64::Engine as _;
+                json!(base64::engine::general_purpose::STANDARD.encode(unit.repeat(n / unit.len())))
+            }
+            (Self::Text(unit), _) => json!(unit.repeat(n / unit.len())),
+            (Self::Distinct(_) | Self::Equal | Self::Empty | Self::WrongKeys, ty) => least(ty, &[]),
+        }
+    }
+}
+
+fn empty(ty: Ty) -> Value {
+    match ty {
+        Ty::Struct(_) | Ty::SchemaOr(_) | Ty::Map(_) | Ty::Any(_) => Value::object(),
+        Ty::List(_) => Value::Array(Vec::new()),
+        Ty::String | Ty::Bytes => json!(""),
+        ty => least(ty, &[]),
+    }
+}

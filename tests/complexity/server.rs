@@ -1,0 +1,193 @@
+//! A whole gateway in this process, asked through the head of its filter chain: everything a request passes is measured
+//! but connections and TLS.
+
+use crate::catalogue::Row;
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+use torana::apimachinery::Value;
+use torana::apimachinery::codec::json;
+use torana::app::{self, Gateway};
+use torana::cli::{self, Command};
+use torana::request::{Body, Facts, Handler, RemoteAddr, Request};
+
+/// Where namespaced objects of the tests live: that of `tests/testdata/every-kind.yaml`.
+pub const NAMESPACE: &str = "every";
+
+/// May do anything; exempt from the check against escalation.
+const ADMIN: &str = "admin";
+/// May do anything, but roles it writes are compared with its own.
+const CALLER: &str = "caller";
+
+/// Plugins that are off by default and refuse nothing that the tests send.
+const PLUGINS: &str = "ExtendedResourceToleration,LimitPodHardAntiAffinityTopology,OwnerReferencesPermissionEnforcement,\
+                       PodNodeSelector,PodTolerationRestriction";
+
+/// A request, ready to be sent more than once.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub method: &'static str,
+    pub path: String,
+    pub content_type: &'static str,
+    pub accept: &'static str,
+    pub body: Bytes,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: u16,
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The object; null where it is no JSON.
+    pub fn json(&self) -> Value {
+        json::decode(&self.body).unwrap_or_default()
+    }
+
+    /// Neither refused nor failed.
+    pub fn is_fine(&self) -> bool {
+        self.code < 300
+    }
+}
+
+/// A gateway that serves.
+pub struct Server {
+    runtime: Runtime,
+    gateway: Option<Gateway>,
+    handler: Arc<dyn Handler>,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(gateway) = self.gateway.take() {
+            self.runtime.block_on(gateway.shut_down());
+        }
+    }
+}
+
+fn start_flags(dir: &Path) -> cli::CompletedOptions {
+    let tokens = dir.join("tokens.csv");
+    let lines = format!("{ADMIN},{ADMIN},1,\"system:masters\"\n{CALLER},{CALLER},2,\"{CALLER}s\"\n");
+    std::fs::write(&tokens, lines).expect("the tokens are written");
+    let args = [
+        "torana".to_owned(),
+        "serve".to_owned(),
+        "--secure-port=0".to_owned(),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--feature-gates=CBORServingAndStorage=true".to_owned(),
+        format!("--enable-admission-plugins={PLUGINS}"),
+        format!("--token-auth-file={}", tokens.display()),
+        format!("--data-dir={}", dir.join("data").display()),
+    ];
+    match cli::parse(args.into_iter().map(OsString::from)) {
+        Ok(Command::Serve(options)) => options.complete().expect("the flags fit together"),
+        _ => panic!("these are flags of serve"),
+    }
+}
+
+impl Server {
+    /// Starts a gateway in a directory of its own and waits until it is ready.
+    pub fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_stack_size(64 << 20)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let options = start_flags(dir.path());
+        let gateway = runtime.block_on(app::start(options)).expect("the gateway starts");
+        let server = Self {
+            handler: gateway.handler(),
+            runtime,
+            gateway: Some(gateway),
+            _dir: dir,
+        };
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while server.get("/readyz").code != 200 {
+            assert!(std::time::Instant::now() < limit, "it is not ready after a minute");
+            std::thread::yield_now();
+        }
+        server.admit_the_caller();
+        server
+    }
+
+    /// Every verb but those that switch the check against escalation off.
+    fn admit_the_caller(&self) {
+        let role = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"caller"},
+            "rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["get","list","watch","create","update","patch","delete",
+            "approve","sign","use"]},{"nonResourceURLs":["*"],"verbs":["get"]}]}"#;
+        let binding = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"caller"},
+            "roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"caller"},
+            "subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"caller"}]}"#;
+        for (plural, body) in [("clusterroles", role), ("clusterrolebindings", binding)] {
+            let path = format!("/apis/rbac.authorization.k8s.io/v1/{plural}");
+            let made = self.send_as(ADMIN, &call("POST", path, body.as_bytes().to_vec()));
+            assert_eq!(made.code, 201, "{:?}", made.body);
+        }
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while self.get("/api/v1/namespaces").code != 200 {
+            assert!(
+                std::time::Instant::now() < limit,
+                "the role is not heeded after a minute"
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    /// Creates what must be there, as an administrator.
+    pub fn create(&self, row: &Row, object: &Value) -> Answer {
+        let path = row.collection();
+        self.send_as(ADMIN, &call("POST", path, json::to_vec(object)))
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.send(&call("GET", path.to_owned(), Vec::new()))
+    }
+
+    /// Sends a request of an ordinary caller and reads the whole answer.
+    pub fn send(&self, call: &Call) -> Answer {
+        self.send_as(CALLER, call)
+    }
+
+    fn send_as(&self, token: &str, call: &Call) -> Answer {
+        let mut req = Request::new(Body::full(call.body.clone()));
+        *req.method_mut() = call.method.parse().expect("a method");
+        *req.uri_mut() = call.path.parse().expect("a path");
+        let bearer = format!("Bearer {token}");
+        for (name, value) in [
+            (AUTHORIZATION, bearer.as_str()),
+            (CONTENT_TYPE, call.content_type),
+            (ACCEPT, call.accept),
+        ] {
+            req.headers_mut().insert(name, value.parse().expect("a header"));
+        }
+        Facts::of_mut(&mut req).remote = Some(RemoteAddr(SocketAddr::from(([127, 0, 0, 1], 1))));
+        let handler = self.handler.clone();
+        let answer = self.runtime.block_on(self.runtime.spawn(async move {
+            let (head, body) = handler.handle(req).await.into_parts();
+            let body = body.collect(256 << 20).await.expect("a whole body");
+            (head.status.as_u16(), body)
+        }));
+        let (code, body) = answer.expect("no request panics");
+        Answer { code, body }
+    }
+}
+
+/// A request in JSON.
+pub fn call(method: &'static str, path: String, body: Vec<u8>) -> Call {
+    Call {
+        method,
+        path,
+        content_type: "application/json",
+        accept: "application/json",
+        body: body.into(),
+    }
+}

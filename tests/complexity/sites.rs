@@ -1,0 +1,129 @@
+//! Where objects can grow: every list, map and text of every kind, found by walking the schema table.
+
+use std::collections::{HashMap, HashSet};
+use torana::api::{Field, Ty, TypeDef, by_name};
+
+const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
+/// One step down a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// The member of this name.
+    Field(&'static str),
+    /// The first element of a list.
+    First,
+    /// The member `k` of a map.
+    Member,
+}
+
+/// A field that can be long, in one kind.
+#[derive(Clone)]
+pub struct Site {
+    /// From the root of the object to the field.
+    pub path: Vec<Step>,
+    /// The struct the field belongs to.
+    pub owner: &'static TypeDef,
+    pub field: &'static Field,
+    /// What grows: the field's type, or that of its first element where lists hold lists.
+    pub ty: Ty,
+}
+
+impl Site {
+    /// The path as messages show it.
+    pub fn shown(&self) -> String {
+        let mut out = String::new();
+        for step in &self.path {
+            match step {
+                Step::Field(name) if out.is_empty() => out.push_str(name),
+                Step::Field(name) => out.push_str(&format!(".{name}")),
+                Step::First => out.push_str("[0]"),
+                Step::Member => out.push_str("[k]"),
+            }
+        }
+        out
+    }
+
+    /// Whether the field is part of what controllers report.
+    pub fn in_status(&self) -> bool {
+        self.path.first() == Some(&Step::Field("status"))
+    }
+
+    /// Whether what grows has members.
+    pub fn is_collection(&self) -> bool {
+        matches!(self.ty, Ty::List(_) | Ty::Map(_))
+    }
+}
+
+/// The struct a value of this type is.
+pub fn struct_of(ty: Ty) -> Option<&'static TypeDef> {
+    match ty {
+        Ty::Struct(r) => Some(r.get()),
+        Ty::SchemaOr(_) => by_name(SCHEMA),
+        _ => None,
+    }
+}
+
+/// How many kinds have been seen to hold a field, by struct and name.
+#[derive(Default)]
+pub struct Seen(HashMap<(&'static str, &'static str), usize>);
+
+/// The sites of a definition; of fields that `hosts` kinds before it hold, none.
+pub fn sites_of(def: &'static TypeDef, seen: &mut Seen, hosts: usize) -> Vec<Site> {
+    let mut found = Vec::new();
+    let mut walked = HashSet::from([def.name]);
+    let mut level = vec![(def, Vec::new())];
+    // Level by level: of several paths to a type, the shortest is taken.
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for (owner, path) in level {
+            for field in owner.fields {
+                if field.tag == 0 && matches!(field.name, "apiVersion" | "kind") {
+                    continue;
+                }
+                let mut path: Vec<Step> = path.clone();
+                path.push(Step::Field(field.name));
+                let count = seen.0.entry((owner.name, field.name)).or_default();
+                *count += 1;
+                let wanted = *count <= hosts;
+                descend(owner, field, field.ty, path, wanted, &mut found, &mut |def, path| {
+                    if walked.insert(def.name) {
+                        next.push((def, path));
+                    }
+                });
+            }
+        }
+        level = next;
+    }
+    found
+}
+
+fn descend(
+    owner: &'static TypeDef,
+    field: &'static Field,
+    ty: Ty,
+    path: Vec<Step>,
+    wanted: bool,
+    found: &mut Vec<Site>,
+    into: &mut dyn FnMut(&'static TypeDef, Vec<Step>),
+) {
+    if let Some(def) = struct_of(ty) {
+        return into(def, path);
+    }
+    let grows = !matches!(
+        ty,
+        Ty::Bool | Ty::Int32 | Ty::Int64 | Ty::Float | Ty::Time | Ty::MicroTime
+    );
+    if grows && wanted {
+        let path = path.clone();
+        found.push(Site { path, owner, field, ty });
+    }
+    let (step, inner) = match ty {
+        Ty::List(inner) => (Step::First, *inner),
+        Ty::Map(inner) => (Step::Member, *inner),
+        _ => return,
+    };
+    let mut path = path;
+    path.push(step);
+    // Scalars in lists and maps are fields of nobody: their length is tried, too.
+    descend(owner, field, inner, path, wanted, found, into);
+}

@@ -1,0 +1,395 @@
+//! The ways an object reaches the gateway: verbs, encodings, kinds of patches.
+
+use crate::catalogue::{Part, Row};
+use crate::judge::Sample;
+use crate::make::reach;
+use crate::meter;
+use crate::server::{Answer, Call, NAMESPACE, Server, call};
+use crate::sites::Site;
+use std::cell::Cell;
+use torana::api::{TypeDef, protobuf};
+use torana::apimachinery::Value;
+use torana::apimachinery::codec::{cbor, json, yaml};
+use torana::json;
+
+/// An encoding of a whole object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    Json,
+    Yaml,
+    Protobuf,
+    Cbor,
+}
+
+impl Codec {
+    pub fn media(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+            Self::Cbor => "application/cbor",
+        }
+    }
+
+    pub fn encode(self, object: &Value) -> Option<Vec<u8>> {
+        Some(match self {
+            Self::Json => json::to_vec(object),
+            Self::Yaml => yaml::to_string(object).into_bytes(),
+            Self::Protobuf => protobuf::encode(object)?,
+            Self::Cbor => cbor::to_vec(object),
+        })
+    }
+}
+
+/// How the long field is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// POST of the object.
+    Create(Codec),
+    /// PUT of the long object over the short one.
+    Update(Codec),
+    /// PUT of the long object, its elements in the other order, over the long one.
+    UpdateLong,
+    /// Merge patch that sets the field, over the long object.
+    Merge,
+    /// Strategic merge patch that sets the field in the other order, over the long object.
+    Strategic,
+    /// JSON patch of an operation for each element, over the long object.
+    JsonPatch,
+    /// Server-side apply of the long object, applied twice: the second is what counts.
+    Apply,
+    /// The long object in the list, as a table.
+    Table,
+    /// The long object in the list, as metadata alone.
+    Metadata,
+}
+
+impl Way {
+    /// Every way to send a long valid field.
+    pub const ALL: [Self; 13] = [
+        Self::Create(Codec::Json),
+        Self::Create(Codec::Yaml),
+        Self::Create(Codec::Protobuf),
+        Self::Create(Codec::Cbor),
+        Self::Update(Codec::Json),
+        Self::Update(Codec::Protobuf),
+        Self::UpdateLong,
+        Self::Merge,
+        Self::Strategic,
+        Self::JsonPatch,
+        Self::Apply,
+        Self::Table,
+        Self::Metadata,
+    ];
+
+    /// How messages name it.
+    pub fn shown(self) -> String {
+        format!("{self:?}")
+    }
+
+    /// Whether the long object must be stored first.
+    fn stores(self) -> bool {
+        !matches!(self, Self::Create(_) | Self::Update(_))
+    }
+}
+
+/// What is sent where.
+pub struct Target<'a> {
+    pub server: &'a Server,
+    pub row: &'a Row,
+    /// A status, or another part that is written by itself.
+    pub part: Option<&'a Part>,
+    pub site: &'a Site,
+    /// A valid object, or body of the part.
+    pub base: &'a Value,
+    /// A valid object of the row, where the part speaks another kind.
+    pub parent: &'a Value,
+    pub counter: &'a Cell<usize>,
+}
+
+/// The object under a name nobody has.
+pub fn renamed(row: &Row, base: &Value, i: usize) -> Value {
+    let text = json::to_string(base);
+    let name = format!("o{i}o");
+    let text = text
+        .replace("everies", &format!("{name}es"))
+        .replace("every", &name)
+        .replace("Every", &format!("O{i}o"));
+    let text = text.replace("192.0.2.7", &format!("192.0.{}.{}", 3 + i / 250, i % 250));
+    let mut object = json::decode(text.as_bytes()).expect("still JSON");
+    if row.namespaced {
+        object.set(&["metadata", "namespace"], NAMESPACE);
+    }
+    object
+}
+
+impl Target<'_> {
+    /// Another number than before.
+    pub fn count(&self) -> usize {
+        self.counter.set(self.counter.get() + 1);
+        self.counter.get()
+    }
+
+    fn next(&self) -> Value {
+        renamed(self.row, self.base, self.count())
+    }
+
+    fn with(&self, mut object: Value, value: Value) -> Value {
+        *reach(&mut object, self.def(), &self.site.path) = value;
+        object
+    }
+
+    /// The type of what is sent.
+    pub fn def(&self) -> &'static TypeDef {
+        self.part.and_then(|p| p.def).unwrap_or(self.row.def)
+    }
+
+    /// The part is written by objects of its own kind: an eviction, a scale.
+    fn speaks_another_kind(&self) -> bool {
+        self.def().name != self.row.def.name
+    }
+
+    fn to_part(&self, stored: &Value, body: Vec<u8>) -> Call {
+        let posts = self.part.is_some_and(|p| p.verbs.iter().any(|v| v == "create"));
+        let path = format!("{}?dryRun=All", self.item(stored));
+        call(if posts { "POST" } else { "PUT" }, path, body)
+    }
+
+    fn item(&self, object: &Value) -> String {
+        let item = self.row.item(object.str_at(&["metadata", "name"]));
+        match self.part {
+            Some(part) => format!("{item}/{}", part.name),
+            None => item,
+        }
+    }
+
+    /// What refuses the object; null: nothing does.
+    pub fn refusal(&self, object: &Value) -> Value {
+        let path = format!("{}?dryRun=All", self.row.collection());
+        let answer = match self.part {
+            None => self.server.send(&call("POST", path, json::to_vec(object))),
+            Some(_) => {
+                let parent = match self.speaks_another_kind() {
+                    true => renamed(self.row, self.parent, self.count()),
+                    false => self.next(),
+                };
+                let Some(stored) = self.store(&parent) else {
+                    return json!({});
+                };
+                let mut object = rename_as(object, &stored);
+                if !self.speaks_another_kind() {
+                    let version = stored.at(&["metadata", "resourceVersion"]).clone();
+                    object.set(&["metadata", "resourceVersion"], version);
+                }
+                let answer = self.server.send(&self.to_part(&stored, json::to_vec(&object)));
+                self.remove(&stored);
+                answer
+            }
+        };
+        match answer.is_fine() {
+            true => Value::Null,
+            false => answer.json(),
+        }
+    }
+
+    fn store(&self, object: &Value) -> Option<Value> {
+        let path = self.row.collection();
+        let made = self.server.send(&call("POST", path, json::to_vec(object)));
+        made.is_fine().then(|| made.json())
+    }
+
+    fn remove(&self, object: &Value) {
+        let item = self.row.item(object.str_at(&["metadata", "name"]));
+        let gone = self
+            .server
+            .send(&call("DELETE", format!("{item}?gracePeriodSeconds=0"), Vec::new()));
+        if gone.is_fine() && self.server.get(&item).is_fine() {
+            let free = br#"{"metadata":{"finalizers":null}}"#.to_vec();
+            let patch = Call {
+                content_type: "application/merge-patch+json",
+                ..call("PATCH", item, free)
+            };
+            self.server.send(&patch);
+        }
+    }
+
+    /// Sends the field at a value and says what that cost. `None`: it cannot be sent that way.
+    pub fn run(&self, way: Way, value: &Value) -> Option<Sample> {
+        if self.speaks_another_kind() {
+            let Way::Create(codec) = way else { return None };
+            let stored = self.store(&renamed(self.row, self.parent, self.count()))?;
+            let body = rename_as(&self.with(self.base.clone(), value.clone()), &stored);
+            let call = self.to_part(&stored, codec.encode(&body)?);
+            let call = Call {
+                content_type: codec.media(),
+                ..call
+            };
+            let sample = self.timed(&call);
+            self.remove(&stored);
+            return Some(sample);
+        }
+        let short = self.next();
+        let long = self.with(short.clone(), value.clone());
+        if let (Way::Create(codec), None) = (way, self.part) {
+            let path = format!("{}?dryRun=All", self.row.collection());
+            let call = Call {
+                content_type: codec.media(),
+                ..call("POST", path, codec.encode(&long)?)
+            };
+            return Some(self.timed(&call));
+        }
+        let stored = self.store(if way.stores() && self.part.is_none() {
+            &long
+        } else {
+            &short
+        })?;
+        let sample = self.over(way, &stored, value);
+        self.remove(&stored);
+        sample
+    }
+
+    fn over(&self, way: Way, stored: &Value, value: &Value) -> Option<Sample> {
+        let item = self.item(stored);
+        let dry = format!("{item}?dryRun=All");
+        if way.stores() && self.part.is_some() {
+            let long = self.with(stored.clone(), value.clone());
+            let answer = self.server.send(&call("PUT", item.clone(), json::to_vec(&long)));
+            if !answer.is_fine() {
+                return None;
+            }
+        }
+        // Whoever else writes the kind (its status, finalizers) may have been here.
+        let now = self.row.item(stored.str_at(&["metadata", "name"]));
+        let stored = &self.server.get(&now).json();
+        let long = self.with(stored.clone(), value.clone());
+        let patch = |kind: &'static str, body: Value| {
+            let call = Call {
+                content_type: kind,
+                ..call("PATCH", dry.clone(), json::to_vec(&body))
+            };
+            Some(self.timed(&call))
+        };
+        match way {
+            Way::Create(codec) | Way::Update(codec) => {
+                let call = Call {
+                    content_type: codec.media(),
+                    ..call("PUT", dry, codec.encode(&long)?)
+                };
+                Some(self.timed(&call))
+            }
+            Way::UpdateLong => {
+                let turned = self.with(stored.clone(), reversed(value));
+                Some(self.timed(&call("PUT", dry, json::to_vec(&turned))))
+            }
+            Way::Merge => patch("application/merge-patch+json", self.patch(value.clone())),
+            Way::Strategic => patch("application/strategic-merge-patch+json", self.patch(reversed(value))),
+            Way::JsonPatch => patch("application/json-patch+json", self.operations(stored, value)?),
+            Way::Apply => {
+                let path = format!("{item}?fieldManager=fuzzer&force=true");
+                let mut config = self.with(
+                    json!({"apiVersion": (long.get("apiVersion").clone()), "kind": (long.get("kind").clone()),
+                           "metadata": {"name": (long.at(&["metadata", "name"]).clone())}}),
+                    value.clone(),
+                );
+                config.unset(&["metadata", "managedFields"]);
+                let apply = |value: &Value, path: String| Call {
+                    content_type: "application/apply-patch+yaml",
+                    ..call("PATCH", path, json::to_vec(value))
+                };
+                if !self.server.send(&apply(&config, path.clone())).is_fine() {
+                    // Refused: what that costs is the question.
+                    return Some(self.timed(&apply(&config, format!("{path}&dryRun=All"))));
+                }
+                let turned = self.with(config, reversed(value));
+                Some(self.timed(&apply(&turned, format!("{path}&dryRun=All"))))
+            }
+            Way::Table | Way::Metadata => {
+                let kind = if way == Way::Table {
+                    "Table"
+                } else {
+                    "PartialObjectMetadataList"
+                };
+                let accept = match kind {
+                    "Table" => "application/json;as=Table;g=meta.k8s.io;v=v1",
+                    _ => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+                };
+                let mut sample = self.timed(&Call {
+                    accept,
+                    ..call("GET", self.row.collection(), Vec::new())
+                });
+                sample.sent = json::to_vec(stored).len();
+                Some(sample)
+            }
+        }
+    }
+
+    /// The field alone, in its place; elements on the way are what a merge needs to find them.
+    fn patch(&self, value: Value) -> Value {
+        let whole = self.with(self.base.clone(), value);
+        let mut body = Value::object();
+        if let crate::sites::Step::Field(first) = self.site.path[0] {
+            let part = match self.site.path.get(1) {
+                Some(crate::sites::Step::Field(second)) => {
+                    let mut part = Value::object();
+                    part.set(&[second], whole.at(&[first, second]).clone());
+                    part
+                }
+                _ => whole.get(first).clone(),
+            };
+            body.set(&[first], part);
+        }
+        body
+    }
+
+    /// An operation for each element: replaced and tested in turn.
+    fn operations(&self, stored: &Value, value: &Value) -> Option<Value> {
+        use crate::sites::Step;
+        let mut pointer = String::new();
+        for step in &self.site.path {
+            match step {
+                Step::Field(name) => pointer.push_str(&format!("/{name}")),
+                Step::First => pointer.push_str("/0"),
+                Step::Member => pointer.push_str("/k"),
+            }
+        }
+        let _ = stored;
+        let operation =
+            |at: String, v: &Value| json!({"op": "replace", "path": (format!("{pointer}/{at}")), "value": (v.clone())});
+        let operations = match value {
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .map(|(i, v)| operation(i.to_string(), v))
+                .collect(),
+            Value::Object(members) => members
+                .iter()
+                .map(|(k, v)| operation(k.replace('/', "~1"), v))
+                .collect(),
+            _ => return None,
+        };
+        Some(Value::Array(operations))
+    }
+
+    fn timed(&self, call: &Call) -> Sample {
+        let (cost, answer) = meter::measure(|| self.server.send(call));
+        let Answer { code, .. } = answer;
+        Sample {
+            cost,
+            sent: call.body.len(),
+            code,
+        }
+    }
+}
+
+fn rename_as(object: &Value, stored: &Value) -> Value {
+    let mut object = object.clone();
+    object.set(&["metadata", "name"], stored.str_at(&["metadata", "name"]));
+    object
+}
+
+fn reversed(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.iter().rev().cloned().collect()),
+        other => other.clone(),
+    }
+}
