@@ -44,7 +44,7 @@ impl SubresourceHandler for Polishing {
         let Some(times) = times else {
             let at = FieldPath::new("spec").child("times");
             let e = FieldError::invalid(&at, asked.clone(), "must be a positive integer");
-            return Err(Status::invalid("gadgets.example.com", "Polish", name, &vec![e]));
+            return Err(Status::invalid("gadgets.example.com", "Polish", name, &[e]));
         };
         let polished = |gadget: &Value| {
             let mut gadget = gadget.clone();

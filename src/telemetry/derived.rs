@@ -126,6 +126,7 @@ mod tests {
     #[test]
     fn what_is_observed_once_is_told_in_all_families_that_it_belongs_to() {
         let t = Telemetry::new();
+        t.requests.serve("", "", [("pods", Vec::new())].into_iter());
         let observe = |verb, dry_run, seconds| {
             let labels = Labels {
                 verb,
