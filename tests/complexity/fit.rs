@@ -102,7 +102,7 @@ fn heed(def: &'static TypeDef, object: &mut Value, field: &str, cause: &Value, a
         Ty::String => json!(TEXTS[attempt % TEXTS.len()]),
         Ty::Int32 | Ty::Int64 | Ty::Float | Ty::IntOrString => json!([1, 0, 80, 10, 600][attempt % 5]),
         Ty::Quantity => json!(["1", "0", "1Gi"][attempt % 3]),
-        Ty::Bool => json!(attempt % 2 == 0),
+        Ty::Bool => json!(attempt.is_multiple_of(2)),
         Ty::List(Ty::String) => json!([(TEXTS[attempt % TEXTS.len()])]),
         _ if keep.starts_with(field) && !member(at, &last).is_empty_value() => return false,
         ty => least(ty, choices),
