@@ -64,6 +64,17 @@ pub const ALL: &[Body] = &[
         ],
     ),
     (
+        "signing-request",
+        access::signing_request,
+        &[
+            "",
+            "@\u{6}\u{3}U\u{4}\u{a}\u{14}\u{e}system:masters",
+            "\u{6}\u{3}U\u{4}\u{a}\u{1e}\u{4}\0a\0b",
+            "0\u{7}\u{6}\u{3}U\u{4}\u{a}\u{c}\0",
+            "-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n",
+        ],
+    ),
+    (
         "policy-rule",
         access::rule,
         &[

@@ -16,6 +16,7 @@ pub mod table;
 pub mod time;
 pub mod validation;
 pub mod value;
+pub mod x509;
 
 pub use field::{ErrorList, FieldError, FieldPath};
 pub use gvk::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};

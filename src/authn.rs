@@ -19,7 +19,9 @@ pub mod webhook;
 pub mod x509;
 
 pub use anonymous::Anonymous;
-pub use bearer::{Asked, BearerToken, ForOwnAudiences, TokenAuthenticator, TokenUnion, TokenUser, WebSocketToken};
+pub use bearer::{
+    Asked, BearerToken, ForOwnAudiences, Ground, TokenAuthenticator, TokenUnion, TokenUser, WebSocketToken,
+};
 pub use request_header::{RequestHeader, RequestHeaderNames};
 pub use token_file::TokenFile;
 pub use union::{Union, WithAnonymous};

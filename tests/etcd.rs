@@ -17,7 +17,15 @@ mod foreign;
 mod kms;
 #[path = "support/kms.rs"]
 mod kms_server;
+#[path = "etcd/revocation.rs"]
+mod revocation;
+#[path = "support/revocation.rs"]
+#[allow(dead_code, reason = "noise is not needed here")]
+mod revocation_rounds;
 #[path = "etcd/start.rs"]
 mod start;
 #[path = "etcd/tool.rs"]
 mod tool;
+#[path = "security/wire.rs"]
+#[allow(dead_code, reason = "callers are all that is needed here")]
+mod wire;

@@ -11,6 +11,12 @@ mod extension;
 mod metrics;
 #[path = "security/provider.rs"]
 mod provider;
+#[path = "security/revocation.rs"]
+mod revocation;
+#[path = "support/revocation.rs"]
+mod revocation_rounds;
+#[path = "security/rights.rs"]
+mod rights;
 #[path = "security/rotation.rs"]
 mod rotation;
 #[path = "security/tokens.rs"]

@@ -49,9 +49,9 @@ impl Strategy for NoteStrategy {
     fn validate_create(&self, note: &Value) -> ErrorList {
         let text = note.str_at(&["spec", "text"]);
         if !text.trim().is_empty() {
-            return Vec::new();
+            return ErrorList::default();
         }
         let at = FieldPath::new("spec").child("text");
-        vec![FieldError::invalid(&at, text, "must hold a word")]
+        vec![FieldError::invalid(&at, text, "must hold a word")].into()
     }
 }

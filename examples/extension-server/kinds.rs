@@ -79,12 +79,12 @@ impl Strategy for WorkshopStrategy {
     fn validate_create(&self, workshop: &Value) -> ErrorList {
         let size = |field| workshop.at(&["spec", field]).as_i64();
         let (Some(min), Some(max)) = (size("minSize"), size("maxSize")) else {
-            return Vec::new();
+            return ErrorList::default();
         };
         if min <= max {
-            return Vec::new();
+            return ErrorList::default();
         }
         let at = FieldPath::new("spec").child("maxSize");
-        vec![FieldError::invalid(&at, max, "must not be less than spec.minSize")]
+        vec![FieldError::invalid(&at, max, "must not be less than spec.minSize")].into()
     }
 }

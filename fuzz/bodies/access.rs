@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue};
 use torana::apimachinery::codec::json;
+use torana::apimachinery::x509::{CertificateRequest, Name};
 use torana::authn::{RequestHeaderNames, request_header, x509};
 use torana::authz::abac::Abac;
 use torana::authz::config;
@@ -98,6 +99,63 @@ pub fn client_certificate(data: &[u8]) {
         let named = !x509::common_name(&der.to_vec().into()).is_empty();
         assert!(named || !matches!(x509::named(&der.to_vec().into()), Ok(Some(_))));
     }
+}
+
+/// jane of demo, with a DNS name and an address.
+const REQUEST: &str = "\
+MIIBCzCBsQIBADAeMQ0wCwYDVQQKDARkZW1vMQ0wCwYDVQQDDARqYW5lMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAErGBaFWVn9Uaup0RQEJ\
+GaPH+2p3znvNEcWXUuZknQWiOcQqR8lrBwTGBmu/iMaGEzfCckJyrZFY369mr3qNAX76AxMC8GCSqGSIb3DQEJDjEiMCAwHgYDVR0RBBcwFYIN\
+YS5leGFtcGxlLmNvbYcECgAAATAKBggqhkjOPQQDAgNJADBGAiEA7b+IfRl33thBbThEC0y7+9H5Daoxu5TLX6dRcXnDAXECIQDGyTWifpsHGx\
+3WkkatiquyNXoGEWBl33Z9W8yIQK90IA==";
+
+/// A certificate signing request is read or refused in words; what is read stands in the request as it was sent, and any
+/// other byte in it makes its signature wrong. Broken bytes are tried as the text, and in the place of a part of the
+/// block of a whole one.
+pub fn signing_request(data: &[u8]) {
+    let whole = STANDARD.decode(REQUEST).expect("it is base64");
+    let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);
+    let rest = data.get(1..).unwrap_or_default();
+    let patched: Vec<u8> = (whole.iter().take(at))
+        .chain(rest)
+        .chain(whole.iter().skip(at + rest.len()))
+        .copied()
+        .collect();
+    for der in [&whole, &patched] {
+        let pem = format!(
+            "-----BEGIN CERTIFICATE REQUEST-----\n{}\n-----END CERTIFICATE REQUEST-----\n",
+            STANDARD.encode(der)
+        );
+        match CertificateRequest::from_pem(pem.as_bytes()) {
+            Ok(request) => {
+                assert_eq!(*der, whole, "another request has another signature");
+                assert_eq!(request.subject.organizations(), ["demo"]);
+            }
+            Err(why) => assert!(*der != whole && !why.to_string().is_empty()),
+        }
+    }
+    if let Err(why) = CertificateRequest::from_pem(data) {
+        assert!(!why.to_string().is_empty());
+    }
+    for der in [
+        data,
+        &tlv(0x30, &tlv(0x31, data)),
+        &tlv(0x30, &tlv(0x31, &tlv(0x30, data))),
+    ] {
+        if let Ok(name) = Name::parse(der) {
+            assert!(name.organizations().iter().all(|o| !o.contains('\0')));
+        }
+    }
+}
+
+/// An element of up to 64 KiB.
+fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
+    let [high, low] = u16::try_from(body.len()).unwrap_or(u16::MAX).to_be_bytes();
+    let header = match body.len() {
+        0..=0x7f => vec![tag, low],
+        0x80..=0xff => vec![tag, 0x81, low],
+        _ => vec![tag, 0x82, high, low],
+    };
+    [&header, body].concat()
 }
 
 /// A rule says the same after a round trip.

@@ -3,7 +3,7 @@
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::{Context, Store};
-use crate::storage::{ListOptions, MinRevision, Predicate, Storage, VersionMatch};
+use crate::storage::{Entry, ListOptions, MinRevision, Predicate, Storage, VersionMatch};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -87,11 +87,24 @@ impl Cluster {
     /// # Errors
     /// 500: the store does not answer.
     pub async fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>> {
-        let got = self
-            .storage(group, resource)?
-            .get(&key(namespace, name), MinRevision::Latest)
-            .await;
-        Ok(got.map_err(Status::internal)?.map(|entry| entry.decode()))
+        let found = self.entry(group, resource, namespace, name).await?;
+        Ok(found.map(|(entry, _)| entry.decode()))
+    }
+
+    /// One object as it is now, still encoded, and where it is kept; `namespace` is empty for cluster scope.
+    ///
+    /// # Errors
+    /// 500: the store does not answer.
+    pub async fn entry(
+        &self,
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<(Arc<Entry>, &Arc<dyn Storage>)>> {
+        let storage = self.storage(group, resource)?;
+        let got = storage.get(&key(namespace, name), MinRevision::Latest).await;
+        Ok(got.map_err(Status::internal)?.map(|entry| (entry, storage)))
     }
 
     /// The storage of a resource, if it is served at all.

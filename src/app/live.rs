@@ -2,9 +2,11 @@
 
 use crate::admission::Cluster;
 use crate::apimachinery::value::Value;
-use crate::authn::service_account::Objects;
+use crate::authn::Ground;
+use crate::authn::service_account::{Found, Objects};
 use crate::controlplane::ControlPlane;
 use crate::registry::strategy::Context;
+use crate::storage::{Entry, Storage};
 use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
 
@@ -30,15 +32,42 @@ impl Live {
     }
 }
 
+/// Holds as long as the entry is the object's newest state.
+struct Unchanged {
+    storage: Arc<dyn Storage>,
+    entry: Arc<Entry>,
+}
+
+impl Ground for Unchanged {
+    fn holds(&self) -> bool {
+        self.storage.at_hand(&self.entry.key) == Some(self.entry.revision)
+    }
+}
+
+impl std::fmt::Debug for Unchanged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // An entry may hold a token.
+        f.debug_struct("Unchanged")
+            .field("revision", &self.entry.revision)
+            .finish_non_exhaustive()
+    }
+}
+
 #[async_trait]
 impl Objects for Live {
-    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<Value>, String> {
+    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<Found>, String> {
         // Claims are signed, but may be anything: no key of another resource is to be had by them.
         if name.is_empty() || name.contains('/') || namespace.contains('/') {
             return Ok(None);
         }
-        let found = self.cluster.get("", resource, namespace, name).await;
-        found.map_err(|e| e.message)
+        let found = self.cluster.entry("", resource, namespace, name).await;
+        Ok(found.map_err(|e| e.message)?.map(|(entry, storage)| Found {
+            object: entry.decode(),
+            ground: Arc::new(Unchanged {
+                storage: storage.clone(),
+                entry,
+            }),
+        }))
     }
 
     async fn label_secret(&self, namespace: &str, name: &str, label: &'static str, value: &str) {

@@ -20,6 +20,13 @@ pub struct Asked<'a> {
     pub audiences: &'a [String],
 }
 
+/// Something that a token's recognition rests on, such as its ServiceAccount as it was read.
+pub trait Ground: std::fmt::Debug + Send + Sync + 'static {
+    /// Whether it is as it was, after every change that was acknowledged before this call. Does not wait: true only where
+    /// that is certain.
+    fn holds(&self) -> bool;
+}
+
 /// Whom a token stands for.
 #[derive(Clone, Debug, Default)]
 pub struct TokenUser {
@@ -31,6 +38,15 @@ pub struct TokenUser {
     pub warnings: Vec<String>,
     /// Facts for the audit event.
     pub annotations: Vec<(&'static str, String)>,
+    /// What has to hold for this to be said again without looking. Empty: nothing that is known here.
+    pub grounds: Vec<Arc<dyn Ground>>,
+}
+
+impl TokenUser {
+    /// Whether the token would be recognised the same way now.
+    pub fn holds(&self) -> bool {
+        self.grounds.iter().all(|ground| ground.holds())
+    }
 }
 
 impl From<Arc<UserInfo>> for TokenUser {

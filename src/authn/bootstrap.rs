@@ -1,7 +1,7 @@
 //! Bootstrap tokens (`--enable-bootstrap-token-auth`): `<id>.<secret>`, kept in Secrets of kube-system, for machines that
 //! join (upstream's `plugin/pkg/auth/authenticator/token/bootstrap`). Whatever is wrong with one, it is simply unknown.
 
-use super::service_account::{Clock, Objects};
+use super::service_account::{Clock, Found, Objects};
 use super::{Asked, Refused, TokenAuthenticator, TokenUser};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::time;
@@ -27,10 +27,11 @@ impl BootstrapTokens {
         Self { objects, clock }
     }
 
-    async fn user(&self, token: &str) -> Option<UserInfo> {
+    async fn user(&self, token: &str) -> Option<TokenUser> {
         let (id, secret) = split(token)?;
         let name = format!("bootstrap-token-{id}");
-        let kept = self.objects.get("secrets", "kube-system", &name).await.ok()??;
+        let found = self.objects.get("secrets", "kube-system", &name).await.ok()??;
+        let Found { object: kept, ground } = found;
         if kept.is_being_deleted() || kept.str_at(&["type"]) != "bootstrap.kubernetes.io/token" {
             return None;
         }
@@ -55,10 +56,14 @@ impl BootstrapTokens {
             }
             groups.insert(group.to_owned());
         }
-        Some(UserInfo {
+        let user = UserInfo {
             name: format!("system:bootstrap:{id}"),
             groups: groups.into_iter().collect(),
             ..UserInfo::default()
+        };
+        Some(TokenUser {
+            grounds: vec![ground],
+            ..TokenUser::from(Arc::new(user))
         })
     }
 }
@@ -83,7 +88,7 @@ fn is_bootstrap_group(group: &str) -> bool {
 #[async_trait]
 impl TokenAuthenticator for BootstrapTokens {
     async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
-        Ok(self.user(asked.token).await.map(|user| TokenUser::from(Arc::new(user))))
+        Ok(self.user(asked.token).await)
     }
 }
 
@@ -95,11 +100,23 @@ mod tests {
 
     struct One(Value);
 
+    #[derive(Debug)]
+    struct Fixed;
+
+    impl crate::authn::Ground for Fixed {
+        fn holds(&self) -> bool {
+            true
+        }
+    }
+
     #[async_trait]
     impl Objects for One {
-        async fn get(&self, _: &'static str, ns: &str, name: &str) -> Result<Option<Value>, String> {
+        async fn get(&self, _: &'static str, ns: &str, name: &str) -> Result<Option<Found>, String> {
             assert_eq!(ns, "kube-system");
-            Ok((name == "bootstrap-token-abcdef").then(|| self.0.clone()))
+            Ok((name == "bootstrap-token-abcdef").then(|| Found {
+                object: self.0.clone(),
+                ground: Arc::new(Fixed),
+            }))
         }
         async fn label_secret(&self, _: &str, _: &str, _: &'static str, _: &str) {}
     }

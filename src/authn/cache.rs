@@ -1,5 +1,10 @@
 //! Tokens recognised a moment ago are recognised at once (upstream's `token/cache`): successes for ten seconds,
 //! refusals not at all. What is kept is a keyed tag, never a token. Several requests with one token ask once.
+//!
+//! Upstream accepts a revoked token until its ten seconds are over. Here a success is believed again only while the objects
+//! it rests on are unchanged ([`TokenUser::holds`]): once the deletion of a ServiceAccount, a Secret, or the Pod or Node a
+//! token is bound to has been acknowledged, no request that begins later gets in with the token. That goes for a look-up
+//! under way, too: it may have read the objects before they went, so who joined it checks its answer.
 
 use super::{Asked, Refused, TokenAuthenticator, TokenUser, add_authenticated};
 use crate::telemetry::authentication::TokenCacheMetrics;
@@ -151,6 +156,9 @@ impl TokenAuthenticator for TokenCache {
             Some(Slot::Known(found, until)) if *until > now => found.clone(),
             _ => return None,
         };
+        if !found.holds() {
+            return None;
+        }
         if let Some(counts) = &self.counts {
             counts.asked(true, now.elapsed());
         }
@@ -163,42 +171,68 @@ impl TokenCache {
     async fn answer(&self, asked: Asked<'_>) -> (bool, Answer) {
         let key = self.tagger.tag(asked);
         let stripe = usize::from(key[0]) % STRIPES;
-        let flight = {
+        let (flight, joined) = {
             let mut known = lock(&self.stripes[stripe]);
-            let now = Instant::now();
-            let present = match known.get(&key) {
-                Some(Slot::Known(found, until)) if *until > now => {
+            let under_way = match known.get(&key) {
+                Some(Slot::Known(found, until)) if *until > Instant::now() && found.holds() => {
                     return (true, Ok(Some(TokenUser::clone(found))));
                 }
                 Some(Slot::Asking(flight)) => flight.upgrade(),
                 _ => None,
             };
-            present.unwrap_or_else(|| {
+            let joined = under_way.is_some();
+            let flight = under_way.unwrap_or_else(|| {
                 let flight = self.flight(key, stripe, asked);
                 if let Some(weak) = flight.downgrade().filter(|_| known.len() < MOST) {
                     known.insert(key, Slot::Asking(weak));
                 }
                 flight
-            })
+            });
+            (flight, joined)
         };
-        (false, flight.await)
+        match flight.await {
+            Ok(Some(found)) if joined && !found.holds() => (false, self.flight(key, stripe, asked).await),
+            answer => (false, answer),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::authn::Ground;
     use crate::request::UserInfo;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-    struct Slow(AtomicUsize);
+    #[derive(Default)]
+    struct Slow {
+        asked: AtomicUsize,
+        gone: Arc<AtomicBool>,
+    }
+
+    /// Holds until its object is gone.
+    #[derive(Debug)]
+    struct There(Arc<AtomicBool>);
+
+    impl Ground for There {
+        fn holds(&self) -> bool {
+            !self.0.load(Ordering::Relaxed)
+        }
+    }
 
     #[async_trait]
     impl TokenAuthenticator for Slow {
         async fn authenticate_token(&self, asked: Asked<'_>) -> Answer {
-            self.0.fetch_add(1, Ordering::Relaxed);
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            // As a look-up that reads first, and then checks signatures.
+            let gone = self.gone.load(Ordering::Relaxed);
             tokio::time::sleep(Duration::from_secs(1)).await;
             match asked.token {
+                "bound" if gone => Ok(None),
+                "bound" => Ok(Some(TokenUser {
+                    grounds: vec![Arc::new(There(self.gone.clone()))],
+                    ..Arc::new(UserInfo::system("u", &[])).into()
+                })),
                 "good" => Ok(Some(Arc::new(UserInfo::system("u", &[])).into())),
                 "slow" => std::future::pending().await,
                 _ => Ok(None),
@@ -207,7 +241,7 @@ mod tests {
     }
 
     fn cache() -> (Arc<TokenCache>, Arc<Slow>) {
-        let slow = Arc::new(Slow(AtomicUsize::new(0)));
+        let slow = Arc::new(Slow::default());
         (Arc::new(TokenCache::try_new(slow.clone(), None).unwrap()), slow)
     }
 
@@ -218,7 +252,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_success_counts_for_ten_seconds_and_a_refusal_never() {
         let (cache, slow) = cache();
-        let asked = || slow.0.load(Ordering::Relaxed);
+        let asked = || slow.asked.load(Ordering::Relaxed);
         let at_once = |token| cache.at_once(of(token, &[])).map(|found| found.user.name.clone());
         assert_eq!(at_once("good"), None);
         for _ in 0..3 {
@@ -284,7 +318,34 @@ mod tests {
         tokio::task::yield_now().await;
         first.abort();
         assert!(second.await.unwrap().unwrap().is_some());
-        assert_eq!(slow.0.load(Ordering::Relaxed), 1);
+        assert_eq!(slow.asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_success_ends_with_the_object_it_rests_on() {
+        let (cache, slow) = cache();
+        let bound = || of("bound", &[]);
+        assert!(cache.authenticate_token(bound()).await.unwrap().is_some());
+        assert!(cache.at_once(bound()).is_some());
+        slow.gone.store(true, Ordering::Relaxed);
+        assert!(cache.at_once(bound()).is_none());
+        assert!(cache.authenticate_token(bound()).await.unwrap().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_up_that_read_before_the_deletion_lets_nobody_in_after_it() {
+        let (cache, slow) = cache();
+        let ask = || {
+            let cache = cache.clone();
+            tokio::spawn(async move { cache.authenticate_token(of("bound", &[])).await })
+        };
+        let before = ask();
+        tokio::task::yield_now().await;
+        slow.gone.store(true, Ordering::Relaxed);
+        let after = ask();
+        assert!(before.await.unwrap().unwrap().is_some(), "this one began before");
+        assert!(after.await.unwrap().unwrap().is_none());
+        assert_eq!(slow.asked.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test(start_paused = true)]

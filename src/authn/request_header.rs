@@ -5,7 +5,7 @@ use super::x509::{common_name, verify_chain};
 use super::{AtOnce, Authenticator, Credentials, Identified, Refused, add_authenticated};
 use crate::request::{ClientCaSource, UserInfo};
 use async_trait::async_trait;
-use http::header::{HeaderMap, HeaderName};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -98,7 +98,7 @@ pub fn stated(names: &RequestHeaderNames, headers: &HeaderMap) -> Option<UserInf
         ..Default::default()
     };
     for header in &names.group {
-        let values = headers.get_all(header).iter().filter_map(|v| v.to_str().ok());
+        let values = headers.get_all(header).iter().filter_map(text);
         user.groups.extend(values.filter(|v| !v.is_empty()).map(str::to_owned));
     }
     for (header, value) in headers {
@@ -106,7 +106,7 @@ pub fn stated(names: &RequestHeaderNames, headers: &HeaderMap) -> Option<UserInf
         let Some(key) = prefixes.iter().find_map(|p| header.as_str().strip_prefix(p.as_str())) else {
             continue;
         };
-        if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
+        if let Some(value) = text(value) {
             let values = user.extra.entry(unescape_key(key).into_owned()).or_default();
             values.push(value.to_owned());
         }
@@ -117,7 +117,13 @@ pub fn stated(names: &RequestHeaderNames, headers: &HeaderMap) -> Option<UserInf
 
 fn first_value<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Option<&'a str> {
     let values = names.iter().filter_map(|n| headers.get(n));
-    values.filter_map(|v| v.to_str().ok()).find(|v| !v.is_empty())
+    values.filter_map(text).find(|v| !v.is_empty())
+}
+
+/// A value as UTF-8, which names may have: [`HeaderValue::to_str`] knows ASCII only, and a user or group that it does not
+/// know would be left out in silence.
+fn text(value: &HeaderValue) -> Option<&str> {
+    std::str::from_utf8(value.as_bytes()).ok()
 }
 
 /// Undoes the escaping of an extra key; what cannot be undone is kept as it is.
@@ -134,7 +140,10 @@ mod tests {
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
         let mut h = HeaderMap::new();
         for (k, v) in pairs {
-            h.append(HeaderName::from_bytes(k.as_bytes()).unwrap(), v.parse().unwrap());
+            h.append(
+                HeaderName::from_bytes(k.as_bytes()).unwrap(),
+                HeaderValue::from_bytes(v.as_bytes()).unwrap(),
+            );
         }
         h
     }
@@ -145,17 +154,17 @@ mod tests {
         let source = ca.pool();
         let a = RequestHeader::new(source, vec!["aggregator".into()], RequestHeaderNames::standard());
         let h = headers(&[
-            ("X-Remote-User", "jane"),
+            ("X-Remote-User", "jané"),
             ("X-Remote-Uid", "7"),
             ("X-Remote-Group", "a"),
-            ("X-Remote-Group", "b"),
+            ("X-Remote-Group", "ü"),
             ("X-Remote-Extra-Scopes.example.com%2ffoo", "x"),
             ("X-Remote-Extra-Bad%zz", "y"),
         ]);
         let proxy = ca.client("aggregator", &[]);
         let user = ask(&a, &proxy, &h).await.unwrap().unwrap();
-        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
-        assert_eq!(user.groups, ["a", "b", "system:authenticated"]);
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jané", "7"));
+        assert_eq!(user.groups, ["a", "ü", "system:authenticated"]);
         let extra: Vec<_> = user.extra.keys().map(String::as_str).collect();
         assert_eq!(extra, ["bad%zz", "scopes.example.com/foo"]);
         assert!(ask(&a, &proxy, &HeaderMap::new()).await.unwrap().is_none());

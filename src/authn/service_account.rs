@@ -12,6 +12,7 @@ mod legacy;
 pub use authenticator::{ServiceAccountTokens, VerificationKeys};
 pub use issuer::{Bound, Claimed, Issuer};
 
+use super::Ground;
 use crate::apimachinery::value::Value;
 use crate::request::UserInfo;
 use async_trait::async_trait;
@@ -21,6 +22,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Issuer of tokens that are kept in Secrets.
 pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
+/// An object that a token depends on, as it was read.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The object.
+    pub object: Value,
+    /// Holds while the object stays as it is.
+    pub ground: Arc<dyn Ground>,
+}
+
 /// The objects tokens depend on, as they are now.
 #[async_trait]
 pub trait Objects: Send + Sync + 'static {
@@ -28,7 +38,7 @@ pub trait Objects: Send + Sync + 'static {
     ///
     /// # Errors
     /// One line: it cannot be told.
-    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<Value>, String>;
+    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<Found>, String>;
 
     /// Sets a label of a Secret, as far as it can be set; nobody waits for it to have worked.
     async fn label_secret(&self, namespace: &str, name: &str, label: &'static str, value: &str);

@@ -5,6 +5,7 @@ mod memo;
 
 use super::{AtOnce, Authenticator, Credentials, Identified, Refused, add_authenticated};
 use crate::apimachinery::codec::hex;
+use crate::apimachinery::x509::Name;
 use crate::request::{ClientCaSource, UserInfo};
 use crate::telemetry::access::ClientCertificateMetrics;
 use async_trait::async_trait;
@@ -18,9 +19,6 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The extra key under which a certificate's digest is stated.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
-
-/// The attribute of a subject that holds a user's uid.
-const UID: &str = "1.3.6.1.4.1.57683.2";
 
 /// Why a chain is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,35 +133,22 @@ impl X509 {
 pub fn named(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>, Refused> {
     let (_, parsed) =
         X509Certificate::from_der(certificate).map_err(|e| Refused(format!("the certificate cannot be read: {e}")))?;
-    let subject = parsed.subject();
-    let last_cn = subject.iter_common_name().last().and_then(|cn| cn.as_str().ok());
-    let Some(name) = last_cn.filter(|n| !n.is_empty()) else {
+    let subject = Name::parse(parsed.subject().as_raw())
+        .map_err(|e| Refused(format!("the certificate's subject cannot be read: {e}")))?;
+    let name = subject.common_name();
+    if name.is_empty() {
         return Ok(None);
+    }
+    let uid = match subject.uids() {
+        [] => "",
+        [uid] if uid.is_empty() => return Err(Refused::new("UID cannot be an empty string")),
+        [uid] => uid,
+        uids => return Err(Refused(format!("expected 1 UID, but found multiple: {uids:?}"))),
     };
-    let groups = subject
-        .iter_organization()
-        .filter_map(|o| o.as_str().ok())
-        .map(str::to_owned)
-        .collect();
-    let mut uids = Vec::new();
-    for attribute in subject.iter_attributes() {
-        if attribute.attr_type().to_id_string() == UID {
-            let uid = attribute
-                .as_str()
-                .map_err(|_| Refused::new("unable to parse UID into a string"))?;
-            if uid.is_empty() {
-                return Err(Refused::new("UID cannot be an empty string"));
-            }
-            uids.push(uid.to_owned());
-        }
-    }
-    if uids.len() > 1 {
-        return Err(Refused(format!("expected 1 UID, but found multiple: {uids:?}")));
-    }
     let mut user = UserInfo {
         name: name.to_owned(),
-        uid: uids.pop().unwrap_or_default(),
-        groups,
+        uid: uid.to_owned(),
+        groups: subject.organizations().to_vec(),
         ..Default::default()
     };
     user.extra
@@ -177,15 +162,15 @@ fn credential_id(certificate: &[u8]) -> String {
     format!("X509SHA256={}", hex(digest.as_ref()))
 }
 
-/// The common name of a certificate's subject; empty where it has none.
+/// The common name of a certificate's subject; empty where it has none that can be read.
 pub fn common_name(certificate: &CertificateDer<'_>) -> String {
-    X509Certificate::from_der(certificate)
+    let subject = X509Certificate::from_der(certificate)
         .ok()
-        .and_then(|(_, c)| {
-            let cn = c.subject().iter_common_name().last()?;
-            Some(cn.as_str().ok()?.to_owned())
-        })
-        .unwrap_or_default()
+        .map(|(_, c)| Name::parse(c.subject().as_raw()));
+    match subject {
+        Some(Ok(name)) => name.common_name().to_owned(),
+        _ => String::new(),
+    }
 }
 
 /// When a certificate ends.

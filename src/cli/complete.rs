@@ -9,6 +9,7 @@ use super::value::{UsageError, Values};
 use crate::audit::Policy;
 use crate::authn::jwt::{PublicKey, Signer};
 use crate::authn::oidc::Configuration;
+use crate::authz::config::Mode;
 use crate::client::ClientConfig;
 use crate::pki::PkiOptions;
 use crate::serving::{CaPool, KeyPairData, Limits};
@@ -167,7 +168,7 @@ impl Options {
             mut authentication,
             mut authorization,
             audit,
-            admission,
+            mut admission,
             features,
             runtime,
             generic,
@@ -245,6 +246,9 @@ impl Options {
             let text = read("authorization-config", path)?;
             authorization.authorizers = crate::authz::config::parse(&text)
                 .map_err(|e| about("authorization-config", format!("{}: {e}", path.display())))?;
+        }
+        if authorization.has(Mode::Node) {
+            warnings.extend(admission.restrict_nodes().map(str::to_owned));
         }
         if let Some(path) = &audit.policy {
             Policy::read(path).map_err(|e| about("audit-policy-file", e))?;

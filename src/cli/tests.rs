@@ -85,6 +85,45 @@ fn no_flag_is_needed() {
 }
 
 #[test]
+fn node_restriction_is_on_with_the_node_authorizer_unless_disabled_by_name() {
+    let plugin = "NodeRestriction";
+    let is_on = |args: &[&str]| {
+        let completed = serve(args).complete().unwrap();
+        (
+            completed.admission.on().any(|p| p == plugin),
+            completed.warnings.iter().any(|w| w.contains(plugin)),
+        )
+    };
+    for args in [
+        &[][..],
+        &["--authorization-mode=Node,RBAC"],
+        &["--enable-admission-plugins=NodeRestriction"],
+        &["--disable-admission-plugins=PodSecurity"],
+        &["--admission-control=PodSecurity"],
+    ] {
+        assert_eq!(is_on(args), (true, false), "{args:?}");
+    }
+    assert_eq!(is_on(&["--disable-admission-plugins=NodeRestriction"]), (false, true));
+    assert_eq!(is_on(&["--authorization-mode=RBAC"]), (false, false));
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("authorizers.yaml");
+    let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n\
+                - {type: Node, name: node}\n- {type: RBAC, name: rbac}\n";
+    std::fs::write(&path, text).unwrap();
+    let config = format!("--authorization-config={}", path.display());
+    assert_eq!(is_on(&[&config]), (true, false), "authorizers named in a file count");
+
+    let completed = serve(&[]).complete().unwrap();
+    let order: Vec<&str> = completed.admission.on().collect();
+    let at = |name| order.iter().position(|p| *p == name);
+    assert!(
+        at("ServiceAccount") < at(plugin) && at(plugin) < at("TaintNodesByCondition"),
+        "{order:?}"
+    );
+}
+
+#[test]
 fn values_are_given_in_every_spelling_of_the_field() {
     let options = serve(&[
         "--secure-port",

@@ -349,6 +349,12 @@ pub trait Storage: Send + Sync + 'static {
         Revision::default()
     }
 
+    /// The revision of the object at `key`, without waiting, in a state that has every change acknowledged by this process.
+    /// `None`: there is no such object, or what is at hand is behind.
+    fn at_hand(&self, _key: &str) -> Option<Revision> {
+        None
+    }
+
     /// Number of objects.
     fn count(&self) -> usize;
 

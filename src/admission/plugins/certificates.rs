@@ -4,12 +4,13 @@
 use crate::admission::{Admission, Attributes, Operation, forbidden};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
+use crate::apimachinery::x509::{CertificateRequest, Name};
 use crate::authz::{self, Authorizer, Decision};
 use crate::request::user::MASTERS;
 use async_trait::async_trait;
 use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
-use x509_parser::prelude::{FromDer, Pem, X509CertificationRequest, X509Name};
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
@@ -120,39 +121,15 @@ impl Admission for ClusterTrustBundleAttest {
 /// Nobody gets a client certificate of the group that may do everything.
 pub struct CertificateSubjectRestriction;
 
-/// What is found in a request's subject.
+/// Whom a request in `spec.request` is for.
 ///
 /// # Errors
 /// Why it cannot be read.
-fn in_subject<T>(request: &Value, find: impl FnOnce(&X509Name<'_>) -> T) -> std::result::Result<T, String> {
+pub(super) fn subject(request: &Value) -> std::result::Result<Name, String> {
     let text = request.as_str().unwrap_or_default();
-    let bytes = base64::engine::general_purpose::STANDARD.decode(text);
-    let bytes = bytes.map_err(|e| e.to_string())?;
-    let pem = Pem::iter_from_buffer(&bytes).next();
-    let pem = pem.and_then(std::result::Result::ok);
-    let pem = pem.filter(|p| p.label == "CERTIFICATE REQUEST");
-    let pem = pem.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
-    let (_, parsed) = X509CertificationRequest::from_der(&pem.contents).map_err(|e| e.to_string())?;
-    Ok(find(&parsed.certification_request_info.subject))
-}
-
-/// The organizations a request is for.
-fn organizations(request: &Value) -> std::result::Result<Vec<String>, String> {
-    in_subject(request, |name| {
-        let all = name.iter_organization();
-        all.filter_map(|o| o.as_str().ok().map(str::to_owned)).collect()
-    })
-}
-
-/// The common name a request is for, empty where it has none.
-///
-/// # Errors
-/// Why it cannot be read.
-pub(super) fn common_name(request: &Value) -> std::result::Result<String, String> {
-    in_subject(request, |name| {
-        let last = name.iter_common_name().last();
-        last.and_then(|cn| cn.as_str().ok()).unwrap_or_default().to_owned()
-    })
+    let bytes = STANDARD.decode(text).map_err(|e| e.to_string())?;
+    let request = CertificateRequest::from_pem(&bytes).map_err(|e| e.to_string())?;
+    Ok(request.subject)
 }
 
 #[async_trait]
@@ -165,9 +142,9 @@ impl Admission for CertificateSubjectRestriction {
         if signer(object) != CLIENT_SIGNER {
             return Ok(());
         }
-        let groups = organizations(object.at(&["spec", "request"]));
-        let groups = groups.map_err(|e| forbidden(attributes, object, format!("failed to parse CSR: {e}")))?;
-        if !groups.iter().any(|g| g == MASTERS) {
+        let subject = subject(object.at(&["spec", "request"]));
+        let subject = subject.map_err(|e| forbidden(attributes, object, format!("failed to parse CSR: {e}")))?;
+        if !subject.organizations().iter().any(|g| g == MASTERS) {
             return Ok(());
         }
         let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
@@ -226,25 +203,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_asks_to_be_a_master() {
-        let asking = |organization: &str| {
-            let mut params = rcgen::CertificateParams::default();
-            let name = rcgen::DnType::OrganizationName;
-            params.distinguished_name.push(name, organization);
-            let key = rcgen::KeyPair::generate().unwrap();
-            let pem = params.serialize_request(&key).unwrap().pem().unwrap();
-            let text = base64::engine::general_purpose::STANDARD.encode(pem);
-            json!({"metadata": {"name": "c"}, "spec": {"signerName": (CLIENT_SIGNER), "request": (text)}})
-        };
+    async fn no_string_type_hides_the_group_of_masters() {
+        use crate::apimachinery::x509::testing::{ORGANIZATION, csr};
         let create = request(Operation::Create, GROUP, REQUESTS, "c");
-        assert!(
-            ask(&CertificateSubjectRestriction, &create, &asking("demo"))
-                .await
-                .is_ok()
-        );
-        let refused = ask(&CertificateSubjectRestriction, &create, &asking(MASTERS))
-            .await
-            .unwrap_err();
-        assert!(refused.ends_with("signer with system:masters group is not allowed"));
+        let asking = async |tag: u8, organization: &[u8]| {
+            let text = STANDARD.encode(csr(ORGANIZATION, tag, organization));
+            let object = json!({"metadata": {"name": "c"}, "spec": {"signerName": (CLIENT_SIGNER), "request": (text)}});
+            ask(&CertificateSubjectRestriction, &create, &object).await
+        };
+        assert!(asking(0x0c, b"demo").await.is_ok());
+        let wide: Vec<u8> = MASTERS.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let wider: Vec<u8> = MASTERS.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect();
+        for (tag, bytes) in [
+            (0x0c, MASTERS.as_bytes()),
+            (0x13, MASTERS.as_bytes()),
+            (0x14, MASTERS.as_bytes()),
+            (0x16, MASTERS.as_bytes()),
+            (0x1a, MASTERS.as_bytes()),
+            (0x1b, MASTERS.as_bytes()),
+            (0x1e, &wide),
+            (0x1c, &wider),
+        ] {
+            let refused = asking(tag, bytes).await.unwrap_err();
+            assert!(
+                refused.ends_with("signer with system:masters group is not allowed"),
+                "{tag:#x}: {refused}"
+            );
+        }
+        let refused = asking(0x04, MASTERS.as_bytes()).await.unwrap_err();
+        assert!(refused.contains("failed to parse CSR"), "{refused}");
     }
 }

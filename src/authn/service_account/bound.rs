@@ -1,12 +1,12 @@
 //! Tokens of TokenRequests: their times, and the objects they are bound to.
 
-use super::{LEEWAY, Objects, user_info};
+use super::{Found, LEEWAY, Objects, user_info};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::seconds;
 use crate::authn::x509::CREDENTIAL_ID;
-use crate::authn::{Refused, TokenUser};
+use crate::authn::{Ground, Refused, TokenUser};
 use crate::telemetry::access::ServiceAccountTokenMetrics;
 use std::sync::Arc;
 
@@ -40,12 +40,12 @@ async fn referred(
     (resource, word): (&'static str, &str),
     namespace: &str,
     now: i64,
-) -> Result<(), Refused> {
+) -> Result<Option<Arc<dyn Ground>>, Refused> {
     if claim.is_null() {
-        return Ok(());
+        return Ok(None);
     }
     let found = objects.get(resource, namespace, claim.str_at(&["name"])).await;
-    let Ok(Some(object)) = found else {
+    let Ok(Some(Found { object, ground })) = found else {
         return Err(Refused::new(GONE));
     };
     if deleted(&object, now) {
@@ -57,7 +57,7 @@ async fn referred(
             "{word} UID ({live}) does not match service account {word} ref claim ({claimed})"
         )));
     }
-    Ok(())
+    Ok(Some(ground))
 }
 
 /// Judges the claims of a token that one of our keys made.
@@ -76,6 +76,11 @@ pub(super) async fn check(
     );
     let account = objects.get("serviceaccounts", namespace, name).await.map_err(Refused)?;
     let account = account.ok_or_else(|| Refused(format!("serviceaccounts \"{name}\" not found")))?;
+    let Found {
+        object: account,
+        ground,
+    } = account;
+    let mut grounds = vec![ground];
     if deleted(&account, now) {
         return Err(Refused(format!("service account {namespace}/{name} has been deleted")));
     }
@@ -86,11 +91,11 @@ pub(super) async fn check(
         )));
     }
     let (pod, node) = (private.get("pod"), private.get("node"));
-    referred(objects, private.get("secret"), ("secrets", "secret"), namespace, now).await?;
-    referred(objects, pod, ("pods", "pod"), namespace, now).await?;
+    grounds.extend(referred(objects, private.get("secret"), ("secrets", "secret"), namespace, now).await?);
+    grounds.extend(referred(objects, pod, ("pods", "pod"), namespace, now).await?);
     if pod.is_null() {
         // Beside a pod, the node only says where the pod runs.
-        referred(objects, node, ("nodes", "node"), "", now).await?;
+        grounds.extend(referred(objects, node, ("nodes", "node"), "", now).await?);
     }
     let mut user = user_info(namespace, name, uid);
     let mut extra = |key: &str, value: &str| {
@@ -113,6 +118,7 @@ pub(super) async fn check(
         id => extra(CREDENTIAL_ID, &format!("JTI={id}")),
     }
     let mut found = TokenUser::from(Arc::new(user));
+    found.grounds = grounds;
     let late = seconds(private, "warnafter")
         .ok()
         .flatten()

@@ -1,6 +1,6 @@
 //! Tokens kept in Secrets.
 
-use super::{Objects, user_info, user_name};
+use super::{Found, Objects, user_info, user_name};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
@@ -70,18 +70,24 @@ impl Place<'_> {
         text: &str,
     ) -> Result<(), Refused> {
         let (objects, namespace) = (self.check.objects, self.namespace);
-        let kept = match objects.get("secrets", namespace, secret).await {
-            Ok(Some(kept)) if !kept.is_being_deleted() => kept,
+        let Found { object: kept, ground } = match objects.get("secrets", namespace, secret).await {
+            Ok(Some(kept)) if !kept.object.is_being_deleted() => kept,
             _ => return refused("Token has been invalidated"),
         };
         let copy = STANDARD.decode(kept.str_at(&["data", "token"])).unwrap_or_default();
         if verify_slices_are_equal(&copy, text.as_bytes()).is_err() {
             return refused("Token does not match server's copy");
         }
+        found.grounds.push(ground);
         let account = objects.get("serviceaccounts", namespace, name).await.map_err(Refused)?;
-        let Some(account) = account else {
+        let Some(Found {
+            object: account,
+            ground,
+        }) = account
+        else {
             return refused(format!("serviceaccounts \"{name}\" not found"));
         };
+        found.grounds.push(ground);
         if account.is_being_deleted() {
             return refused(format!("ServiceAccount {namespace}/{name} has been deleted"));
         }

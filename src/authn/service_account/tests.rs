@@ -2,7 +2,7 @@ use super::*;
 use crate::authn::jwt::PublicKey;
 use crate::authn::jwt::tests::{ec, rsa};
 use crate::authn::jwt::{Signer, Token};
-use crate::authn::{Asked, TokenAuthenticator, TokenUser};
+use crate::authn::{Asked, Ground, TokenAuthenticator, TokenUser};
 use crate::json;
 use base64::Engine;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ const AUD: &str = "https://kubernetes.default.svc";
 
 #[derive(Default)]
 struct World {
-    objects: Mutex<HashMap<String, Value>>,
+    objects: Arc<Mutex<HashMap<String, Value>>>,
     labels: Mutex<Vec<String>>,
 }
 
@@ -32,10 +32,32 @@ impl World {
     }
 }
 
+#[derive(Debug)]
+struct Unchanged {
+    objects: Arc<Mutex<HashMap<String, Value>>>,
+    key: String,
+    object: Value,
+}
+
+impl Ground for Unchanged {
+    fn holds(&self) -> bool {
+        self.objects.lock().unwrap().get(&self.key) == Some(&self.object)
+    }
+}
+
 #[async_trait]
 impl Objects for World {
-    async fn get(&self, resource: &'static str, _: &str, name: &str) -> Result<Option<Value>, String> {
-        Ok(self.objects.lock().unwrap().get(&format!("{resource}/{name}")).cloned())
+    async fn get(&self, resource: &'static str, _: &str, name: &str) -> Result<Option<Found>, String> {
+        let key = format!("{resource}/{name}");
+        let object = self.objects.lock().unwrap().get(&key).cloned();
+        Ok(object.map(|object| Found {
+            object: object.clone(),
+            ground: Arc::new(Unchanged {
+                objects: self.objects.clone(),
+                key,
+                object,
+            }),
+        }))
     }
     async fn label_secret(&self, _: &str, name: &str, label: &'static str, value: &str) {
         self.labels.lock().unwrap().push(format!("{name} {label}={value}"));
@@ -169,8 +191,11 @@ async fn a_token_lives_as_long_as_what_it_is_bound_to() {
         }
         let token = b.issue(&bound);
         let key = format!("{resource}/{name}");
+        let found = b.ask(&token).await.unwrap().unwrap();
+        assert!(found.holds());
         b.world
             .edit(&key, &["metadata", "deletionTimestamp"], "2027-01-15T07:59:30Z");
+        assert!(!found.holds(), "the {word} has changed");
         assert!(b.ask(&token).await.unwrap().is_some(), "deleted half a minute ago");
         b.now.store(NOW + 31, Ordering::Relaxed);
         assert_eq!(b.refusal(&token).await, gone);
@@ -185,7 +210,9 @@ async fn a_token_lives_as_long_as_what_it_is_bound_to() {
     }
     let b = bench();
     let token = b.issue(&spec());
+    let found = b.ask(&token).await.unwrap().unwrap();
     b.world.edit("serviceaccounts/sa", &["metadata", "uid"], "x");
+    assert!(!found.holds(), "the account has changed");
     assert_eq!(
         b.refusal(&token).await,
         "service account UID (x) does not match claim (sa-uid)"
@@ -288,6 +315,7 @@ async fn a_secrets_token_is_good_while_the_secret_holds_it() {
     b.world.edit("secrets/s", &["data", "token"], &copy);
     let found = ask().await.unwrap().unwrap();
     assert_eq!(found.user.name, "system:serviceaccount:ns:sa");
+    assert_eq!((found.grounds.len(), found.holds()), (2, true));
     assert_eq!((found.audiences, found.warnings.len()), (vec![AUD.to_owned()], 0));
     assert_eq!(
         *b.world.labels.lock().unwrap(),

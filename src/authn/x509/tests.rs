@@ -95,6 +95,33 @@ async fn the_subject_names_user_and_groups() {
 }
 
 #[tokio::test]
+async fn groups_of_every_string_type_count_and_unreadable_ones_are_refused() {
+    use rcgen::DnValue;
+    use rcgen::string::{BmpString, TeletexString, UniversalString};
+    let ca = ca("ca");
+    let a = X509::new(ca.pool());
+    for group in [
+        DnValue::TeletexString(TeletexString::try_from("dev").unwrap()),
+        DnValue::BmpString(BmpString::try_from("dev").unwrap()),
+        DnValue::UniversalString(UniversalString::try_from("dev").unwrap()),
+    ] {
+        let chain = ca.sign(|p| {
+            p.distinguished_name.push(DnType::CommonName, "jane");
+            p.distinguished_name.push(DnType::OrganizationName, group.clone());
+        });
+        let user = ask(&a, &chain, &HeaderMap::new()).await.unwrap().unwrap();
+        assert_eq!(user.groups, ["dev", "system:authenticated"], "{group:?}");
+    }
+    let ended = ca.client("jane\0.example.com", &[]);
+    let refused = ask(&a, &ended, &HeaderMap::new()).await.unwrap_err();
+    assert!(
+        refused.0.ends_with("an attribute of the subject holds a NUL"),
+        "{}",
+        refused.0
+    );
+}
+
+#[tokio::test]
 async fn the_uid_comes_from_its_own_attribute() {
     let ca = ca("ca");
     let a = X509::new(ca.pool());

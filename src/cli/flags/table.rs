@@ -196,11 +196,11 @@ flags! {
         "egress-selector-config-file" Text "" refused("connections would leave past the proxy it names") "Egress selector configuration";
     }
     Admission {
-        "admission-control" List "" honoured "Deprecated: exactly these plugins";
+        "admission-control" List "" honoured "Deprecated: exactly these plugins, and NodeRestriction with the Node authorizer";
         "admission-control-config-file" Text "" honoured "AdmissionConfiguration: what plugins are told at start; strict";
         "default-not-ready-toleration-seconds" Int "300" honoured "Seconds pods stay on a node that is not ready, unless they say";
         "default-unreachable-toleration-seconds" Int "300" honoured "Seconds pods stay on a node nobody can reach, unless they say";
-        "disable-admission-plugins" List "" honoured "Plugins to leave out";
+        "disable-admission-plugins" List "" honoured "Plugins to leave out; NodeRestriction is on with the Node authorizer unless named here";
         "enable-admission-plugins" List "" honoured "Plugins to add";
     }
     Metrics {

@@ -12,7 +12,8 @@ const ALL: &[(&str, bool)] = &[
     ("LimitPodHardAntiAffinityTopology", false),
     ("LimitRanger", true),
     ("ServiceAccount", true),
-    ("NodeRestriction", false),
+    // Off by itself; [`AdmissionOptions::restrict_nodes`] turns it on beside the Node authorizer.
+    (NODE_RESTRICTION, false),
     ("TaintNodesByCondition", true),
     ("AlwaysPullImages", false),
     ("ImagePolicyWebhook", false),
@@ -48,6 +49,8 @@ const ALL: &[(&str, bool)] = &[
     ("AlwaysDeny", false),
 ];
 
+const NODE_RESTRICTION: &str = "NodeRestriction";
+
 /// Plugins of upstream that are off by default and that this release does not have, since a file of theirs names a
 /// service to ask or limits to keep: asking for one is refused, for what it would have kept out would get in.
 const ABSENT: &[&str] = &["ImagePolicyWebhook", "EventRateLimit"];
@@ -56,6 +59,8 @@ const ABSENT: &[&str] = &["ImagePolicyWebhook", "EventRateLimit"];
 #[derive(Clone, Debug)]
 pub struct AdmissionOptions {
     on: Vec<&'static str>,
+    /// Plugins that `--disable-admission-plugins` names.
+    disabled: Vec<String>,
     /// What plugins are told at start.
     pub config_file: Option<PathBuf>,
     /// Seconds pods stay on a node that is not ready.
@@ -75,6 +80,21 @@ impl AdmissionOptions {
     /// The plugins that are on, in call order.
     pub fn on(&self) -> impl Iterator<Item = &'static str> {
         self.on.iter().copied()
+    }
+
+    /// Turns NodeRestriction on, as the Node authorizer is: it lets any node create pods, request tokens and patch nodes,
+    /// and relies on this plugin to tell whose they are. Without it one kubelet's credential is cluster-admin. Only
+    /// `--disable-admission-plugins` leaves it out; the returned text then warns of that.
+    pub(in crate::cli) fn restrict_nodes(&mut self) -> Option<&'static str> {
+        if self.disabled.iter().any(|n| n == NODE_RESTRICTION) {
+            return Some(
+                "--disable-admission-plugins=NodeRestriction with the Node authorizer: any kubelet's credential is as good \
+                 as cluster-admin's",
+            );
+        }
+        let wanted = |name: &str| name == NODE_RESTRICTION || self.on.contains(&name);
+        self.on = ALL.iter().map(|(name, _)| *name).filter(|name| wanted(name)).collect();
+        None
     }
 
     pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
@@ -119,6 +139,7 @@ impl AdmissionOptions {
         );
         Ok(Self {
             on,
+            disabled,
             config_file,
             not_ready_seconds: values.int(not_ready)?,
             unreachable_seconds: values.int(unreachable)?,

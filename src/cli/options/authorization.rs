@@ -106,7 +106,8 @@ impl AuthorizationOptions {
         Ok(())
     }
 
-    fn has(&self, mode: Mode) -> bool {
+    /// True where the mode is among the authorizers.
+    pub(in crate::cli) fn has(&self, mode: Mode) -> bool {
         self.authorizers.iter().any(|a| a.mode == mode)
     }
 

@@ -3,9 +3,10 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
+use crate::apimachinery::x509::CertificateRequest;
 use crate::controlplane::fields::Seen;
 use base64::Engine as _;
-use x509_parser::prelude::{FromDer, Pem, X509CertificationRequest};
+use x509_parser::prelude::Pem;
 
 const USAGES: &[&str] = &[
     "any",
@@ -40,16 +41,19 @@ fn bytes(v: &Value) -> Vec<u8> {
         .unwrap_or_default()
 }
 
+/// Judged with each write: requests stored by releases that read less of them are not approved or signed.
+fn request(out: &mut ErrorList, v: &Value) {
+    let text = v.at(&["spec", "request"]);
+    if let Err(why) = CertificateRequest::from_pem(&bytes(text)) {
+        let at = FieldPath::new("spec").child("request");
+        out.push(FieldError::invalid(&at, text.clone(), why.to_string()));
+    }
+}
+
 pub(crate) fn create(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
-    if let Err(why) = request(&bytes(spec.get("request"))) {
-        out.push(FieldError::invalid(
-            &path.child("request"),
-            spec.get("request").clone(),
-            why,
-        ));
-    }
+    request(&mut out, v);
     let (at, usages) = (path.child("usages"), spec.get("usages").items());
     if usages.is_empty() {
         out.push(FieldError::required(&at, ""));
@@ -79,17 +83,6 @@ pub(crate) fn create(v: &Value) -> ErrorList {
     }
     conditions(&mut out, v);
     out
-}
-
-fn request(pem: &[u8]) -> Result<(), &'static str> {
-    let block = Pem::iter_from_buffer(pem).next().and_then(Result::ok);
-    let Some(block) = block.filter(|b| b.label == "CERTIFICATE REQUEST") else {
-        return Err("PEM block type must be CERTIFICATE REQUEST");
-    };
-    match X509CertificationRequest::from_der(&block.contents) {
-        Ok(_) => Ok(()),
-        Err(_) => Err("asn1: structure error: malformed certificate request"),
-    }
 }
 
 fn signer_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
@@ -179,6 +172,7 @@ fn kept(out: &mut ErrorList, new: &Value, old: &Value, kinds: &[&str]) {
 
 pub(crate) fn approval(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
+    request(&mut out, new);
     conditions(&mut out, new);
     kept(&mut out, new, old, &["Approved", "Denied", "Failed"]);
     out
@@ -186,6 +180,7 @@ pub(crate) fn approval(new: &Value, old: &Value) -> ErrorList {
 
 pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
+    request(&mut out, new);
     conditions(&mut out, new);
     kept(&mut out, new, old, &["Approved", "Denied", "Failed"]);
     let at = FieldPath::new("status").child("conditions");
@@ -232,6 +227,7 @@ fn certificate(pem: &[u8]) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::apimachinery::field::aggregate;
+    use crate::apimachinery::x509::testing::ORGANIZATION;
     use crate::json;
 
     #[test]
@@ -250,8 +246,14 @@ mod tests {
 
     #[test]
     fn an_answer_is_given_once_and_by_approval() {
-        let old = json!({"status": {}});
-        let new = json!({"status": {"conditions": [{"type": "Approved", "status": "True"}]}});
+        let pem = crate::apimachinery::x509::testing::csr(ORGANIZATION, 0x0c, b"demo");
+        let request = base64::engine::general_purpose::STANDARD.encode(pem);
+        let old = json!({"spec": {"request": request}, "status": {}});
+        let mut new = old.clone();
+        new.set(
+            &["status", "conditions"],
+            json!([{"type": "Approved", "status": "True"}]),
+        );
         assert_eq!(aggregate(&approval(&new, &old)), "[]");
         assert_eq!(
             aggregate(&status(&new, &old)),
@@ -261,5 +263,15 @@ mod tests {
             aggregate(&approval(&old, &new)),
             "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\""
         );
+    }
+
+    #[test]
+    fn a_stored_request_that_cannot_be_read_whole_is_not_approved() {
+        let pem = crate::apimachinery::x509::testing::csr(ORGANIZATION, 0x04, b"system:masters");
+        let request = base64::engine::general_purpose::STANDARD.encode(pem);
+        let old = json!({"spec": {"request": request}, "status": {}});
+        for refused in [approval(&old, &old), status(&old, &old)] {
+            assert!(aggregate(&refused).contains("an attribute of the subject is no text"));
+        }
     }
 }

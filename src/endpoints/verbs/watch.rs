@@ -16,20 +16,26 @@ use crate::request::{Body, Facts, WhenRead};
 use crate::storage::budget::WatchPlace;
 use crate::storage::{MinRevision, Watch, WatchItem, WatchOptions};
 use crate::tasks::Signal;
+use crate::tasks::compute::{self, Current};
 use crate::telemetry::WatchMetrics;
 use bytes::Bytes;
 use frames::{Form, Frames, Made};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use http_body::Frame;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
 /// Events that are ready are joined into chunks of about this size; larger frames are sent as they are. A watch whose
 /// client does not read holds one chunk at most.
 const CHUNK: usize = 16 * 1024;
+
+/// About what encoding an object for a watch holds.
+const ENCODING: usize = 4 << 20;
 
 pub(crate) async fn watch(call: Call) -> Answer {
     let resource = call.resource().clone();
@@ -72,7 +78,8 @@ pub(crate) async fn watch(call: Call) -> Answer {
     };
     let stream = Stream {
         watch,
-        frames,
+        frames: Encoder::Idle(frames),
+        pool: compute::current(),
         place,
         parts: VecDeque::new(),
         timeout: Box::pin(tokio::time::sleep(timeout)),
@@ -144,7 +151,9 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
 /// The answer's body. It is polled by hand: a future per event and a select over its ends would cost more than the event.
 struct Stream {
     watch: Box<dyn Watch>,
-    frames: Frames,
+    frames: Encoder,
+    /// Where large objects are encoded.
+    pool: Option<Current>,
     place: Option<WatchPlace>,
     /// Of a large frame, what is still to be sent.
     parts: VecDeque<Bytes>,
@@ -152,6 +161,24 @@ struct Stream {
     timeout: Pin<Box<Sleep>>,
     /// Fires when the server goes down.
     ending: Option<Ends>,
+}
+
+/// What makes the frames.
+enum Encoder {
+    Idle(Frames),
+    /// A large object is encoded on the compute pool. `None`: that was refused, or took too long.
+    Computing(BoxFuture<'static, Option<(Frames, Option<Made>)>>),
+    /// The watch is over.
+    Lost,
+}
+
+/// What an item comes to.
+enum Step {
+    Frame(Made),
+    /// This client does not want it.
+    Skipped,
+    /// Its frame is being made.
+    Later,
 }
 
 /// A signal, and waiting for it.
@@ -186,6 +213,14 @@ impl Stream {
             return Poll::Ready(Some(part));
         }
         let first = loop {
+            match self.poll_computed(cx) {
+                Poll::Ready(Some(Step::Frame(made))) => break made,
+                Poll::Ready(Some(_)) => {}
+                // The client resumes where it was.
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending if self.is_over(cx, false) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
             let item = match self.watch.poll_next(cx) {
                 Poll::Ready(Some(item)) => item,
                 Poll::Ready(None) => return Poll::Ready(None),
@@ -196,8 +231,8 @@ impl Stream {
             if self.is_over(cx, true) {
                 return Poll::Ready(None);
             }
-            if let Some(frame) = self.frame(item) {
-                break frame;
+            if let Step::Frame(made) = self.frame(item) {
+                break made;
             }
         };
         let Some(first) = self.small(first) else {
@@ -219,18 +254,54 @@ impl Stream {
         Poll::Ready(Some(joined.into()))
     }
 
-    fn frame(&mut self, item: WatchItem) -> Option<Made> {
-        let initial = matches!(item, WatchItem::Initial(_));
-        let frame = self.frames.make(item);
-        if let Some(m) = &self.metrics {
-            if initial {
-                m.initial.inc();
-            }
-            if frame.is_some() {
-                m.sent.inc();
-            }
+    fn frame(&mut self, item: WatchItem) -> Step {
+        if let Some(m) = &self.metrics
+            && matches!(item, WatchItem::Initial(_))
+        {
+            m.initial.inc();
         }
-        frame
+        let Encoder::Idle(frames) = &mut self.frames else {
+            return Step::Later;
+        };
+        let pool = self.pool.as_ref().filter(|_| frames.is_heavy(&item));
+        let Some((pool, flow)) = pool.and_then(Current::pool) else {
+            let made = frames.make(item);
+            return self.made(made);
+        };
+        if let Encoder::Idle(mut frames) = std::mem::replace(&mut self.frames, Encoder::Lost) {
+            let encode = async move {
+                let made = frames.make(item);
+                (frames, made)
+            };
+            let job = async move { pool.run(flow, ENCODING, encode).await.ok() };
+            self.frames = Encoder::Computing(job.boxed());
+        }
+        Step::Later
+    }
+
+    /// What was computed, or that nothing is; `None`: it was not done.
+    fn poll_computed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        let Encoder::Computing(job) = &mut self.frames else {
+            return Poll::Ready(Some(Step::Skipped));
+        };
+        let Some((frames, made)) = ready!(job.poll_unpin(cx)) else {
+            self.frames = Encoder::Lost;
+            return Poll::Ready(None);
+        };
+        self.frames = Encoder::Idle(frames);
+        Poll::Ready(Some(self.made(made)))
+    }
+
+    fn made(&self, made: Option<Made>) -> Step {
+        match made {
+            Some(made) => {
+                if let Some(m) = &self.metrics {
+                    m.sent.inc();
+                }
+                Step::Frame(made)
+            }
+            None => Step::Skipped,
+        }
     }
 
     /// A frame that may be joined with others; others are put into `parts`.
@@ -257,8 +328,10 @@ impl Stream {
     fn ready(&mut self) -> Option<Bytes> {
         loop {
             let item = self.watch.try_next()?;
-            if let Some(frame) = self.frame(item) {
-                return self.small(frame);
+            match self.frame(item) {
+                Step::Frame(made) => return self.small(made),
+                Step::Skipped => {}
+                Step::Later => return None,
             }
         }
     }

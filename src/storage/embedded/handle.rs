@@ -88,6 +88,11 @@ impl Storage for Handle {
         self.resource.cacher.changed()
     }
 
+    fn at_hand(&self, key: &str) -> Option<Revision> {
+        self.resource.check().ok()?;
+        Some(self.resource.cacher.peek(key)?.revision)
+    }
+
     fn count(&self) -> usize {
         self.resource.cacher.count()
     }

@@ -244,6 +244,13 @@ impl Storage for Handle {
             .map_or(0, |e| e.json.len())
     }
 
+    fn at_hand(&self, key: &str) -> Option<Revision> {
+        let serving = self.0.ready()?;
+        let wrote = Revision(self.0.wrote.load(Ordering::Acquire));
+        let current = serving.progress.applied() >= wrote;
+        current.then(|| serving.cacher.peek(key))?.map(|entry| entry.revision)
+    }
+
     fn count(&self) -> usize {
         self.0.ready().map_or(0, |s| s.cacher.count())
     }

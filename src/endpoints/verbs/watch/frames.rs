@@ -35,6 +35,11 @@ pub enum Made {
 /// From this size on an object is not copied into its frame.
 const LARGE: usize = 16 << 10;
 
+/// Objects from this size on are encoded on the compute pool.
+const HEAVY: usize = 32 << 10;
+/// The same of objects that are only copied.
+const HEAVY_TO_COPY: usize = 1 << 20;
+
 /// Makes the frames of one watch.
 pub struct Frames {
     resource: Arc<Resource>,
@@ -105,6 +110,19 @@ impl Frames {
     pub fn shared(self, budget: Option<&Arc<Budget>>) -> Self {
         let budget = budget.cloned();
         Self { budget, ..self }
+    }
+
+    /// True where making the frame of an item may take longer than a reactor may be held.
+    pub fn is_heavy(&self, item: &WatchItem) -> bool {
+        let (size, copied) = match item {
+            WatchItem::Change(t, event) => (event.entry.json.len(), *t == EventType::Deleted),
+            WatchItem::Initial(entry) => (entry.json.len(), false),
+            WatchItem::Bookmark { .. } => (0, false),
+        };
+        match (self.form, self.media) {
+            (Form::Object, Media::Json) => copied && size >= HEAVY_TO_COPY,
+            _ => size >= HEAVY,
+        }
     }
 
     /// The frame of an item; `None`: this client does not want it.

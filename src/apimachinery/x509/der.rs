@@ -1,0 +1,177 @@
+//! DER, element by element.
+
+use super::Malformed;
+
+pub const BOOLEAN: u8 = 0x01;
+pub const INTEGER: u8 = 0x02;
+pub const BIT_STRING: u8 = 0x03;
+pub const OCTET_STRING: u8 = 0x04;
+pub const OBJECT_IDENTIFIER: u8 = 0x06;
+pub const SEQUENCE: u8 = 0x30;
+pub const SET: u8 = 0x31;
+
+/// One element.
+#[derive(Clone, Copy, Debug)]
+pub struct Element<'a> {
+    /// Class, form and number in one byte.
+    pub tag: u8,
+    /// What it holds.
+    pub body: &'a [u8],
+    /// All of it, tag and length included.
+    pub whole: &'a [u8],
+}
+
+/// Reads elements one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a>(&'a [u8]);
+
+impl<'a> Element<'a> {
+    /// Reads what this element holds.
+    pub fn inside(&self) -> Reader<'a> {
+        Reader(self.body)
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn peek(&self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
+    /// The next element, whatever its tag.
+    pub fn any(&mut self) -> Result<Element<'a>, Malformed> {
+        let bytes = self.0;
+        let [tag, first, rest @ ..] = bytes else {
+            return Err(Malformed("asn1: syntax error: data truncated"));
+        };
+        // Tags of several bytes are in nothing that is read here.
+        if tag & 0x1f == 0x1f {
+            return Err(Malformed("asn1: syntax error: unsupported tag"));
+        }
+        let (length, header) = match first {
+            0..=0x7f => (usize::from(*first), 2),
+            0x81..=0x84 => {
+                let count = usize::from(first & 0x7f);
+                let digits = rest
+                    .get(..count)
+                    .ok_or(Malformed("asn1: syntax error: data truncated"))?;
+                let length = digits.iter().fold(0usize, |n, d| n << 8 | usize::from(*d));
+                if digits[0] == 0 || length < 0x80 {
+                    return Err(Malformed("asn1: structure error: non-minimal length"));
+                }
+                (length, 2 + count)
+            }
+            _ => return Err(Malformed("asn1: syntax error: unsupported length")),
+        };
+        let end = header
+            .checked_add(length)
+            .filter(|end| *end <= bytes.len())
+            .ok_or(Malformed("asn1: syntax error: data truncated"))?;
+        self.0 = &bytes[end..];
+        Ok(Element {
+            tag: *tag,
+            body: &bytes[header..end],
+            whole: &bytes[..end],
+        })
+    }
+
+    /// The next element, which has to have this tag.
+    pub fn expect(&mut self, tag: u8) -> Result<Element<'a>, Malformed> {
+        let element = self.any()?;
+        match element.tag == tag {
+            true => Ok(element),
+            false => Err(Malformed("asn1: structure error: tags don't match")),
+        }
+    }
+
+    /// Refuses what is left.
+    pub fn end(&self) -> Result<(), Malformed> {
+        match self.is_empty() {
+            true => Ok(()),
+            false => Err(Malformed("asn1: syntax error: trailing data")),
+        }
+    }
+
+    /// The bytes of an object identifier. Two identifiers are the same where their bytes are: no part has leading zeros.
+    pub fn identifier(&mut self) -> Result<&'a [u8], Malformed> {
+        let body = self.expect(OBJECT_IDENTIFIER)?.body;
+        let starts = |at: usize| at == 0 || body[at - 1] & 0x80 == 0;
+        let padded = (0..body.len()).any(|at| starts(at) && body[at] == 0x80);
+        match body.last() {
+            Some(last) if last & 0x80 == 0 && !padded => Ok(body),
+            _ => Err(Malformed("asn1: syntax error: malformed object identifier")),
+        }
+    }
+
+    /// A non-negative or negative number in its shortest form; nobody here needs its value.
+    pub fn integer(&mut self) -> Result<(), Malformed> {
+        match self.expect(INTEGER)?.body {
+            [] => Err(Malformed("asn1: structure error: empty integer")),
+            [0, next, ..] if next & 0x80 == 0 => Err(Malformed("asn1: structure error: integer not minimally-encoded")),
+            [0xff, next, ..] if next & 0x80 != 0 => {
+                Err(Malformed("asn1: structure error: integer not minimally-encoded"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The bytes of a bit string without unused bits.
+    pub fn whole_bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        match self.expect(BIT_STRING)?.body {
+            [0, bytes @ ..] => Ok(bytes),
+            _ => Err(Malformed("asn1: syntax error: bit string of broken bytes")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_shortest_form_of_a_length_is_read() {
+        let read = |bytes: &[u8]| Reader::new(bytes).any().map(|e| e.body.len());
+        assert_eq!(read(&[0x04, 0x00]), Ok(0));
+        assert_eq!(read(&[0x04, 0x01, 0xff]), Ok(1));
+        let long = [&[0x04, 0x81, 0x80][..], &[0; 0x80]].concat();
+        assert_eq!(read(&long), Ok(0x80));
+        for bad in [
+            &[][..],
+            &[0x04],
+            &[0x04, 0x01],
+            &[0x04, 0x80, 0x00, 0x00],
+            &[0x04, 0x81, 0x01, 0xff],
+            &[0x04, 0x82, 0x00, 0x80],
+            &[0x04, 0x84, 0xff, 0xff, 0xff, 0xff],
+            &[0x04, 0x85, 0, 0, 0, 0, 1, 0],
+            &[0x1f, 0x01, 0x00],
+        ] {
+            assert!(read(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_identifier_has_one_spelling() {
+        let read = |body: &[u8]| {
+            let bytes = [&[OBJECT_IDENTIFIER, u8::try_from(body.len()).unwrap()], body].concat();
+            Reader::new(&bytes).identifier().map(<[u8]>::to_vec)
+        };
+        assert_eq!(read(&[0x55, 0x04, 0x0a]), Ok(vec![0x55, 0x04, 0x0a]));
+        assert!(read(&[0x2a, 0x86, 0x48]).is_ok());
+        for bad in [
+            &[][..],
+            &[0x55, 0x80, 0x04, 0x0a],
+            &[0x80, 0x55, 0x04, 0x0a],
+            &[0x55, 0x84],
+        ] {
+            assert!(read(bad).is_err(), "{bad:?}");
+        }
+    }
+}

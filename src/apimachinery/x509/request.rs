@@ -1,0 +1,285 @@
+//! Certificate signing requests (PKCS #10).
+
+use super::der::{BOOLEAN, OCTET_STRING, Reader, SEQUENCE, SET};
+use super::{Malformed, Name};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::collections::HashSet;
+
+const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
+const END: &str = "-----END CERTIFICATE REQUEST-----";
+
+/// PKCS #9's request for extensions, and Microsoft's older one, which OpenSSL reads as the same.
+const EXTENSION_REQUESTS: [&[u8]; 2] = [
+    &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e],
+    &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x02, 0x01, 0x0e],
+];
+const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
+
+/// A request whose signature has been checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateRequest {
+    /// Who asks to be certified as what.
+    pub subject: Name,
+}
+
+impl CertificateRequest {
+    /// Reads a request as it stands in `spec.request`: one PEM block without headers and nothing around it but white
+    /// space. The proof of possession, which is the request's own signature, is verified.
+    ///
+    /// # Errors
+    /// [`Malformed`], in upstream's words where it has them.
+    pub fn from_pem(text: &[u8]) -> Result<Self, Malformed> {
+        let der = only_block(text).ok_or(Malformed("PEM block type must be CERTIFICATE REQUEST"))?;
+        Self::from_der(&der)
+    }
+
+    fn from_der(der: &[u8]) -> Result<Self, Malformed> {
+        let mut outside = Reader::new(der);
+        let mut request = outside.expect(SEQUENCE)?.inside();
+        outside.end()?;
+        let info = request.expect(SEQUENCE)?;
+        let algorithm = request.expect(SEQUENCE)?;
+        let signature = request.whole_bytes()?;
+        request.end()?;
+
+        let mut fields = info.inside();
+        fields.integer()?;
+        let subject = Name::parse(fields.expect(SEQUENCE)?.whole)?;
+        let mut key = fields.expect(SEQUENCE)?.inside();
+        let attributes = fields.expect(0xa0)?;
+        fields.end()?;
+        let (key_algorithm, public_key) = (key.expect(SEQUENCE)?, key.whole_bytes()?);
+        key.end()?;
+        extensions(attributes.inside())?;
+
+        let signed = Signed {
+            message: info.whole,
+            algorithm: algorithm.body,
+            signature,
+        };
+        signed.verify(key_algorithm.body, public_key)?;
+        Ok(Self { subject })
+    }
+}
+
+/// What the only block of a text holds. Go's `pem.Decode` skips what it cannot use, before a block, in its headers and
+/// after it; other readers skip other things. Nothing is skipped here: no headers, no second block, no text but white
+/// space around it. Lines may have any length and end with spaces.
+fn only_block(text: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut lines = text.trim_ascii().lines().map(str::trim_ascii_end);
+    let (first, last) = (lines.next()?, lines.next_back()?);
+    if first != BEGIN || last != END {
+        return None;
+    }
+    // Borders and headers have characters that base64 has not.
+    STANDARD.decode(lines.collect::<String>()).ok()
+}
+
+/// A signature, and what it is of.
+struct Signed<'a> {
+    message: &'a [u8],
+    algorithm: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl Signed<'_> {
+    fn verify(&self, key_algorithm: &[u8], public_key: &[u8]) -> Result<(), Malformed> {
+        let mut known = webpki::ALL_VERIFICATION_ALGS.iter().filter(|a| {
+            a.public_key_alg_id().as_ref() == key_algorithm && a.signature_alg_id().as_ref() == self.algorithm
+        });
+        let algorithm = known
+            .next()
+            .ok_or(Malformed("x509: cannot verify signature: algorithm unimplemented"))?;
+        let verified = algorithm.verify_signature(public_key, self.message, self.signature);
+        verified.map_err(|_| Malformed("x509: the request's signature is not one of its key"))
+    }
+}
+
+/// Reads the extensions that are asked for to the end: none twice, alternative names well-formed.
+fn extensions(mut attributes: Reader<'_>) -> Result<(), Malformed> {
+    let mut seen = HashSet::new();
+    while !attributes.is_empty() {
+        let mut attribute = attributes.expect(SEQUENCE)?.inside();
+        let kind = attribute.identifier()?;
+        let mut values = attribute.expect(SET)?.inside();
+        attribute.end()?;
+        if !EXTENSION_REQUESTS.contains(&kind) {
+            continue;
+        }
+        let mut all = values.expect(SEQUENCE)?.inside();
+        values.end()?;
+        while !all.is_empty() {
+            let mut extension = all.expect(SEQUENCE)?.inside();
+            let kind = extension.identifier()?;
+            if extension.peek() == Some(BOOLEAN) && !matches!(extension.any()?.body, [0 | 0xff]) {
+                return Err(Malformed("asn1: syntax error: invalid boolean"));
+            }
+            let value = extension.expect(OCTET_STRING)?.body;
+            extension.end()?;
+            if !seen.insert(kind) {
+                return Err(Malformed(
+                    "x509: certificate request contains duplicate requested extensions",
+                ));
+            }
+            if kind == ALTERNATIVE_NAMES {
+                alternative_names(value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names are text without control characters, at which readers might end; addresses have the length of one.
+fn alternative_names(der: &[u8]) -> Result<(), Malformed> {
+    let mut outside = Reader::new(der);
+    let mut names = outside.expect(SEQUENCE)?.inside();
+    outside.end()?;
+    while !names.is_empty() {
+        let name = names.any()?;
+        let is_text = || name.body.iter().all(|b| matches!(b, b' '..=b'~'));
+        match name.tag {
+            0x81 if !is_text() => return Err(Malformed("x509: SAN rfc822Name is malformed")),
+            0x82 if !is_text() => return Err(Malformed("x509: SAN dNSName is malformed")),
+            0x86 if !is_text() => return Err(Malformed("x509: SAN uniformResourceIdentifier is malformed")),
+            0x87 if !matches!(name.body.len(), 4 | 16) => {
+                return Err(Malformed("x509: cannot parse IP address of invalid length"));
+            }
+            0x81 | 0x82 | 0x86 | 0x87 | 0x88 | 0xa0 | 0xa3 | 0xa4 | 0xa5 => {}
+            _ => return Err(Malformed("x509: invalid subject alternative name")),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{self, COMMON_NAME, EXTENSION_REQUEST, ORGANIZATION, attribute, name, tlv};
+    use super::*;
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+
+    fn read(text: &str) -> Result<CertificateRequest, Malformed> {
+        CertificateRequest::from_pem(text.as_bytes())
+    }
+
+    fn subject() -> Vec<u8> {
+        name(&[attribute(COMMON_NAME, 0x0c, b"jane")])
+    }
+
+    fn asking_for(extensions: &[(&[u8], &[u8])]) -> Result<CertificateRequest, Malformed> {
+        CertificateRequest::from_der(&testing::request(&subject(), &testing::extension_request(extensions)))
+    }
+
+    #[test]
+    fn requests_of_common_tools_are_read() {
+        let algorithms = [
+            &rcgen::PKCS_ECDSA_P256_SHA256,
+            &rcgen::PKCS_ECDSA_P384_SHA384,
+            &rcgen::PKCS_ED25519,
+            &rcgen::PKCS_RSA_SHA256,
+        ];
+        for algorithm in algorithms {
+            let mut params = CertificateParams::default();
+            params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+            params.distinguished_name.push(DnType::CommonName, "system:node:n");
+            params.subject_alt_names = vec![
+                SanType::DnsName("n.example.com".try_into().unwrap()),
+                SanType::IpAddress("fd00::1".parse().unwrap()),
+                SanType::URI("https://n.example.com/".try_into().unwrap()),
+                SanType::Rfc822Name("n@example.com".try_into().unwrap()),
+            ];
+            let key = KeyPair::generate_for(algorithm).unwrap();
+            let pem = params.serialize_request(&key).unwrap().pem().unwrap();
+            let request = read(&pem).unwrap();
+            assert_eq!(request.subject.common_name(), "system:node:n");
+            assert_eq!(request.subject.organizations(), ["system:nodes"]);
+            assert!(read(&pem.replace('\n', "\r\n")).is_ok(), "lines may end as in Windows");
+        }
+    }
+
+    #[test]
+    fn a_request_proves_that_it_holds_its_key() {
+        let mut der = testing::request(&subject(), &[]);
+        assert!(CertificateRequest::from_der(&der).is_ok());
+        let at = der.windows(4).position(|w| w == b"jane").unwrap();
+        der[at] = b'J';
+        assert_eq!(
+            CertificateRequest::from_der(&der),
+            Err(Malformed("x509: the request's signature is not one of its key"))
+        );
+    }
+
+    #[test]
+    fn nothing_hides_around_or_behind_the_request() {
+        let good = testing::csr(ORGANIZATION, 0x0c, b"demo");
+        let masters = testing::csr(ORGANIZATION, 0x0c, b"system:masters");
+        assert!(read(&good).is_ok());
+        assert!(read(&format!("\n{good}\n")).is_ok(), "white space hides nothing");
+        for bad in [
+            format!("{good}{masters}"),
+            format!("{masters}junk"),
+            format!("junk\n{good}"),
+            good.replace("REQUEST-----\nMI", "REQUEST-----\nProc-Type: 4,ENCRYPTED\n\nMI"),
+            good.replacen("CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST", 2),
+            good.replacen("-----END CERTIFICATE REQUEST", "-----END CERTIFICATE", 1),
+        ] {
+            let refused = read(&bad).unwrap_err();
+            assert_eq!(refused.0, "PEM block type must be CERTIFICATE REQUEST", "{bad}");
+        }
+        let der = testing::request(&subject(), &[]);
+        let followed = [&der[..], b"\x05\x00"].concat();
+        assert!(CertificateRequest::from_der(&followed).is_err(), "after the request");
+    }
+
+    #[test]
+    fn extensions_are_read_to_the_end() {
+        let usage: &[u8] = &[0x55, 0x1d, 0x0f];
+        let names = |names: &[Vec<u8>]| tlv(SEQUENCE, &names.concat());
+        let good = names(&[
+            tlv(0x82, b"a.example.com"),
+            tlv(0x87, &[10, 0, 0, 1]),
+            tlv(0x81, b"a@example.com"),
+            tlv(0x86, b"https://a"),
+        ]);
+        assert!(asking_for(&[(ALTERNATIVE_NAMES, &good), (usage, b"\x03\x02\x05\xa0")]).is_ok());
+        assert_eq!(
+            asking_for(&[(ALTERNATIVE_NAMES, &good), (ALTERNATIVE_NAMES, &good)]),
+            Err(Malformed(
+                "x509: certificate request contains duplicate requested extensions"
+            ))
+        );
+        for bad in [
+            names(&[tlv(0x87, &[10, 0, 0])]),
+            names(&[tlv(0x82, b"a\0.evil")]),
+            names(&[tlv(0x81, b"a\x80")]),
+            names(&[tlv(0x86, b"https://\n")]),
+            names(&[tlv(0x0c, b"a")]),
+            [good.clone(), vec![5, 0]].concat(),
+        ] {
+            assert!(asking_for(&[(ALTERNATIVE_NAMES, &bad)]).is_err(), "{bad:?}");
+        }
+        let twice = [
+            testing::extension_request(&[(ALTERNATIVE_NAMES, &good)]),
+            testing::extension_request(&[(ALTERNATIVE_NAMES, &good)]),
+        ];
+        let der = testing::request(&subject(), &twice.concat());
+        assert!(
+            CertificateRequest::from_der(&der).is_err(),
+            "two attributes that ask for one extension"
+        );
+        let second_value = tlv(
+            SEQUENCE,
+            &[
+                tlv(super::super::der::OBJECT_IDENTIFIER, EXTENSION_REQUEST),
+                tlv(SET, &[tlv(SEQUENCE, &[]), tlv(SEQUENCE, &[])].concat()),
+            ]
+            .concat(),
+        );
+        let der = testing::request(&subject(), &second_value);
+        assert!(
+            CertificateRequest::from_der(&der).is_err(),
+            "a value that Go does not look at"
+        );
+    }
+}

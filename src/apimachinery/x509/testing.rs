@@ -1,0 +1,85 @@
+//! DER written by hand, for requests that no library makes.
+
+use super::der::{BIT_STRING, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, SET};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// The organization attribute.
+pub const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+/// The common name attribute.
+pub const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+/// PKCS #9's request for extensions.
+pub const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
+
+const EC_P256: &[u8] = &[
+    0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03,
+    0x01, 0x07,
+];
+const ECDSA_SHA256: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
+
+/// An element.
+pub fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
+    let [high, low] = u16::try_from(body.len()).unwrap().to_be_bytes();
+    let header = match body.len() {
+        0..=0x7f => vec![tag, low],
+        0x80..=0xff => vec![tag, 0x81, low],
+        _ => vec![tag, 0x82, high, low],
+    };
+    [&header, body].concat()
+}
+
+/// An attribute of a name.
+pub fn attribute(kind: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
+    tlv(SEQUENCE, &[tlv(OBJECT_IDENTIFIER, kind), tlv(tag, value)].concat())
+}
+
+/// A name of these sets of attributes.
+pub fn name(sets: &[Vec<u8>]) -> Vec<u8> {
+    tlv(
+        SEQUENCE,
+        &sets.iter().flat_map(|set| tlv(SET, set)).collect::<Vec<u8>>(),
+    )
+}
+
+/// A request for extensions of these values.
+pub fn extension_request(extensions: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let each =
+        |(kind, value): &(&[u8], &[u8])| tlv(SEQUENCE, &[tlv(OBJECT_IDENTIFIER, kind), tlv(0x04, value)].concat());
+    let all = tlv(SEQUENCE, &extensions.iter().flat_map(each).collect::<Vec<u8>>());
+    tlv(
+        SEQUENCE,
+        &[tlv(OBJECT_IDENTIFIER, EXTENSION_REQUEST), tlv(SET, &all)].concat(),
+    )
+}
+
+/// A signed request.
+pub fn request(subject: &[u8], attributes: &[u8]) -> Vec<u8> {
+    let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+    let point = [&[0], key.public_key().as_ref()].concat();
+    let spki = tlv(SEQUENCE, &[EC_P256.to_vec(), tlv(BIT_STRING, &point)].concat());
+    let info = [tlv(INTEGER, &[0]), subject.to_vec(), spki, tlv(0xa0, attributes)].concat();
+    let info = tlv(SEQUENCE, &info);
+    let signature = key.sign(&aws_lc_rs::rand::SystemRandom::new(), &info).unwrap();
+    let signature = tlv(BIT_STRING, &[&[0], signature.as_ref()].concat());
+    tlv(SEQUENCE, &[info, ECDSA_SHA256.to_vec(), signature].concat())
+}
+
+/// A PEM block.
+pub fn pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let lines: Vec<&str> = text
+        .as_bytes()
+        .chunks(64)
+        .map(|l| std::str::from_utf8(l).unwrap())
+        .collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+/// A signed request in PEM, whose subject has one attribute.
+pub fn csr(kind: &[u8], tag: u8, value: &[u8]) -> String {
+    pem(
+        "CERTIFICATE REQUEST",
+        &request(&name(&[attribute(kind, tag, value)]), &[]),
+    )
+}

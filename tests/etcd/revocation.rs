@@ -1,0 +1,40 @@
+//! Rights that are taken away through one gateway, at another one on the same etcd.
+
+use crate::etcd_process::{Etcd, is_there};
+use crate::revocation_rounds::{ALL, Administrator, prepare, round};
+use crate::support::Gateway;
+use std::time::Duration;
+
+/// What "within seconds" is: the longest that a token is believed without looking.
+const SECONDS: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_revocation_holds_at_once_here_and_within_seconds_at_the_other_gateway() {
+    if !is_there() {
+        return;
+    }
+    let etcd = Etcd::start(1);
+    let servers = format!("--etcd-servers=http://127.0.0.1:{}", etcd.port(0));
+    let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let here = Gateway::start_with(dirs[0].path(), &[&servers, "--enable-bootstrap-token-auth"]);
+    // They share the keys that sign and verify tokens, as two servers of one cluster do.
+    let keys = here.dir.join("data/pki/sa.key").display().to_string();
+    let there = [
+        servers.clone(),
+        "--enable-bootstrap-token-auth".to_owned(),
+        format!("--service-account-signing-key-file={keys}"),
+        format!("--service-account-key-file={}", keys.replace("sa.key", "sa.pub")),
+    ];
+    let there = Gateway::start_with(dirs[1].path(), &there.each_ref().map(String::as_str));
+    let mut admin = Administrator::of(&here);
+    prepare(&mut admin);
+    let mut longest = Duration::ZERO;
+    for (n, how) in ALL.into_iter().enumerate() {
+        let late = round(&mut admin, &here, how, &format!("n{n}"));
+        assert_eq!(late, None, "{how:?}: allowed here so long after the acknowledgement");
+        let late = round(&mut admin, &there, how, &format!("n{}", n + 100)).unwrap_or_default();
+        assert!(late < SECONDS, "{how:?}: allowed at the other gateway for {late:?}");
+        longest = longest.max(late);
+    }
+    println!("at the other gateway, a revoked right was used for {longest:?} at most");
+}
