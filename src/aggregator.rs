@@ -8,6 +8,7 @@ pub mod apiservice;
 pub mod autoregister;
 pub mod availability;
 pub mod discovery;
+pub mod documents;
 mod figures;
 pub mod freshness;
 pub mod internal;
@@ -30,6 +31,7 @@ mod tests;
 
 pub use apiservice::{ApiService, Condition, ServiceReference};
 pub use build::{Aggregator, Config};
+pub use documents::DocumentLimits;
 pub use ledger::Budget;
 pub use proxy::transport::Bounds;
 pub use resolver::{ClusterResolver, ResolveError, ServiceIndex, ServiceResolver};

@@ -26,7 +26,8 @@ use crate::aggregator::{self, Aggregator};
 use crate::audit::Audit;
 use crate::cli::CompletedOptions;
 use crate::cli::flags::FLAGS;
-use crate::client::outbound::Outbound;
+use crate::client::outbound::{Outbound, OwnAddress};
+use crate::client::policy::ProxyPolicy;
 use crate::controlplane::bootstrap::Advertise;
 use crate::controlplane::reviews::Judges;
 use crate::endpoints::install::Published;
@@ -120,7 +121,11 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
         roles: access.roles.clone(),
         audiences: options.authentication.api_audiences.clone(),
     };
-    let kubelets = kubelets::config(&options, &provider, &tasks)?;
+    let policy = ProxyPolicy {
+        hops: Arc::default(),
+        isolate: options.aggregator.isolate_answers,
+    };
+    let kubelets = kubelets::config(&options, &provider, &tasks, policy.clone())?;
     let issuing = authentication.service_accounts.requests.clone();
     let priorities: Vec<_> = own
         .iter()
@@ -179,7 +184,18 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
             telemetry: telemetry.clone(),
             connections: tasks.clone(),
             provider,
-            outbound: Outbound::from_environment()?.to_sockets_below(options.aggregator.socket_dirs.clone()),
+            outbound: Outbound::from_environment()?
+                .to_sockets_below(options.aggregator.socket_dirs.clone())
+                .away_from(OwnAddress {
+                    bound: address,
+                    advertised: options.advertise_address,
+                }),
+            policy,
+            identity_headers: authentication.identity_headers.clone(),
+            documents: aggregator::DocumentLimits {
+                discovery: options.aggregator.max_discovery_bytes,
+                openapi: options.aggregator.max_openapi_bytes,
+            },
             identity: Some(identity.current().certified_key.clone()),
             loopback: url.trim_start_matches("https://").to_owned(),
             to_endpoints: options.aggregator.route_by_endpoint,
@@ -250,7 +266,7 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
 
     let (report, fatal) = mpsc::channel(1);
     let kubeconfig = port.kubeconfig.clone();
-    let port = port.open(prepared.handler.clone());
+    let port = port.open(prepared.handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
     let times = ShutdownTimes {

@@ -13,6 +13,7 @@ pub mod compute;
 mod derived;
 pub mod encryption;
 pub mod objects;
+pub mod port;
 pub mod process;
 mod queue;
 pub mod requests;
@@ -40,8 +41,8 @@ pub struct Families {
     pub compute: compute::ComputeMetrics,
     /// `apiserver_current_inflight_requests{request_kind}`.
     pub inflight: IntGaugeVec,
-    /// `apiserver_tls_handshake_errors_total`.
-    pub tls_handshake_errors: IntCounter,
+    /// The serving port.
+    pub port: port::PortMetrics,
     /// `aggregator_unavailable_apiservice{name}`: 1 where unavailable.
     pub unavailable_apiservice: IntGaugeVec,
     /// `aggregator_unavailable_apiservice_total{name,reason}`.
@@ -102,22 +103,16 @@ impl Telemetry {
     pub fn new() -> Self {
         let r = Registry::new();
         let slis = Registry::new();
+        let compute = compute::ComputeMetrics::new(&r);
         let families = Families {
             requests: requests::RequestMetrics::new(&r),
-            compute: compute::ComputeMetrics::new(&r),
             inflight: int_gauges(
                 &r,
                 "apiserver_current_inflight_requests",
                 "Requests being served, by kind.",
                 &["request_kind"],
             ),
-            tls_handshake_errors: counters(
-                &r,
-                "apiserver_tls_handshake_errors_total",
-                "Connections that failed in the TLS handshake.",
-                &[],
-            )
-            .with_label_values::<&str>(&[]),
+            port: port::PortMetrics::new(&r, compute.clone()),
             unavailable_apiservice: int_gauges(
                 &r,
                 "aggregator_unavailable_apiservice",
@@ -218,6 +213,7 @@ impl Telemetry {
             storage: storage::StorageFamilies::new(&r),
             watches: watches::WatchFamilies::new(&r),
             before_scrape: Mutex::default(),
+            compute,
             slis,
             registry: r,
         };
@@ -350,7 +346,7 @@ mod tests {
     #[test]
     fn two_gateways_in_one_process_count_apart() {
         let (a, b) = (Telemetry::new(), Telemetry::new());
-        a.tls_handshake_errors.inc();
+        a.port.handshake_failed();
         let text = |t: &Telemetry| String::from_utf8(t.text()).unwrap();
         assert!(text(&a).contains("apiserver_tls_handshake_errors_total 1"));
         assert!(text(&b).contains("apiserver_tls_handshake_errors_total 0"));

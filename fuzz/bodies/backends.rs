@@ -1,8 +1,10 @@
 //! Bodies for what backends answer and what is said about them: pages, discovery and OpenAPI documents, annotations.
 
 use torana::aggregator::discovery::{from_resource_list, versions};
+use torana::aggregator::documents::{Documents, Published, bounds};
 use torana::aggregator::openapi::{filter, merge, v3_of};
 use torana::apimachinery::codec::json;
+use torana::apimachinery::value::Value;
 use torana::client::html::Page;
 use torana::client::links::Links;
 use torana::client::target;
@@ -47,20 +49,37 @@ pub fn link(data: &[u8]) {
     let _ = Links::to_backend("b:443").rewritten(text);
 }
 
+/// What is known of a document; reading that again changes nothing.
+fn published(what: Published, data: &[u8]) -> Option<Value> {
+    let documents = Documents::default();
+    let parsed = documents.parse(what, data).ok()?;
+    assert_eq!(documents.parse(what, &json::to_vec(&parsed)).as_ref(), Ok(&parsed));
+    Some(parsed)
+}
+
 /// Discovery documents give entries, whatever they hold.
 pub fn discovery(data: &[u8]) {
-    let Ok(document) = json::decode(data) else { return };
-    for entry in versions(&document).values() {
-        assert!(!entry.get("freshness").is_null());
+    if let Some(document) = published(Published::Groups, data) {
+        let _ = bounds::groups(&document);
+        for entry in versions(document).values() {
+            assert!(!entry.get("freshness").is_null());
+        }
     }
-    if let Ok(entry) = from_resource_list(&document, "v1") {
+    if let Some(document) = published(Published::Resources, data)
+        && let Ok(entry) = from_resource_list(&document, "v1")
+    {
         assert_eq!(entry.str_at(&["version"]), "v1");
+        let _ = bounds::version("g", &entry);
     }
 }
 
 /// Documents are filtered, merged and converted; what stands keeps its paths.
 pub fn openapi(data: &[u8]) {
-    let Ok(document) = json::decode(data) else { return };
+    published(Published::OpenApiV3, data);
+    published(Published::OpenApiV3Index, data);
+    let Some(document) = published(Published::OpenApiV2, data) else {
+        return;
+    };
     let mut all = json!({"swagger": "2.0", "paths": {"/apis/a/": {"get": {"operationId": "a", "responses": {"200":
         {"schema": {"$ref": "#/definitions/A"}}}}}}, "definitions": {"A": {"type": "object"}}});
     let mine = all.at(&["paths", "/apis/a/"]).clone();

@@ -201,7 +201,10 @@ impl Availability {
             (Kind::Remote, Some(service)) => {
                 let condition = match (self.transports.of(&s), check::wiring(service, &self.index)) {
                     // What mends it will bring us back.
-                    (Err(Unusable::Annotations(unmet)), _) => Condition::new("False", unmet.reason, unmet.message),
+                    (Err(Unusable::Annotations(unmet)), _) => {
+                        tracing::info!(%name, "an APIService cannot be served: {}", unmet.detail);
+                        Condition::new("False", unmet.reason, unmet.message)
+                    }
                     (_, Some(found)) => found,
                     (Ok(transport), None) => check::answer(&s, service, &*self.resolver, &transport).await,
                     (Err(Unusable::Bundle(why)), None) => return Err(why),

@@ -4,6 +4,7 @@ use super::apiservice::ApiService;
 use super::autoregister::{AutoRegister, Definition};
 use super::availability::{Availability, Kind, Parts};
 use super::discovery::{Collector, GroupListHandler};
+use super::documents::{DocumentLimits, Documents};
 use super::figures;
 use super::freshness::Freshness;
 use super::ledger::{Budget, Ledger};
@@ -15,13 +16,15 @@ use super::registration::Registration;
 use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
 use super::shelf::Shelf;
 use super::status::{self, StatusHandler};
-use super::transports::Transports;
+use super::transports::{Passing, Transports};
 use super::writer::ApiServiceWriter;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::client::outbound::Outbound;
+use crate::client::policy::ProxyPolicy;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::discovery::aggregated::{Negotiating, Priorities};
+use crate::request::headers::IdentityHeaders;
 use crate::request::{RequestInfo, UnprotectedHandler};
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
@@ -64,6 +67,12 @@ pub struct Config {
     pub provider: Arc<CryptoProvider>,
     /// The way to backends.
     pub outbound: Outbound,
+    /// How requests are passed on.
+    pub policy: ProxyPolicy,
+    /// Names of headers that say who calls, beside the standard ones: `--requestheader-*`.
+    pub identity_headers: IdentityHeaders,
+    /// How large documents of backends may be.
+    pub documents: DocumentLimits,
     /// The certificate to show to backends.
     pub identity: Option<Arc<CertifiedKey>>,
     /// This server's own `host:port`, for `default/kubernetes`.
@@ -136,6 +145,10 @@ impl Aggregator {
             config.outbound,
             config.connections.clone(),
             config.bounds,
+            Passing {
+                hop: config.policy.hops.own().clone(),
+                identity: Arc::new(config.identity_headers.with_standard()),
+            },
             telemetry,
         ));
         transports.set_identity(config.identity);
@@ -146,6 +159,7 @@ impl Aggregator {
             identities: Default::default(),
             reject_redirects: config.reject_redirects,
             terminations: Arc::new(telemetry.clone()),
+            policy: config.policy,
         });
         let ledger = Arc::new(Ledger::new(config.budget));
         figures::publish(telemetry, &ledger, &transports, &config.discovery);
@@ -181,7 +195,8 @@ impl Aggregator {
                 probed.look_at(&s.name);
             }
         });
-        let shelf = Shelf::at(config.keep_in);
+        let published = Documents::new(config.documents);
+        let shelf = Shelf::at(config.keep_in, published.clone());
         let freshness = Freshness::new();
         let collector = Collector::new(
             api_services.clone(),
@@ -201,7 +216,15 @@ impl Aggregator {
         let downloaders = downloads.map(|(what, queue)| {
             let (resolver, transports) = (resolver.clone(), transports.clone());
             let (freshness, queue) = (freshness.clone(), telemetry.queue(queue));
-            Downloader::new(api_services.clone(), resolver, transports, what, freshness, queue)
+            Downloader::new(
+                api_services.clone(),
+                resolver,
+                transports,
+                what,
+                freshness,
+                published.clone(),
+                queue,
+            )
         });
         let autoregister = AutoRegister::new(
             api_services.clone(),

@@ -19,6 +19,7 @@ pub use merge::{filter, merge};
 pub use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
 
 use super::apiservice::ApiService;
+use super::documents;
 use super::internal::Answer;
 use super::proxy::ProxyHandler;
 use super::registration::Registration;
@@ -117,14 +118,25 @@ impl Download for RemoteIndices {
         if answer.status != 200 {
             return Err(format!("{} on {ROOT}", answer.status));
         }
-        let (source, before) = (hash(&answer.body), self.all.load().get(&of.name).cloned());
-        if before.as_ref().is_some_and(|b| b.source == source) {
+        let before = self.all.load().get(&of.name).cloned();
+        let (known, parser) = (before.clone(), self.shelf.documents().clone());
+        let parsed = self.shelf.documents().work(move || {
+            let source = hash(&answer.body);
+            if known.is_some_and(|k| k.source == source) {
+                return Ok(None);
+            }
+            let mut document = parser.parse(documents::Published::OpenApiV3Index, &answer.body)?;
+            let mut paths = match document.unset(&["paths"]) {
+                Some(Value::Object(paths)) => paths,
+                _ => Map::new(),
+            };
+            // What is not a pointer to a document is left out: clients follow these.
+            paths.retain(|_, v: &mut Value| v.get("serverRelativeURL").as_str().is_some());
+            Ok::<_, String>(Some((source, paths)))
+        });
+        let Some((source, paths)) = parsed.await.ok_or("the process is ending")?? else {
             return Ok(());
-        }
-        let document = json::decode(&answer.body)?;
-        let mut paths = document.get("paths").as_object().cloned().unwrap_or_default();
-        // What is not a pointer to a document is left out: clients follow these.
-        paths.retain(|_, v: &mut Value| v.get("serverRelativeURL").as_str().is_some());
+        };
         self.legacy.rcu(|all| all.without(&of.name));
         if before.is_none_or(|b| b.paths != paths) {
             let kept = Value::Object(paths.clone());
@@ -148,7 +160,9 @@ impl Download for RemoteIndices {
 
     async fn restore(&self, of: &ApiService) -> bool {
         self.last.restore(of).await;
-        let Some(Value::Object(paths)) = self.shelf.load(Document::OpenApiV3, of) else {
+        let (shelf, s) = (self.shelf.clone(), of.clone());
+        let kept = self.shelf.documents().work(move || shelf.load(Document::OpenApiV3, &s));
+        let Some(Some(Value::Object(paths))) = kept.await else {
             return false;
         };
         let source = String::new();

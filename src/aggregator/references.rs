@@ -32,8 +32,11 @@ pub struct References {
 pub struct Unmet {
     /// One CamelCase word.
     pub reason: &'static str,
-    /// For people; it names objects and keys, and tells nothing of what they hold.
+    /// For people; everybody who reads APIServices reads it, so it tells nothing of what an object holds, nor whether it is
+    /// there: the author of an APIService may not be allowed to know.
     pub message: String,
+    /// What exactly is wrong, for the gateway's log.
+    pub detail: String,
 }
 
 /// One object, and what was made of it.
@@ -90,7 +93,7 @@ impl References {
         let pem = datum(&material.entry.decode(), reference)?;
         // No roots must never mean the system's.
         if pem.iter().all(u8::is_ascii_whitespace) {
-            return Err(invalid(reference, format!("its key {:?} is empty", reference.key)));
+            return Err(unmet(reference, format!("its key {:?} is empty", reference.key)));
         }
         Ok(pem)
     }
@@ -105,7 +108,7 @@ impl References {
             let object = material.entry.decode();
             if object.str_at(&["type"]) != TLS_SECRET {
                 let why = format!("it is of the type {:?}, not {TLS_SECRET:?}", object.str_at(&["type"]));
-                return Err(invalid(reference, why));
+                return Err(unmet(reference, why));
             }
             let key = Reference {
                 key: "tls.key".into(),
@@ -114,7 +117,7 @@ impl References {
             let (certificate, key) = (datum(&object, reference)?, datum(&object, &key)?);
             let pair = KeyPairData::from_pem(certificate, key, &self.provider);
             pair.map(|p| p.certified_key)
-                .map_err(|e| invalid(reference, e.to_string()))
+                .map_err(|e| unmet(reference, e.to_string()))
         });
         made.clone()
     }
@@ -124,10 +127,9 @@ impl References {
             Source::Secret => &self.secrets,
             Source::ConfigMap => &self.config_maps,
         };
-        objects.get(&reference.object).ok_or_else(|| Unmet {
-            reason: "ReferenceNotFound",
-            message: format!("{reference} is not present"),
-        })
+        objects
+            .get(&reference.object)
+            .ok_or_else(|| unmet(reference, "it is not present"))
     }
 }
 
@@ -160,11 +162,16 @@ impl ApiService {
     }
 }
 
-/// A reference that is there and cannot be used.
-pub(super) fn invalid(reference: &Reference, why: impl std::fmt::Display) -> Unmet {
+/// A reference that is of no use, because nothing is there or because of what is there. To the author of the APIService
+/// both are the same; the gateway's log tells them apart.
+pub(super) fn unmet(reference: &Reference, why: impl std::fmt::Display) -> Unmet {
     Unmet {
-        reason: "ReferenceInvalid",
-        message: format!("{reference} cannot be used: {why}"),
+        reason: "ReferenceNotFound",
+        message: format!(
+            "{reference} is not present, or holds nothing usable under the key {:?}",
+            reference.key
+        ),
+        detail: format!("{reference} cannot be used: {why}"),
     }
 }
 
@@ -179,8 +186,49 @@ fn datum(object: &Value, reference: &Reference) -> Result<Bytes, Unmet> {
         },
     };
     let Some(encoded) = encoded else {
-        return Err(invalid(reference, format!("it has no key {key:?}")));
+        return Err(unmet(reference, format!("it has no key {key:?}")));
     };
     let decoded = STANDARD.decode(encoded).map(Bytes::from);
-    decoded.map_err(|_| invalid(reference, format!("its key {key:?} is not base64")))
+    decoded.map_err(|_| unmet(reference, format!("its key {key:?} is not base64")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregator::testing::{MemoryStorage, client_pair, provider, running};
+    use crate::json;
+
+    #[tokio::test]
+    async fn a_secret_that_is_there_and_of_no_use_reads_as_one_that_is_absent() {
+        let secrets = MemoryStorage::new();
+        let (references, feeds) = References::new(secrets.clone(), MemoryStorage::new(), provider());
+        let [_, certificate, key] = client_pair();
+        let encoded = |text: &str| STANDARD.encode(text);
+        let secret = |kind: &str, certificate: &str, key: &str| {
+            json!({"metadata": {"namespace": "n", "name": kind}, "type": kind,
+                   "data": {"tls.crt": (encoded(certificate)), "tls.key": (encoded(key))}})
+        };
+        secrets.set("n/opaque", &secret("Opaque", &certificate, &key));
+        secrets.set("n/broken", &secret(TLS_SECRET, &certificate, "junk"));
+        secrets.set("n/empty", &json!({"metadata": {}, "type": TLS_SECRET}));
+        let _running = running([feeds.run()]);
+        for known in references.synced() {
+            known.wait().await;
+        }
+        for name in ["absent", "opaque", "broken", "empty"] {
+            let reference = |key: &str| Reference {
+                source: Source::Secret,
+                object: format!("n/{name}").into(),
+                key: key.into(),
+            };
+            let told = |key: &str| {
+                let why = format!("secret \"n/{name}\" is not present, or holds nothing usable under the key {key:?}");
+                ("ReferenceNotFound", why)
+            };
+            let unmet = references.pair(&reference("tls.crt")).unwrap_err();
+            assert_eq!((unmet.reason, unmet.message), told("tls.crt"));
+            let unmet = references.roots(&reference("ca.crt")).unwrap_err();
+            assert_eq!((unmet.reason, unmet.message), told("ca.crt"));
+        }
+    }
 }

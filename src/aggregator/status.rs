@@ -159,7 +159,10 @@ fn hint(s: &ApiService, reason: &str, message: &str) -> Cow<'static, str> {
         "ServiceNotFound" => "create the Service, or delete the APIService if its server is gone for good",
         "ServicePortError" => "compare spec.service.port with the ports of the Service",
         "EndpointsNotFound" | "MissingEndpoints" => "no pod behind the Service is ready: look at its pods",
-        "ReferenceNotFound" | "ReferenceInvalid" => "create or correct the object that the annotation names",
+        "ReferenceNotFound" => {
+            "create or correct the object that the annotation names; the gateway's log says what is wrong with it"
+        }
+        "OwnAddress" => "name the address of the backend: this one is the gateway's own",
         "InvalidAnnotations" => "correct the annotations of the APIService",
         "NotProbed" => "wait for the first probe, which takes a few seconds",
         _ => "look at the message",

@@ -8,7 +8,7 @@ mod world;
 pub use backend::{Backend, Pki, answer, client_pair, raw_backend};
 pub use clock::Still;
 pub use store::{MemoryStorage, Writer, running};
-pub use world::{World, apiservice};
+pub use world::{OWN, World, apiservice};
 
 use super::apiservice::ServiceReference;
 use super::ledger::Account;
@@ -17,8 +17,10 @@ use super::proxy::transport::{Bounds, Transport};
 use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings, Terminations};
 use super::references::References;
 use super::resolver::{ResolveError, ServiceResolver};
-use super::transports::Transports;
+use super::transports::{Passing, Transports};
+use crate::client::hops::Hops;
 use crate::client::outbound::Outbound;
+use crate::client::policy::ProxyPolicy;
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
@@ -68,6 +70,10 @@ pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
         identities: Default::default(),
         reject_redirects: true,
         terminations: Arc::new(()),
+        policy: ProxyPolicy {
+            hops: Arc::new(Hops::named("gateway")),
+            ..ProxyPolicy::default()
+        },
     })
 }
 
@@ -80,6 +86,10 @@ pub fn transports(telemetry: &Telemetry) -> Transports {
         Outbound::direct(),
         tasks(),
         Bounds::default(),
+        Passing {
+            hop: Hops::named("gateway").own().clone(),
+            identity: Arc::default(),
+        },
         telemetry,
     )
 }

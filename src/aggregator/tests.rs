@@ -1,6 +1,7 @@
 //! Targets by annotation, from the object to the backend.
 
 mod certificates;
+mod hostile;
 mod kept;
 mod periods;
 

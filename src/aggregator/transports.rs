@@ -6,11 +6,14 @@ use super::internal::{self, AGGREGATOR, PROBE};
 use super::proxy::tls::{TlsBuilder, TlsInputs};
 use super::proxy::transport::{Bounds, Transport, Way};
 use super::references::{self, References, Unmet};
+use crate::client::hops::HOPS;
 use crate::client::outbound::Outbound;
+use crate::request::headers::IdentityHeaders;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use crate::telemetry::clients::ClientRequestMetrics;
 use arc_swap::ArcSwapOption;
+use http::HeaderValue;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
 use std::fmt;
@@ -25,7 +28,17 @@ pub struct Transports {
     tasks: TaskGroup,
     counts: ClientRequestMetrics,
     bounds: Bounds,
+    passing: Passing,
     known: Mutex<Vec<(TlsInputs, Way, Weak<Transport>)>>,
+}
+
+/// What every request through a transport has in common.
+#[derive(Clone, Debug)]
+pub struct Passing {
+    /// This gateway's name among others.
+    pub hop: HeaderValue,
+    /// Names of trailers that claim an identity.
+    pub identity: Arc<IdentityHeaders>,
 }
 
 /// Why there can be no connection.
@@ -45,9 +58,11 @@ impl Transports {
         outbound: Outbound,
         tasks: TaskGroup,
         bounds: Bounds,
+        passing: Passing,
         telemetry: &Telemetry,
     ) -> Self {
         Self {
+            passing,
             outbound: Arc::new(outbound),
             tls: TlsBuilder::new(provider).counting(telemetry.x509_flaws.clone()),
             counts: telemetry.client_requests.clone(),
@@ -88,15 +103,18 @@ impl Transports {
             return Ok(transport);
         }
         let tls = self.tls.build(&wanted).map_err(|why| match &s.backend.ca_from {
-            Some(reference) => Unusable::Annotations(references::invalid(reference, why)),
+            Some(reference) => Unusable::Annotations(references::unmet(reference, why)),
             None => Unusable::Bundle(why),
         })?;
         let mut transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone())
             .by(way.clone())
             .counting(self.counts.clone())
-            .bounded(self.bounds);
+            .bounded(self.bounds)
+            .named(self.passing.hop.clone())
+            .stripping(self.passing.identity.clone());
         // As its probes ask. A name that makes no path has no requests either.
-        if let Ok(question) = internal::question(&s.discovery_path(), AGGREGATOR, &PROBE) {
+        if let Ok(mut question) = internal::question(&s.discovery_path(), AGGREGATOR, &PROBE) {
+            question.headers.insert(HOPS, self.passing.hop.clone());
             transport = transport.asking(question);
         }
         let transport = Arc::new(transport);
@@ -112,6 +130,7 @@ impl Transports {
             return Err(Unusable::Annotations(Unmet {
                 reason: "InvalidAnnotations",
                 message: fault.to_string(),
+                detail: fault.to_string(),
             }));
         }
         let (ca, own) = (&s.backend.ca_from, &s.backend.certificate_from);

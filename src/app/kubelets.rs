@@ -1,6 +1,8 @@
 //! `--kubelet-*` → how nodes are reached: the files read, and looked at again.
 
 use crate::cli::CompletedOptions;
+use crate::client::names::SystemNames;
+use crate::client::policy::ProxyPolicy;
 use crate::controlplane::KubeletConfig;
 use crate::serving::{DynamicCa, DynamicKeyPair, Reload, watch_files};
 use crate::tasks::TaskGroup;
@@ -19,6 +21,7 @@ pub fn config(
     options: &CompletedOptions,
     provider: &Arc<CryptoProvider>,
     tasks: &TaskGroup,
+    policy: ProxyPolicy,
 ) -> Result<KubeletConfig, String> {
     let o = &options.kubelet;
     let mut watched: Vec<Arc<dyn Reload>> = Vec::new();
@@ -50,5 +53,7 @@ pub fn config(
         timeout: o.timeout,
         provider: provider.clone(),
         tasks: tasks.clone(),
+        policy,
+        names: Arc::new(SystemNames),
     })
 }

@@ -8,6 +8,7 @@ use crate::serving::{
     CertError, DynamicCa, DynamicKeyPair, Listener, Reload, Server, ServerHandle, SniKeyPair, TlsConfig, listener,
     watch_files,
 };
+use crate::telemetry::port::PortMetrics;
 use rustls::crypto::CryptoProvider;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -151,11 +152,12 @@ impl Port {
     }
 
     /// Lets `handler` answer.
-    pub fn open(self, handler: Arc<dyn Handler>) -> OpenPort {
+    pub fn open(self, handler: Arc<dyn Handler>, metrics: PortMetrics) -> OpenPort {
         let server = Server {
             tls: self.tls,
             limits: self.limits,
             handler,
+            metrics,
         };
         OpenPort {
             server: server.serve(self.listener),

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The prefix of a subprotocol that holds a token.
@@ -96,7 +97,9 @@ impl<A: TokenAuthenticator> ForOwnAudiences<A> {
 
 /// Those of `some` that are among `others`, in the order of `some`.
 pub fn intersection(some: &[String], others: &[String]) -> Vec<String> {
-    some.iter().filter(|a| others.contains(a)).cloned().collect()
+    // A TokenReview and the token it is about may both name many.
+    let others: HashSet<&str> = others.iter().map(String::as_str).collect();
+    some.iter().filter(|a| others.contains(a.as_str())).cloned().collect()
 }
 
 #[async_trait]

@@ -328,7 +328,8 @@ impl Ask<'_> {
                 return Ok(());
             }
         }
-        for name in groups {
+        for (i, name) in groups.iter().enumerate() {
+            give_way(i).await;
             self.me.allowed(self.mode, &Attributes { name, ..asked }).await?;
         }
         Ok(())
@@ -348,12 +349,23 @@ impl Ask<'_> {
                 return Ok(());
             }
         }
+        let mut asked = 0;
         for (key, values) in extra {
             for value in values {
+                give_way(asked).await;
+                asked += 1;
                 self.one("userextras", key, value).await?;
             }
         }
         Ok(())
+    }
+}
+
+/// Lets other requests go on after a few questions: most are answered without waiting, and headers may ask many.
+async fn give_way(asked: usize) {
+    const TURN: usize = 16;
+    if asked % TURN == TURN - 1 {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -140,7 +140,7 @@ fn undecided(error: impl Into<String>) -> Verdict {
 /// Decides what takes longer than a thread that serves connections may spend.
 async fn decide_aside(index: Arc<Index>, asked: &Attributes<'_>) -> Verdict {
     let question = Question::of(asked);
-    let work = move || decide(&index, &question.asked(), &mut Steps::UNBOUNDED.clone());
+    let work = move || decide(&index, &question.asked(), &mut Steps::unbounded());
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(Spent)) => undecided("the roles and bindings that apply are too many"),
@@ -155,7 +155,7 @@ impl Authorizer for Rbac {
             Ok(index) => index,
             Err(behind) => return undecided(behind.to_string()),
         };
-        match decide(&index, asked, &mut Steps::REACTOR.clone()) {
+        match decide(&index, asked, &mut Steps::of_reactor()) {
             Ok(verdict) => verdict,
             Err(Spent) => decide_aside(index, asked).await,
         }
@@ -164,7 +164,7 @@ impl Authorizer for Rbac {
     /// Nothing where the index is behind, and where the decision would take long.
     fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
         let current = self.followed.get()?.is_current();
-        let decide = || decide(&self.index.load(), asked, &mut Steps::REACTOR.clone()).ok();
+        let decide = || decide(&self.index.load(), asked, &mut Steps::of_reactor()).ok();
         current.then(decide).flatten()
     }
 

@@ -10,6 +10,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::error::Error as _;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct Backend {
     pub tls: Option<Arc<ClientTls>>,
     /// Limit for the connection, TLS included.
     pub connect_timeout: Duration,
+    /// The addresses of the host, where they were looked up and judged before: no other is connected to.
+    pub addresses: Option<Arc<[SocketAddr]>>,
 }
 
 /// Why there is no answer, in Go's words.
@@ -31,12 +34,14 @@ pub enum BackendError {
     Dial(String),
     /// The connection failed before the answer's head.
     Exchange(String),
+    /// The request's body could not be read from the client: not the other end's fault.
+    Client(String),
 }
 
 impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dial(text) | Self::Exchange(text) => f.write_str(text),
+            Self::Dial(text) | Self::Exchange(text) | Self::Client(text) => f.write_str(text),
         }
     }
 }
@@ -66,7 +71,11 @@ pub async fn send(
 ) -> Result<http::Response<hyper::body::Incoming>, BackendError> {
     let mut sender = open(backend, tasks).await?;
     let sent = sender.send_request(with_host(backend, request)).await;
-    sent.map_err(|e| BackendError::Exchange(exchange_error(&e)))
+    sent.map_err(|e| match e.is_user() {
+        // The one thing that we hand in and that may fail is the body.
+        true => BackendError::Client(e.source().map_or_else(|| e.to_string(), ToString::to_string)),
+        false => BackendError::Exchange(exchange_error(&e)),
+    })
 }
 
 /// Asks for an upgrade and, where the backend agrees, starts the tunnel.
@@ -119,9 +128,13 @@ async fn open(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequest
 }
 
 async fn connect(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequest<Body>, DialError> {
+    let reached = match &backend.addresses {
+        Some(addresses) => dial::reach_addresses(&backend.authority, addresses).await?,
+        None => dial::reach(&backend.authority, 0).await?,
+    };
     match &backend.tls {
-        Some(tls) => drive(dial::dial(&backend.authority, tls, Offer::Http1).await?.io, tasks).await,
-        None => drive(dial::connect(&backend.authority).await?, tasks).await,
+        Some(tls) => drive(dial::secure_tcp(reached, tls, Offer::Http1).await?.io, tasks).await,
+        None => drive(reached.tcp, tasks).await,
     }
 }
 
@@ -173,6 +186,7 @@ mod tests {
             authority: authority.clone(),
             tls: None,
             connect_timeout: Duration::from_secs(5),
+            addresses: None,
         };
         let request = http::Request::new(Body::empty());
         let e = send(&backend, request, &TaskGroup::new("test")).await.unwrap_err();
@@ -180,5 +194,37 @@ mod tests {
             e,
             BackendError::Dial(format!("dial tcp {authority}: connect: connection refused"))
         );
+    }
+
+    #[tokio::test]
+    async fn addresses_that_were_looked_up_before_are_not_looked_up_again() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let backend = Backend {
+            // Leads nowhere: RFC 6761 has no such name.
+            authority: "rebinding.invalid:80".to_owned(),
+            tls: None,
+            connect_timeout: Duration::from_secs(5),
+            addresses: Some([listener.local_addr().unwrap()].into()),
+        };
+        let tasks = TaskGroup::new("test");
+        let (opened, accepted) = tokio::join!(open(&backend, &tasks), listener.accept());
+        assert!(opened.is_ok() && accepted.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_its_client_breaks_off_is_not_the_backends_fault() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let backend = Backend {
+            authority: listener.local_addr().unwrap().to_string(),
+            tls: None,
+            connect_timeout: Duration::from_secs(5),
+            addresses: None,
+        };
+        let broken = futures_util::stream::iter([Err::<http_body::Frame<bytes::Bytes>, _>("invalid chunk size")]);
+        let body = Body::stream(http_body_util::StreamBody::new(broken));
+        let request = http::Request::post("/").body(body).unwrap();
+        let tasks = TaskGroup::new("test");
+        let (sent, _accepted) = tokio::join!(send(&backend, request, &tasks), listener.accept());
+        assert_eq!(sent.unwrap_err(), BackendError::Client("invalid chunk size".to_owned()));
     }
 }

@@ -60,18 +60,34 @@ pub struct Reached {
     pub addresses: usize,
 }
 
-/// Connects to `authority` (`host:port`).
+/// Makes a TLS connection of one that was reached.
 ///
 /// # Errors
 /// [`DialError`].
 ///
 /// # Cancel safety
 /// When dropped, the attempt ends and the socket closes.
-pub async fn dial(authority: &str, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
-    over_tcp(reach(authority, 0).await?, tls, offer, Io::new).await
+pub async fn secure_tcp(reached: Reached, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
+    over_tcp(reached, tls, offer, Io::new).await
 }
 
-/// As [`dial`], by way of the proxy of the environment where there is one, to a peer whose silence is noticed in seconds:
+/// Connects to `authority` (`host:port`) without a proxy, and not where `outbound` does not let us.
+///
+/// # Errors
+/// [`DialError`].
+///
+/// # Cancel safety
+/// When dropped, the attempt ends and the socket closes.
+pub async fn dial_straight(
+    authority: &str,
+    tls: &ClientTls,
+    offer: Offer,
+    outbound: &Outbound,
+) -> Result<Dialed, DialError> {
+    secure_tcp(outbound.straight(authority, 0).await?, tls, offer).await
+}
+
+/// As [`dial_straight`], by way of the proxy of the environment where there is one, to a peer whose silence is noticed in seconds:
 /// the kernel asks an idle connection after five and gives it up after seven, whatever it carries ([`Io::watched`]). Of a name's addresses the `turn`th is tried first.
 ///
 /// # Errors
@@ -194,14 +210,35 @@ pub async fn connect(authority: &str) -> Result<TcpStream, DialError> {
 /// When dropped, the attempt ends.
 pub async fn reach(authority: &str, turn: usize) -> Result<Reached, DialError> {
     let deadline = Instant::now() + DIAL_TIMEOUT;
+    let addresses = lookup(authority, deadline).await?;
+    reach_any(host_of(authority), addresses, turn, deadline).await
+}
+
+/// The first of these that answers. They are the addresses of `authority`, looked up before.
+///
+/// # Errors
+/// [`DialError`].
+///
+/// # Cancel safety
+/// When dropped, the attempt ends.
+pub async fn reach_addresses(authority: &str, addresses: &[SocketAddr]) -> Result<Reached, DialError> {
+    let deadline = Instant::now() + DIAL_TIMEOUT;
+    reach_any(host_of(authority), addresses.to_vec(), 0, deadline).await
+}
+
+pub(super) fn host_of(authority: &str) -> &str {
     let (host, _) = authority.rsplit_once(':').unwrap_or((authority, ""));
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let addresses: Vec<SocketAddr> = match timeout_at(deadline, tokio::net::lookup_host(authority)).await {
-        Err(_) => return Err(DialError(format!("dial tcp: lookup {host}: i/o timeout"))),
-        Ok(Err(_)) => return Err(DialError(format!("dial tcp: lookup {host}: no such host"))),
-        Ok(Ok(found)) => found.collect(),
-    };
-    reach_any(host, addresses, turn, deadline).await
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// The addresses of `authority`.
+pub(super) async fn lookup(authority: &str, deadline: Instant) -> Result<Vec<SocketAddr>, DialError> {
+    let host = host_of(authority);
+    match timeout_at(deadline, tokio::net::lookup_host(authority)).await {
+        Err(_) => Err(DialError(format!("dial tcp: lookup {host}: i/o timeout"))),
+        Ok(Err(_)) => Err(DialError(format!("dial tcp: lookup {host}: no such host"))),
+        Ok(Ok(found)) => Ok(found.collect()),
+    }
 }
 
 /// The first of these that answers.

@@ -1,13 +1,16 @@
 //! Request and response headers on their way through: what the backend may see, and what the client may.
 
 mod identity;
+pub mod origin;
 mod special;
 
+use super::hops::HOPS;
 pub use identity::{Identity, InvalidValue};
 pub use special::Special;
 
 use crate::request::Interim;
-use crate::request::headers::remove_all;
+pub use crate::request::headers::MOST_FIELDS;
+use crate::request::headers::{begins_as, reads_as, remove_all, retain_announced};
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use std::net::IpAddr;
 
@@ -31,22 +34,9 @@ pub fn clean_response(headers: &mut HeaderMap) {
 /// `Trailer` belongs to one connection, but what it announces travels, so the next connection announces it too: all but
 /// what would say who calls, or where a message ends.
 fn announce_trailers(headers: &mut HeaderMap) {
-    let names: Vec<String> = headers
-        .get_all(header::TRAILER)
-        .iter()
-        .filter_map(|v| v.to_str().ok())
-        .flat_map(|v| v.split(','))
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty() && may_trail(&name.to_ascii_lowercase()))
-        .collect();
-    headers.remove(header::TRAILER);
     // A message of a stated length has none over HTTP/1.1.
-    if names.is_empty() || headers.contains_key(header::CONTENT_LENGTH) {
-        return;
-    }
-    if let Ok(value) = HeaderValue::try_from(names.join(", ")) {
-        headers.insert(header::TRAILER, value);
-    }
+    let can_trail = !headers.contains_key(header::CONTENT_LENGTH);
+    retain_announced(headers, |name| can_trail && may_trail(name));
 }
 
 /// Takes out of trailers what a header of this name would not be let through with.
@@ -65,12 +55,14 @@ fn may_trail(name: &str) -> bool {
         "content-type",
         "cookie",
         "host",
+        "proxy-authorization",
         "te",
         "trailer",
         "transfer-encoding",
         "upgrade",
+        "x-torana-hops",
     ];
-    !names.contains(&name) && !prefixes.iter().any(|p| name.starts_with(p))
+    !names.iter().any(|n| reads_as(name, n)) && !prefixes.iter().any(|p| begins_as(name, p))
 }
 
 /// True where the client asked for trailers.
@@ -86,7 +78,7 @@ pub fn wants_trailers(headers: &HeaderMap) -> bool {
 pub fn keep_identity_end_to_end(headers: &mut HeaderMap) {
     let ours = |name: &str| {
         let name = name.trim().to_ascii_lowercase();
-        name.starts_with("x-remote-") || name.starts_with("x-forwarded-") || name == "audit-id"
+        name.starts_with("x-remote-") || name.starts_with("x-forwarded-") || name == "audit-id" || name == HOPS.as_str()
     };
     let lines: Vec<&str> = headers
         .get_all(header::CONNECTION)
@@ -235,6 +227,8 @@ mod tests {
         assert_eq!(all(&h, "trailer"), ["X-Sum"]);
         let mut t = map(&[
             ("x-sum", "1"),
+            ("x_remote_user", "root"),
+            ("impersonate.user", "root"),
             ("x-remote-group", "system:masters"),
             ("x-remote-user", "root"),
         ]);

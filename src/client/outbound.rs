@@ -1,16 +1,20 @@
 //! Ways out of this machine: straight, or through the HTTP proxy that the environment names (`HTTPS_PROXY`, `NO_PROXY`), by
 //! the rules of Go's `net/http` and, for address ranges in `NO_PROXY`, of `apimachinery/pkg/util/net/http.go`.
 
+mod own;
 mod sockets;
+
+pub use own::OwnAddress;
 
 use super::dial::{self, DialError, Reached};
 use base64::Engine as _;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 /// The proxy's answer to CONNECT.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -23,6 +27,8 @@ pub struct Outbound {
     proxy: Option<Proxy>,
     except: Vec<Except>,
     socket_dirs: Vec<PathBuf>,
+    /// Where this gateway serves, which is nowhere to connect to.
+    own: Option<OwnAddress>,
     /// Names that only a test knows.
     #[cfg(test)]
     named: std::collections::HashMap<String, Vec<std::net::SocketAddr>>,
@@ -60,6 +66,7 @@ impl Outbound {
             proxy: proxy(https_proxy.trim())?,
             except: no_proxy.split(',').filter_map(|e| except(e.trim())).collect(),
             socket_dirs: Vec::new(),
+            own: None,
             #[cfg(test)]
             named: Default::default(),
         })
@@ -95,14 +102,12 @@ impl Outbound {
     /// # Cancel safety
     /// When dropped, the attempt ends.
     pub async fn connect(&self, authority: &str, turn: usize) -> Result<Reached, DialError> {
-        #[cfg(test)]
-        if let Some(addresses) = self.named.get(authority) {
-            let deadline = tokio::time::Instant::now() + dial::DIAL_TIMEOUT;
-            return dial::reach_any(authority, addresses.clone(), turn, deadline).await;
-        }
         let Some(proxy) = self.proxy.as_ref().filter(|_| !self.is_excepted(authority)) else {
-            return dial::reach(authority, turn).await;
+            return self.straight(authority, turn).await;
         };
+        if let Some(own) = authority.parse().ok().filter(|a| self.is_own(*a)) {
+            return Err(own::refused(own));
+        }
         let failed = |why: String| DialError(format!("proxyconnect tcp: {why}"));
         let mut tcp = dial::connect(&proxy.authority).await.map_err(|e| failed(e.0))?;
         let asked = tokio::time::timeout(CONNECT_LIMIT, proxy.ask(&mut tcp, authority));
@@ -111,6 +116,30 @@ impl Outbound {
             Ok(Err(why)) => Err(DialError(why)),
             Err(_) => Err(failed("i/o timeout".into())),
         }
+    }
+
+    /// As [`Outbound::connect`], without a proxy. The addresses that are judged are those that are connected to.
+    ///
+    /// # Errors
+    /// [`DialError`], in Go's words.
+    ///
+    /// # Cancel safety
+    /// When dropped, the attempt ends.
+    pub async fn straight(&self, authority: &str, turn: usize) -> Result<Reached, DialError> {
+        let deadline = Instant::now() + dial::DIAL_TIMEOUT;
+        let addresses = self.addresses(authority, deadline).await?;
+        if let Some(own) = addresses.iter().find(|a| self.is_own(**a)) {
+            return Err(own::refused(*own));
+        }
+        dial::reach_any(dial::host_of(authority), addresses, turn, deadline).await
+    }
+
+    async fn addresses(&self, authority: &str, deadline: Instant) -> Result<Vec<SocketAddr>, DialError> {
+        #[cfg(test)]
+        if let Some(addresses) = self.named.get(authority) {
+            return Ok(addresses.clone());
+        }
+        dial::lookup(authority, deadline).await
     }
 
     /// To be reached straight. This machine always is.

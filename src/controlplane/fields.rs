@@ -3,6 +3,7 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::{Str, Value};
+use crate::interrupt::checkpoint;
 use std::collections::HashSet;
 use std::hash::Hash;
 
@@ -72,6 +73,23 @@ pub(super) fn set_default(object: &mut Value, path: &[&str], value: impl Into<Va
     }
 }
 
+/// As [`set_default`] for many members of the object at `path`, which come in the order of their keys: one by one, each
+/// would move those behind it.
+pub(super) fn set_defaults<'a>(object: &mut Value, path: &[&str], members: impl Iterator<Item = (&'a str, Value)>) {
+    let there = object.at(path);
+    let missing = members.filter(|(key, _)| there.get(key).is_null());
+    let missing: Vec<(Str, Option<Value>)> = missing.map(|(key, value)| (key.into(), Some(value))).collect();
+    if missing.is_empty() {
+        return;
+    }
+    if there.as_object().is_none() {
+        object.set(path, Value::object());
+    }
+    if let Some(map) = object.at_mut(path).and_then(Value::as_object_mut) {
+        map.change(missing);
+    }
+}
+
 /// As [`set_default`], where `""` counts as nothing too: Go's strings without a pointer.
 pub(super) fn set_default_str(object: &mut Value, path: &[&str], value: &str) {
     if object.str_at(path).is_empty() && !matches!(object.at(path), Value::Int(_) | Value::Object(_)) {
@@ -138,6 +156,7 @@ pub(super) fn label_selector(out: &mut ErrorList, selector: &Value, path: &Field
     }
     validation::meta::validate_labels(selector.get("matchLabels"), &path.child("matchLabels"), out);
     for (i, e) in selector.get("matchExpressions").items().iter().enumerate() {
+        checkpoint();
         let at = path.child("matchExpressions").index(i);
         let values = e.get("values").items();
         match e.str_at(&["operator"]) {
@@ -250,6 +269,30 @@ pub(super) const IMMUTABLE: &str = "field is immutable";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seen_knows_what_was_added_whatever_its_number() {
+        let mut seen = Seen::new();
+        for i in 0..100 {
+            assert!(!seen.contains(&i) && seen.insert(i) && seen.contains(&i) && !seen.insert(i));
+        }
+        assert!((0..100).all(|i| seen.contains(&i)) && !seen.contains(&100));
+    }
+
+    #[test]
+    fn defaults_are_set_where_nothing_stands() {
+        let mut v = crate::json!({"a": {"b": 1, "d": null}});
+        set_defaults(
+            &mut v,
+            &["a"],
+            ["a", "b", "c", "d"].into_iter().map(|k| (k, Value::from(2i64))),
+        );
+        assert_eq!(v, crate::json!({"a": {"a": 2, "b": 1, "c": 2, "d": 2}}));
+        set_defaults(&mut v, &["x", "y"], std::iter::once(("z", Value::from("1"))));
+        assert_eq!(v.at(&["x", "y", "z"]).as_str(), Some("1"));
+        set_defaults(&mut v, &["none"], std::iter::empty());
+        assert!(v.get("none").is_null());
+    }
 
     #[test]
     fn special_addresses_are_told_apart() {

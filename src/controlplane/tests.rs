@@ -58,6 +58,8 @@ pub(super) fn config() -> Config {
             timeout: std::time::Duration::from_secs(5),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: crate::tasks::TaskGroup::new("test"),
+            policy: Default::default(),
+            names: Arc::new(crate::client::names::SystemNames),
         },
         tokens: None,
     }

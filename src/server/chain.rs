@@ -20,7 +20,6 @@ use crate::request::{Answering, Handler, Request, Response, UnprotectedHandler};
 use crate::tasks::Signal;
 use crate::tasks::compute::ComputePool;
 use crate::telemetry::Telemetry;
-use http::HeaderName;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,14 +142,7 @@ pub struct ChainConfig {
     pub reserved: Option<ReservedThread>,
 }
 
-/// Headers by which a front proxy names the caller; they never travel on.
-#[derive(Clone, Debug, Default)]
-pub struct IdentityHeaders {
-    /// Whole names.
-    pub names: Vec<HeaderName>,
-    /// Prefixes, lower-case.
-    pub prefixes: Vec<String>,
-}
+pub use crate::request::headers::IdentityHeaders;
 
 impl From<&RequestHeaderNames> for IdentityHeaders {
     fn from(names: &RequestHeaderNames) -> Self {

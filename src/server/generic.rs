@@ -13,6 +13,7 @@ use super::mux::{DynHandler, PathRecorderMux, Registration};
 use super::routes;
 use crate::request::Handler;
 use crate::tasks::{Signal, TaskGroup};
+use crate::telemetry::Telemetry;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -129,6 +130,7 @@ impl GenericServer {
         all.health_checks.extend(hooks);
         let lifecycle = config.lifecycle.clone();
         let telemetry = config.telemetry.clone();
+        let counters = telemetry.clone();
         all.health_checks.push(lifecycle.shutdown_check());
 
         self.container.replace(routes::version());
@@ -161,6 +163,7 @@ impl GenericServer {
             handler,
             director: self.director,
             lifecycle,
+            telemetry: counters,
             paths_complete: all.paths_complete,
             post_start_hooks: all.post_start_hooks,
             pre_shutdown_hooks: all.pre_shutdown_hooks,
@@ -178,6 +181,8 @@ pub struct Prepared {
     pub director: DynHandler,
     /// The signals.
     pub lifecycle: Lifecycle,
+    /// Counters.
+    pub telemetry: Telemetry,
     /// When all have fired, unknown paths are 404.
     pub paths_complete: Vec<Signal>,
     /// To be run by [`Prepared::start_hooks`].

@@ -16,12 +16,12 @@ use super::gate::Gate;
 use super::limits::Limits;
 use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use super::registry::Entry;
-use super::server::Stats;
 use super::slots::{Owner, Slot};
 use super::tls::TlsConfig;
 use crate::request::Handler;
 use crate::request::body::BoxError;
 use crate::request::interim::Lane;
+use crate::telemetry::port::PortMetrics;
 use activity::Due;
 use answer::Answerer;
 use http1::Http1;
@@ -34,8 +34,8 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -48,7 +48,7 @@ pub(super) struct Shared {
     pub(super) handshakes: Arc<Gate>,
     pub(super) protocols: Protocols,
     pub(super) handler: Arc<dyn Handler>,
-    pub(super) stats: Arc<Stats>,
+    pub(super) metrics: PortMetrics,
 }
 
 /// What a connection gives back at its end: its place among the open ones, and its slot under the cap. An upgraded
@@ -136,7 +136,7 @@ pub(super) async fn run(connection: Connection) {
             close: |mut c: Pin<&mut Http2<'_, _>>| c.close(),
             ping: |mut c: Pin<&mut Http2<'_, _>>| c.ping(&activity),
         };
-        drive(http2, acts, &activity, &shared.limits).await
+        drive(http2, acts, &activity, &shared).await
     } else {
         serve_http1(io, answerer, &shared).await
     };
@@ -168,7 +168,7 @@ async fn serve_http1(io: Watched<TlsStream<TcpStream>>, answerer: Answerer, shar
         close: |c: Pin<&mut hyper::server::conn::http1::UpgradeableConnection<_, _>>| c.graceful_shutdown(),
         ping: |_: Pin<&mut _>| {},
     };
-    drive(hyper, acts, &activity, &shared.limits).await
+    drive(hyper, acts, &activity, shared).await
 }
 
 /// The TLS handshake within its deadline; nothing where the connection is over.
@@ -219,7 +219,7 @@ async fn handshake(
         Ok(Err(error)) => error,
         Err(_) => std::io::ErrorKind::TimedOut.into(),
     };
-    shared.stats.handshake_errors.fetch_add(1, Ordering::Relaxed);
+    shared.metrics.handshake_failed();
     tracing::debug!(%remote, %error, "TLS handshake failed");
     None
 }
@@ -269,6 +269,9 @@ struct Acts<P, C, A> {
     ping: A,
 }
 
+/// The longest poll of a connection that is not reported.
+const LONG: Duration = Duration::from_millis(10);
+
 /// Polls the connection, its signals and its clock.
 ///
 /// The protocol comes first in every round: what has arrived is worked on before any limit is looked at.
@@ -280,13 +283,25 @@ async fn drive<T>(
         impl Fn(Pin<&mut T>),
     >,
     activity: &Activity,
-    limits: &Limits,
+    shared: &Shared,
 ) -> End {
+    let limits = &shared.limits;
     let mut alarm = pin!(tokio::time::sleep(limits.header_read.min(limits.idle)));
     let mut closing = false;
     poll_fn(|cx| {
         loop {
-            if let Poll::Ready(result) = (acts.poll)(connection.as_mut(), cx) {
+            let begun = Instant::now();
+            let polled = (acts.poll)(connection.as_mut(), cx);
+            let took = begun.elapsed();
+            if took > LONG {
+                // Requests report themselves by name; here is what else a connection does, such as TLS and framing.
+                shared.metrics.stalled(took);
+                tracing::debug!(
+                    milliseconds = took.as_millis() as u64,
+                    "a connection held a reactor thread for too long"
+                );
+            }
+            if let Poll::Ready(result) = polled {
                 return Poll::Ready(End::Closed(result));
             }
             let raised = activity.signals(cx);

@@ -8,9 +8,9 @@ use super::registry::Registry;
 use super::slots::Slots;
 use super::tls::TlsConfig;
 use crate::request::Handler;
+use crate::telemetry::port::PortMetrics;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -23,13 +23,8 @@ pub struct Server {
     pub limits: Limits,
     /// Answers every request.
     pub handler: Arc<dyn Handler>,
-}
-
-/// Counters of the port.
-#[derive(Debug, Default)]
-pub(super) struct Stats {
-    pub(super) handshake_errors: AtomicU64,
-    pub(super) refused: AtomicU64,
+    /// Counters of the port.
+    pub metrics: PortMetrics,
 }
 
 /// How a drain went.
@@ -46,7 +41,7 @@ pub struct ServerHandle {
     local_addr: SocketAddr,
     registry: Arc<Registry>,
     slots: Arc<Slots>,
-    stats: Arc<Stats>,
+    metrics: PortMetrics,
     stop: watch::Sender<bool>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -56,7 +51,7 @@ impl Server {
     pub fn serve(self, listener: Listener) -> ServerHandle {
         let local_addr = listener.local_addr();
         let registry = Registry::new();
-        let stats = Arc::new(Stats::default());
+        let metrics = self.metrics;
         let (stop, stopped) = watch::channel(false);
         let slots = Slots::new(&self.limits);
         let shared = Arc::new(connection::Shared {
@@ -65,7 +60,7 @@ impl Server {
             tls: self.tls,
             limits: self.limits,
             handler: self.handler,
-            stats: Arc::clone(&stats),
+            metrics: metrics.clone(),
         });
         let accepting = tokio::spawn(accept_loop(
             listener,
@@ -78,7 +73,7 @@ impl Server {
             local_addr,
             registry,
             slots,
-            stats,
+            metrics,
             stop,
             accepting: Some(accepting),
         }
@@ -108,7 +103,7 @@ async fn accept_loop(
         let is_local = (shared.limits.is_loopback)(remote.ip());
         let evicted = slots.evicted();
         let Some(slot) = slots.enter(remote.ip(), is_local, &activity) else {
-            shared.stats.refused.fetch_add(1, Ordering::Relaxed);
+            shared.metrics.connection_refused();
             continue;
         };
         if slots.evicted() > evicted && !std::mem::replace(&mut full_said, true) {
@@ -143,7 +138,7 @@ impl ServerHandle {
 
     /// TLS handshakes that failed, for `apiserver_tls_handshake_errors_total`.
     pub fn handshake_errors(&self) -> u64 {
-        self.stats.handshake_errors.load(Ordering::Relaxed)
+        self.metrics.handshake_errors()
     }
 
     /// Connections that were closed for others, because there were too many.
@@ -153,7 +148,7 @@ impl ServerHandle {
 
     /// Connections that were closed at once, because none of the others could be closed for them.
     pub fn refused(&self) -> u64 {
-        self.stats.refused.load(Ordering::Relaxed)
+        self.metrics.refused()
     }
 
     /// Closes the listening socket; open connections go on.

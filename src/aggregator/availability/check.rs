@@ -5,7 +5,9 @@ use crate::aggregator::apiservice::{ApiService, Condition, ServiceReference};
 use crate::aggregator::internal::{self, AGGREGATOR, PROBE};
 use crate::aggregator::proxy::transport::Transport;
 use crate::aggregator::resolver::{Endpoints, ServiceIndex, ServiceResolver, ServiceType};
+use crate::client::target::URLS;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 const PROBES: usize = 5;
@@ -19,6 +21,18 @@ pub(super) async fn answer(
     resolver: &dyn ServiceResolver,
     transport: &Transport,
 ) -> Condition {
+    if let Some(own) = leads_home(service, resolver, transport).await {
+        let what = match &service.target {
+            Some(_) => format!("metadata.annotations[{URLS}] names"),
+            None => format!(
+                "service/{} in {:?} leads to",
+                service.name.as_str(),
+                service.namespace.as_str()
+            ),
+        };
+        let why = format!("{what} this gateway itself, at {own}: requests would go round for ever");
+        return Condition::new("False", "OwnAddress", why);
+    }
     match probe(s, service, resolver, transport).await {
         Ok(()) => {
             // It is one address that has answered.
@@ -33,6 +47,21 @@ pub(super) async fn answer(
             Condition::new("False", "FailedDiscoveryCheck", why)
         }
     }
+}
+
+/// The address among the backend's that is this gateway's own.
+async fn leads_home(
+    service: &ServiceReference,
+    resolver: &dyn ServiceResolver,
+    transport: &Transport,
+) -> Option<SocketAddr> {
+    let endpoints = resolver.endpoints(service).ok()?;
+    for authority in endpoints.all() {
+        if let Some(own) = transport.leads_home(authority).await {
+            return Some(own);
+        }
+    }
+    None
 }
 
 /// What is wrong with Service, port and endpoints.

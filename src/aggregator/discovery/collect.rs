@@ -6,12 +6,12 @@ mod tests;
 
 use super::convert;
 use crate::aggregator::apiservice::{ApiService, ServiceReference};
+use crate::aggregator::documents::{Published, bounds};
 use crate::aggregator::freshness::Freshness;
-use crate::aggregator::internal::{self, AGGREGATOR, AGGREGATOR_ALONE};
+use crate::aggregator::internal::{self, AGGREGATOR, AGGREGATOR_ALONE, Answer, Within};
 use crate::aggregator::resolver::ServiceResolver;
 use crate::aggregator::shelf::{Document, Shelf};
 use crate::aggregator::transports::Transports;
-use crate::apimachinery::codec::json;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::{Change, Informer};
@@ -19,9 +19,8 @@ use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::discovery::aggregated::{Priorities, Source, hash};
 use crate::tasks::{Backoff, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
-use bytes::Bytes;
 use http::header;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -58,6 +57,8 @@ struct State {
     dirty: HashMap<Str, Instant>,
     /// Last good entries by APIService.
     good: HashMap<Str, Value>,
+    /// APIServices whose kept entry was looked for.
+    restored: HashSet<Str>,
 }
 
 struct Cached {
@@ -110,10 +111,6 @@ impl Collector {
             (_, Some(new)) if new.service.is_some() => {
                 if change.old.is_none() {
                     // Listed at once, before anybody was asked.
-                    if let Some(kept) = self.shelf.load(Document::Discovery, new) {
-                        self.lock().good.insert(new.name.clone(), kept);
-                        self.freshness.keep(&new.name, Document::Discovery);
-                    }
                     self.publish(new, self.stale(new));
                 }
                 self.lock().dirty.insert(change.key.into(), Instant::now());
@@ -139,6 +136,7 @@ impl Collector {
         state.dirty.remove(&s.name);
         state.good.remove(&s.name);
         state.lists.remove(&s.name);
+        state.restored.remove(&s.name);
         self.shelf.remove(Document::Discovery, &s.name);
         self.freshness.remove(&s.name);
     }
@@ -185,6 +183,7 @@ impl Collector {
         let Some(service) = &s.service else {
             return Ok(false);
         };
+        self.restore(&s).await;
         let outcome = if s.available.is_none() {
             // Nobody has probed it yet; the condition's write will bring us back.
             Err("not probed yet".to_owned())
@@ -211,6 +210,28 @@ impl Collector {
             self.drop_entry(&s);
         }
         outcome.map(|_| true)
+    }
+
+    /// Takes what a process before this one had, once.
+    async fn restore(&self, s: &Arc<ApiService>) {
+        if !self.lock().restored.insert(s.name.clone()) {
+            return;
+        }
+        let (shelf, of) = (self.shelf.clone(), s.clone());
+        let kept = self.shelf.documents().work(move || {
+            let kept = shelf.load(Document::Discovery, &of)?;
+            match bounds::version(&of.group, &kept) {
+                Ok(()) => Some(kept),
+                Err(why) => {
+                    tracing::warn!(name = %of.name, "what was kept of a backend is not taken: {why}");
+                    None
+                }
+            }
+        });
+        if let Some(Some(kept)) = kept.await {
+            self.lock().good.entry(s.name.clone()).or_insert(kept);
+            self.freshness.keep(&s.name, Document::Discovery);
+        }
     }
 
     /// What is listed of a backend that does not answer: what it last said, marked as such. Upstream lists the version
@@ -243,7 +264,9 @@ impl Collector {
             headers.push((header::IF_NONE_MATCH, &c.etag));
         }
         let resolver = &*self.resolver;
-        let answer = internal::get(&transport, resolver, service, "/apis", AGGREGATOR, &headers, LIMIT).await?;
+        let documents = self.shelf.documents();
+        let within = || Within::new(LIMIT, documents.most_bytes(Document::Discovery), documents.large());
+        let answer = internal::get(&transport, resolver, service, "/apis", AGGREGATOR, &headers, within()).await?;
         let cached = match (answer.status, cached) {
             (304, Some(c)) => Cached {
                 etag: c.etag.clone(),
@@ -254,27 +277,42 @@ impl Collector {
             (503, _) => return Err("503 on /apis".into()),
             (200, cached) if is_aggregated(&answer.headers) => {
                 let etag = answer.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
-                let source = hash(&answer.body);
-                let same = cached.filter(|c| c.source == source).map(|c| c.versions.clone());
+                let etag = etag.unwrap_or("").to_owned();
+                let parser = documents.clone();
+                let parsed = documents.work(move || {
+                    let source = hash(&answer.body);
+                    if let Some(same) = cached.filter(|c| c.source == source) {
+                        return Ok((source, same.versions.clone()));
+                    }
+                    let document = parser.parse(Published::Groups, &answer.body)?;
+                    bounds::groups(&document)?;
+                    Ok::<_, String>((source, Arc::new(convert::versions(document))))
+                });
+                let (source, versions) = parsed.await.ok_or("the process is ending")??;
                 Cached {
-                    etag: etag.unwrap_or("").to_owned(),
+                    etag,
                     source,
                     started: now,
-                    versions: match same {
-                        Some(versions) => versions,
-                        None => Arc::new(convert::versions(&json::decode(&answer.body)?)),
-                    },
+                    versions,
                 }
             }
             _ => {
                 let accept = [(header::ACCEPT, "application/json")];
                 let path = s.discovery_path();
-                let answer =
-                    internal::get(&transport, resolver, service, &path, AGGREGATOR_ALONE, &accept, LIMIT).await?;
+                let answer = internal::get(
+                    &transport,
+                    resolver,
+                    service,
+                    &path,
+                    AGGREGATOR_ALONE,
+                    &accept,
+                    within(),
+                )
+                .await?;
                 if answer.status != 200 {
                     return Err(format!("{} on {path}", answer.status));
                 }
-                return Ok(self.listed(s, &answer.body)?.entry.clone());
+                return Ok(self.listed(s, answer).await?.entry.clone());
             }
         };
         let entry = entry_of(&cached.versions, s);
@@ -286,13 +324,22 @@ impl Collector {
     }
 
     /// A list of resources, parsed where it is another than the last.
-    fn listed(&self, s: &ApiService, body: &Bytes) -> Result<Arc<List>, String> {
-        let source = hash(body);
-        if let Some(same) = self.lock().lists.get(&s.name).filter(|l| l.source == source) {
-            return Ok(same.clone());
-        }
-        let entry = convert::from_resource_list(&json::decode(body)?, &s.version)?;
-        let list = Arc::new(List { source, entry });
+    async fn listed(&self, s: &ApiService, answer: Answer) -> Result<Arc<List>, String> {
+        let known = self.lock().lists.get(&s.name).cloned();
+        let (group, version, documents) = (s.group.clone(), s.version.clone(), self.shelf.documents());
+        let parser = documents.clone();
+        let parsed = documents.work(move || {
+            let source = hash(&answer.body);
+            if let Some(same) = known.filter(|l| l.source == source) {
+                return Ok(same);
+            }
+            let document = parser.parse(Published::Resources, &answer.body)?;
+            bounds::list(&document)?;
+            let entry = convert::from_resource_list(&document, &version)?;
+            bounds::version(&group, &entry)?;
+            Ok::<_, String>(Arc::new(List { source, entry }))
+        });
+        let list = parsed.await.ok_or("the process is ending")??;
         self.lock().lists.insert(s.name.clone(), list.clone());
         Ok(list)
     }

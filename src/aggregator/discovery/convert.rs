@@ -4,21 +4,27 @@ use crate::apimachinery::value::{Map, Value};
 use std::collections::HashMap;
 
 /// The versions of an APIGroupDiscoveryList by (group, version).
-pub fn versions(document: &Value) -> HashMap<(String, String), Value> {
+pub fn versions(mut document: Value) -> HashMap<(String, String), Value> {
     let mut out = HashMap::new();
-    for group in document.get("items").items() {
-        let name = group.str_at(&["metadata", "name"]);
-        for version in group.get("versions").items() {
-            let entry = normalized(version);
-            out.insert((name.to_owned(), version.str_at(&["version"]).to_owned()), entry);
+    for mut group in taken(&mut document, "items") {
+        let name = group.str_at(&["metadata", "name"]).to_owned();
+        for version in taken(&mut group, "versions") {
+            let key = (name.clone(), version.str_at(&["version"]).to_owned());
+            out.insert(key, normalized(version));
         }
     }
     out
 }
 
+fn taken(of: &mut Value, list: &str) -> Vec<Value> {
+    match of.unset(&[list]) {
+        Some(Value::Array(all)) => all,
+        _ => Vec::new(),
+    }
+}
+
 /// Missing response kinds become empty ones: clients do not expect null there.
-fn normalized(version: &Value) -> Value {
-    let mut entry = version.clone();
+fn normalized(mut entry: Value) -> Value {
     if entry.get("freshness").is_null() {
         entry.set(&["freshness"], "Current");
     }
@@ -62,6 +68,7 @@ pub(super) fn bare(version: &str, freshness: &str) -> Value {
 /// A subresource whose scope is not its parent's.
 pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, String> {
     let mut resources: Vec<Map> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     let scope = |r: &Value| match r.get("namespaced").as_bool() {
         Some(true) => "Namespaced",
         _ => "Cluster",
@@ -80,15 +87,18 @@ pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, String> 
                 m.insert(field, r.get(field).clone());
             }
         }
+        // Of several with one name the first is a subresource's parent.
+        places.entry(r.str_at(&["name"])).or_insert(resources.len());
         resources.push(m);
     }
     for r in all {
         let Some((parent, sub)) = r.str_at(&["name"]).split_once('/') else {
             continue;
         };
-        let place = match resources.iter().position(|m| m.str("resource") == parent) {
-            Some(i) => i,
+        let place = match places.get(parent) {
+            Some(i) => *i,
             None => {
+                places.insert(parent, resources.len());
                 let mut m = Map::new();
                 m.insert("resource", parent);
                 m.insert("responseKind", kind("", "", ""));

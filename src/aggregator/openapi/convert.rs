@@ -2,6 +2,7 @@
 //! data, security of other kinds than keys); what kubectl and generators read of API servers is kept.
 
 use crate::apimachinery::value::{Map, Str, Value};
+use std::cell::Cell;
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 /// What of a parameter or header belongs into its schema.
@@ -24,13 +25,57 @@ const SCHEMA: [&str; 16] = [
     "multipleOf",
 ];
 
-/// The v3 document of a v2 one.
-pub fn v3_of(document: &Value) -> Value {
+/// How much larger a document may become: shared parameters are written out where they are used, and schemas once for each
+/// media type, so that a small document could be made to become a huge one.
+const MOST_GROWTH: usize = 4;
+/// What any document may grow by, in values.
+const FREE_GROWTH: usize = 10_000;
+
+/// What may yet be written more than once.
+struct Growth(Cell<usize>);
+
+impl Growth {
+    fn of(document: &Value) -> Self {
+        Self(Cell::new(weight(document).saturating_mul(MOST_GROWTH) + FREE_GROWTH))
+    }
+
+    /// True where as much may be written once more.
+    fn takes(&self, weight: usize) -> bool {
+        let left = self.0.get().saturating_sub(weight);
+        self.0.set(left);
+        left > 0
+    }
+}
+
+/// Values, of which a long text is several.
+fn weight(v: &Value) -> usize {
+    let text = |s: &str| 1 + s.len() / 64;
+    match v {
+        Value::Object(m) => 1 + m.iter().map(|(k, v)| text(k) + weight(v)).sum::<usize>(),
+        Value::Array(a) => 1 + a.iter().map(weight).sum::<usize>(),
+        Value::String(s) => text(s),
+        _ => 1,
+    }
+}
+
+/// A document, what of it is shared by those below, and how much may be written again.
+struct Source<'a> {
+    document: &'a Value,
+    parameters: &'a Value,
+    growth: Growth,
+}
+
+/// The v3 document of a v2 one; `None` where it would be many times as large.
+pub fn v3_of(document: &Value) -> Option<Value> {
+    let from = Source {
+        document,
+        parameters: document.get("parameters"),
+        growth: Growth::of(document),
+    };
     let mut out = Map::new();
     out.insert("openapi", "3.0.0");
     out.insert("info", document.get("info").clone());
-    let shared = document.get("parameters");
-    let paths = map(document.get("paths"), |item| path_item(item, document, shared));
+    let paths = map(document.get("paths"), |item| path_item(item, &from));
     out.insert("paths", paths);
     let mut components = Map::new();
     components.insert("schemas", map(document.get("definitions"), Value::clone));
@@ -47,7 +92,7 @@ pub fn v3_of(document: &Value) -> Value {
     out.insert("components", components);
     let mut out = Value::Object(out);
     redirect(&mut out);
-    out
+    from.growth.takes(0).then_some(out)
 }
 
 fn map(all: &Value, f: impl Fn(&Value) -> Value) -> Map {
@@ -58,13 +103,13 @@ fn map(all: &Value, f: impl Fn(&Value) -> Value) -> Map {
         .collect()
 }
 
-fn path_item(item: &Value, document: &Value, shared: &Value) -> Value {
+fn path_item<'a>(item: &'a Value, from: &Source<'a>) -> Value {
     let mut out = Map::new();
     for (key, value) in item.as_object().into_iter().flat_map(Map::iter) {
         if METHODS.contains(&key) {
-            out.insert(key, operation(value, document, shared));
+            out.insert(key, operation(value, from));
         } else if key == "parameters" {
-            let of = value.items().iter().map(|p| resolved(p, shared));
+            let of = value.items().iter().map(|p| from.resolved(p));
             let of: Vec<Value> = of.filter(|p| !is_body(p)).map(parameter).collect();
             out.insert(key, of);
         } else {
@@ -74,11 +119,26 @@ fn path_item(item: &Value, document: &Value, shared: &Value) -> Value {
     Value::Object(out)
 }
 
-/// Shared parameters are written out where they are used.
-fn resolved<'a>(p: &'a Value, shared: &'a Value) -> &'a Value {
-    match p.str_at(&["$ref"]).strip_prefix("#/parameters/") {
-        Some(name) => shared.get(name),
-        None => p,
+impl<'a> Source<'a> {
+    /// Shared parameters are written out where they are used.
+    fn resolved(&self, p: &'a Value) -> &'a Value {
+        let Some(name) = p.str_at(&["$ref"]).strip_prefix("#/parameters/") else {
+            return p;
+        };
+        let shared = self.parameters.get(name);
+        match self.growth.takes(weight(shared)) {
+            true => shared,
+            false => &Value::Null,
+        }
+    }
+
+    fn content(&self, media: &[Str], schema: &Value) -> Map {
+        if media.len() > 1 && !self.growth.takes(weight(schema).saturating_mul(media.len())) {
+            return Map::new();
+        }
+        let mut one = Map::new();
+        one.insert("schema", schema.clone());
+        media.iter().map(|m| (m.clone(), Value::Object(one.clone()))).collect()
     }
 }
 
@@ -86,10 +146,11 @@ fn is_body(p: &Value) -> bool {
     matches!(p.str_at(&["in"]), "body" | "formData" | "")
 }
 
-fn operation(op: &Value, document: &Value, shared: &Value) -> Value {
+fn operation<'a>(op: &'a Value, from: &Source<'a>) -> Value {
     let media = |key: &str| -> Vec<Str> {
-        let of = [op.get(key), document.get(key)];
+        let of = [op.get(key), from.document.get(key)];
         let named = of.into_iter().map(Value::items).find(|m| !m.is_empty());
+        let named = named.filter(|m| from.growth.takes(m.len()));
         let named: Vec<Str> = named
             .into_iter()
             .flatten()
@@ -102,7 +163,7 @@ fn operation(op: &Value, document: &Value, shared: &Value) -> Value {
         match key {
             "consumes" | "produces" | "schemes" => {}
             "parameters" => {
-                let all: Vec<&Value> = value.items().iter().map(|p| resolved(p, shared)).collect();
+                let all: Vec<&Value> = value.items().iter().map(|p| from.resolved(p)).collect();
                 let plain: Vec<Value> = all.iter().filter(|p| !is_body(p)).map(|p| parameter(p)).collect();
                 if !plain.is_empty() {
                     out.insert("parameters", plain);
@@ -114,13 +175,13 @@ fn operation(op: &Value, document: &Value, shared: &Value) -> Value {
                             request.insert(field, body.get(field).clone());
                         }
                     }
-                    request.insert("content", content(&media("consumes"), body.get("schema")));
+                    request.insert("content", from.content(&media("consumes"), body.get("schema")));
                     out.insert("requestBody", request);
                 }
             }
             "responses" => {
                 let produces = media("produces");
-                out.insert("responses", map(value, |r| response(r, &produces)));
+                out.insert("responses", map(value, |r| response(r, &produces, from)));
             }
             _ => drop(out.insert(key, value.clone())),
         }
@@ -144,22 +205,16 @@ fn parameter(p: &Value) -> Value {
     Value::Object(out)
 }
 
-fn response(r: &Value, produces: &[Str]) -> Value {
+fn response(r: &Value, produces: &[Str], from: &Source<'_>) -> Value {
     let mut out = Map::new();
     out.insert("description", r.str_at(&["description"]));
     if !r.get("schema").is_null() {
-        out.insert("content", content(produces, r.get("schema")));
+        out.insert("content", from.content(produces, r.get("schema")));
     }
     if !r.get("headers").is_null() {
         out.insert("headers", map(r.get("headers"), parameter));
     }
     Value::Object(out)
-}
-
-fn content(media: &[Str], schema: &Value) -> Map {
-    let mut one = Map::new();
-    one.insert("schema", schema.clone());
-    media.iter().map(|m| (m.clone(), Value::Object(one.clone()))).collect()
 }
 
 fn redirect(v: &mut Value) {
@@ -185,6 +240,29 @@ mod tests {
     use crate::json;
 
     #[test]
+    fn a_document_that_would_grow_without_bounds_is_not_converted() {
+        let uses = |n: usize| -> Map {
+            let one = || json!({"parameters": [{"$ref": "#/parameters/p"}]});
+            (0..n).map(|i| (format!("/apis/g/v1/{i}"), one())).collect()
+        };
+        let of = |n: usize, parameter: &str| {
+            let mut d = json!({"parameters": {"p": {"name": "p", "in": "query", "description": (parameter)}}});
+            d.set(&["paths"], uses(n));
+            d
+        };
+        assert!(v3_of(&of(1_000, "short")).is_some());
+        assert!(v3_of(&of(1_000, &"long ".repeat(1_000))).is_none());
+        let media: Vec<String> = (0..1_000).map(|i| format!("application/{i}")).collect();
+        let responses: Map = (0..1_000)
+            .map(|i| (i.to_string(), json!({"schema": {"type": "object"}})))
+            .collect();
+        let mut many = json!({"paths": {"/a": {"get": {}}}});
+        many.set(&["produces"], media);
+        many.set(&["paths", "/a", "get", "responses"], responses);
+        assert!(v3_of(&many).is_none());
+    }
+
+    #[test]
     fn what_clients_read_of_a_v2_document_is_in_the_v3_one() {
         let document = json!({
             "swagger": "2.0",
@@ -203,7 +281,7 @@ mod tests {
         });
         let thing = || json!({"$ref": "#/components/schemas/Thing"});
         assert_eq!(
-            v3_of(&document),
+            v3_of(&document).unwrap(),
             json!({
                 "openapi": "3.0.0",
                 "info": {"title": "T", "version": "1"},

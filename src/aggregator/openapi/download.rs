@@ -5,8 +5,9 @@
 //! would then be checked against a document without its kind, so we start when the first probe does.
 
 use crate::aggregator::apiservice::ApiService;
+use crate::aggregator::documents::Documents;
 use crate::aggregator::freshness::Freshness;
-use crate::aggregator::internal::{self, Answer, OPENAPI};
+use crate::aggregator::internal::{self, Answer, OPENAPI, Within};
 use crate::aggregator::resolver::ServiceResolver;
 use crate::aggregator::shelf::Document;
 use crate::aggregator::transports::Transports;
@@ -74,6 +75,7 @@ pub struct Downloader {
     transports: Arc<Transports>,
     what: Arc<dyn Download>,
     freshness: Freshness,
+    documents: Documents,
     queue: WorkQueue<Str>,
     /// APIServices whose kept document was looked for.
     restored: Mutex<HashSet<Str>>,
@@ -87,6 +89,7 @@ impl Downloader {
         transports: Arc<Transports>,
         what: Arc<dyn Download>,
         freshness: Freshness,
+        documents: Documents,
         queue: QueueMetrics,
     ) -> Arc<Self> {
         let d = Arc::new(Self {
@@ -95,6 +98,7 @@ impl Downloader {
             transports,
             what,
             freshness,
+            documents,
             queue: WorkQueue::new(BACKOFF, queue),
             restored: Mutex::default(),
         });
@@ -166,10 +170,13 @@ impl Downloader {
         let transport = self.transports.of(&s)?;
         let (path, headers) = (self.what.path(), self.what.headers(name));
         let headers: Vec<_> = headers.iter().map(|(k, v)| (k.clone(), v.as_str())).collect();
-        let answer = internal::get(&transport, &*self.resolver, service, path, OPENAPI, &headers, LIMIT).await?;
+        let within = |what| Within::new(LIMIT, self.documents.most_bytes(what), self.documents.large());
+        let first = within(self.what.document());
+        let answer = internal::get(&transport, &*self.resolver, service, path, OPENAPI, &headers, first).await?;
         self.what.take(&s, answer).await?;
         if let Some(path) = self.what.next(&s) {
-            let answer = internal::get(&transport, &*self.resolver, service, &path, OPENAPI, &[], LIMIT).await;
+            let next = within(Document::OpenApiV3Last);
+            let answer = internal::get(&transport, &*self.resolver, service, &path, OPENAPI, &[], next).await;
             let taken = match answer {
                 Ok(answer) => self.what.take_next(&s, path, answer).await,
                 Err(why) => Err(why),
@@ -250,6 +257,7 @@ mod tests {
             Arc::new(transports(&telemetry)),
             moving.clone(),
             Freshness::new(),
+            Documents::default(),
             telemetry.queue("q"),
         );
         let _running = running([feed.run()]);

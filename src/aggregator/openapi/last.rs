@@ -3,12 +3,12 @@
 
 use super::key_of;
 use crate::aggregator::apiservice::ApiService;
+use crate::aggregator::documents::Published;
 use crate::aggregator::internal::Answer;
 use crate::aggregator::shelf::{Document, Shelf};
 use crate::api::openapi::Dialect;
-use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
-use crate::endpoints::openapi::kept::{Kept, off_thread};
+use crate::endpoints::openapi::kept::Kept;
 use crate::request::Response;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, header};
@@ -49,8 +49,9 @@ impl LastDocuments {
         if answer.status != 200 {
             return Err(format!("{} on {url}", answer.status));
         }
-        let parsed = off_thread(move || {
-            let document = json::decode(&answer.body)?;
+        let parser = self.shelf.documents().clone();
+        let parsed = self.shelf.documents().work(move || {
+            let document = parser.parse(Published::OpenApiV3, &answer.body)?;
             Ok::<_, String>((Kept::new(&document, Dialect::V3), document))
         });
         let (document, tree) = parsed.await.ok_or("the process is ending")??;
@@ -65,7 +66,7 @@ impl LastDocuments {
 
     pub(super) async fn restore(&self, of: &ApiService) {
         let (shelf, s) = (self.shelf.clone(), of.clone());
-        let kept = off_thread(move || {
+        let kept = self.shelf.documents().work(move || {
             let file = shelf.load(Document::OpenApiV3Last, &s)?;
             Some(Last {
                 key: key_of(&s),

@@ -7,7 +7,7 @@
 mod tests;
 
 use crate::apimachinery::value::{Map, Str, Value};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const KINDS: &str = "x-kubernetes-group-version-kind";
 /// What is shared by name, and how it is referred to.
@@ -44,26 +44,35 @@ pub fn merge(into: &mut Value, mut from: Value) {
         redirect(&mut from, &renames);
     }
     for (section, prefix) in SHARED {
+        let mut added = Vec::new();
         for (name, value) in take(&mut from, section) {
             let name = match renames.get(&format!("{prefix}{name}")) {
-                Some(reference) => Str::from(&reference[prefix.len()..]),
+                Some(new) => new[prefix.len()..].into(),
                 None => name,
             };
-            let all = into.entry_object(section);
-            match all.get_mut(&name) {
+            match into.at_mut(&[section, name.as_str()]) {
                 Some(there) => unite_kinds(there, &value),
-                None => drop(all.insert(name, value)),
+                None => added.push((name, value)),
             }
         }
+        add_all(into, section, added);
     }
     for (section, overwrites) in [("paths", true), ("responses", false)] {
-        for (name, value) in take(&mut from, section) {
-            let all = into.entry_object(section);
-            if overwrites || !all.contains_key(&name) {
-                all.insert(name, value);
-            }
-        }
+        let added = take(&mut from, section).into_iter();
+        let added = added.filter(|(name, _)| overwrites || into.at(&[section, name.as_str()]).is_null());
+        let added = added.collect();
+        add_all(into, section, added);
     }
+}
+
+/// Adds members to a section, all at once: one by one, each would move those behind it.
+fn add_all(into: &mut Value, section: &str, added: Vec<(Str, Value)>) {
+    if added.is_empty() {
+        return;
+    }
+    let mut all: Vec<(Str, Value)> = take(into, section).into_iter().collect();
+    all.extend(added);
+    *into.entry_object(section) = Map::from_pairs(all);
 }
 
 /// Sections of a document.
@@ -181,19 +190,16 @@ fn unite_kinds(there: &mut Value, other: &Value) {
     if *there.get(KINDS) == *other.get(KINDS) || other.get(KINDS).items().is_empty() {
         return;
     }
-    let mut all = there.get(KINDS).items().to_vec();
-    for kind in other.get(KINDS).items() {
-        if !all.contains(kind) {
-            all.push(kind.clone());
-        }
-    }
-    all.sort_by_cached_key(|k| {
+    let name = |k: &Value| {
         format!(
             "{}/{}.{}",
             k.str_at(&["group"]),
             k.str_at(&["version"]),
             k.str_at(&["kind"])
         )
-    });
+    };
+    let both = there.get(KINDS).items().iter().chain(other.get(KINDS).items());
+    let all: BTreeMap<String, &Value> = both.map(|kind| (name(kind), kind)).collect();
+    let all: Vec<Value> = all.into_values().cloned().collect();
     there.set(&[KINDS], all);
 }

@@ -47,8 +47,8 @@ async fn the_index_unites_owners_and_documents_come_from_theirs() {
 async fn the_older_document_has_the_paths_of_backends() {
     let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
     let backend = Backend::http(&pki, 100, |r| async move {
-        let document = r##"{"paths":{"/apis/g/v1/things":{"get":{"schema":{"$ref":"#/definitions/thing"}}},
-            "/version":{"get":{"schema":{"$ref":"#/definitions/info"}}}},
+        let document = r##"{"paths":{"/apis/g/v1/things":{"get":{"responses":{"200":{"schema":{"$ref":"#/definitions/thing"}}}}},
+            "/version":{"get":{"responses":{"200":{"schema":{"$ref":"#/definitions/info"}}}}}},
             "definitions":{"thing":{"type":"object"},"info":{"type":"string"}}}"##;
         match (r.uri().path(), r.headers().get("accept").map(|a| a.to_str().unwrap())) {
             ("/openapi/v2", Some("application/json")) => answer(200, document),
@@ -99,6 +99,7 @@ async fn a_converted_document_goes_with_its_apiservice() {
         status: 200,
         headers: http::HeaderMap::new(),
         body: r#"{"paths":{}}"#.into(),
+        place: None,
     };
     documents.take(&of, told).await.unwrap();
     assert_eq!(documents.converted().keys(), ["apis/g.example.com/v1"]);

@@ -9,6 +9,7 @@ use super::convert::v3_of;
 use super::download::Download;
 use super::merge::{filter, merge};
 use crate::aggregator::apiservice::ApiService;
+use crate::aggregator::documents::Published;
 use crate::aggregator::internal::Answer;
 use crate::aggregator::shelf::{Document, Shelf};
 use crate::api::openapi::Dialect;
@@ -121,7 +122,14 @@ impl RemoteDocuments {
 
     fn keep(&self, of: &ApiService, part: Part) {
         let older = part.document.clone();
-        let convert = move || json::decode(&older.json()).map_or(Value::Null, |v| v3_of(&v));
+        let name = of.name.clone();
+        let convert = move || {
+            let document = json::decode(&older.json()).unwrap_or_default();
+            v3_of(&document).unwrap_or_else(|| {
+                tracing::warn!(%name, "an OpenAPI document of a backend is not converted: as v3 it would be many times as large");
+                Value::object()
+            })
+        };
         let key = of.discovery_path();
         self.converted.set(key.trim_start_matches('/'), Arc::new(convert));
         let part = Arc::new(part);
@@ -163,12 +171,13 @@ impl Download for RemoteDocuments {
         let prefix = format!("{}/", of.discovery_path());
         let before = self.all.load().get(&of.name).cloned();
         let known = before.clone();
-        let parsed = off_thread(move || {
+        let parser = self.shelf.documents().clone();
+        let parsed = self.shelf.documents().work(move || {
             let source = hash(&answer.body);
             if known.is_some_and(|k| k.source == source && k.etag == etag) {
                 return Ok(None);
             }
-            let mut document = json::decode(&answer.body)?;
+            let mut document = parser.parse(Published::OpenApiV2, &answer.body)?;
             filter(&mut document, |path| path.starts_with(&prefix));
             let part = Part {
                 etag,
@@ -189,7 +198,10 @@ impl Download for RemoteDocuments {
 
     async fn restore(&self, of: &ApiService) -> bool {
         let (shelf, s) = (self.shelf.clone(), of.clone());
-        let kept = off_thread(move || Some(Kept::new(&shelf.load(Document::OpenApiV2, &s)?, Dialect::V2)));
+        let kept = self
+            .shelf
+            .documents()
+            .work(move || Some(Kept::new(&shelf.load(Document::OpenApiV2, &s)?, Dialect::V2)));
         let Some(document) = kept.await.flatten() else {
             return false;
         };
@@ -361,6 +373,7 @@ mod tests {
             status: 200,
             headers: http::HeaderMap::new(),
             body: body.into(),
+            place: None,
         };
         all.take(&of, answer(r#"{"paths":{"/apis/g/v1/":{}}}"#)).await.unwrap();
         let first = part();

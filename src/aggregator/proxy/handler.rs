@@ -10,18 +10,22 @@ use super::{headers, url};
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::ledger::{Account, Permit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
+use crate::apimachinery::status::Status;
 use crate::client::headers::Special;
+use crate::client::hops::HOPS;
 use crate::client::html::{self, Encoding};
 use crate::client::links::{self, Links};
+use crate::client::policy::ProxyPolicy;
 use crate::client::target::Timeouts;
 use crate::request::{
     Answering, Authorized, Body, Facts, FromBackend, Interim, Request, RequestInfo, Response, Uncounted,
     UnprotectedHandler, UserInfo,
 };
+use crate::server::respond;
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
@@ -53,6 +57,8 @@ pub struct ProxyShared {
     pub reject_redirects: bool,
     /// Metrics.
     pub terminations: Arc<dyn Terminations>,
+    /// How this gateway passes requests on.
+    pub policy: ProxyPolicy,
 }
 
 /// What a proxy handler does now. Immutable; a change of the APIService swaps it whole.
@@ -128,6 +134,16 @@ impl ProxyHandler {
     fn prepared(&self, remote: &Remote, req: Request, user: &Arc<UserInfo>) -> Result<Ready, Box<Response>> {
         let info = RequestInfo::of(&req).cloned();
         let end = |answer| Box::new(self.shared.end(info.as_deref(), answer));
+        let special = Special::of(req.headers());
+        let hops = &self.shared.policy.hops;
+        // First of all: a request that goes round is told so, whatever else is wrong.
+        let hop = match special.hops {
+            false => hops.own().clone(),
+            true => match hops.onward(req.headers()) {
+                Ok(onward) => onward,
+                Err(status) => return Err(end(respond::status(&status, req.headers()))),
+            },
+        };
         if !remote.available {
             return Err(end(answers::unavailable()));
         }
@@ -156,7 +172,7 @@ impl ProxyHandler {
             client,
             interim,
             unpack,
-        } = self.outgoing(req, user, transport.host_name(&authority))?;
+        } = self.outgoing(req, (special, hop), user, transport.host_name(&authority))?;
         Ok(Ready {
             transport: transport.clone(),
             authority,
@@ -171,8 +187,13 @@ impl ProxyHandler {
     }
 
     /// The request as the backend of this name sees it.
-    fn outgoing(&self, mut req: Request, user: &Arc<UserInfo>, host: &str) -> Result<Rewritten, Box<Response>> {
-        let special = Special::of(req.headers());
+    fn outgoing(
+        &self,
+        mut req: Request,
+        (special, hop): (Special, HeaderValue),
+        user: &Arc<UserInfo>,
+        host: &str,
+    ) -> Result<Rewritten, Box<Response>> {
         let upgrading = special.connection && headers::wants_upgrade(req.headers());
         let client = upgrading.then(|| upgrade::client_side(&mut req)).flatten();
         if upgrading && client.is_none() {
@@ -194,7 +215,7 @@ impl ProxyHandler {
             None => special.strip_request(&mut head.headers),
         };
         // What is added below, in one growth of the table.
-        head.headers.reserve(10 + user.extra.len());
+        head.headers.reserve(11 + user.extra.len());
         if let Err(headers::InvalidValue(name)) = self.shared.identities.state(&mut head.headers, user) {
             let why = format!("net/http: invalid header field value for {name:?}");
             return Err(unreachable_backend(&why).into());
@@ -204,6 +225,7 @@ impl ProxyHandler {
         if let Some(id) = &facts.audit_id {
             head.headers.insert(headers::AUDIT_ID, id.header().clone());
         }
+        head.headers.insert(HOPS, hop);
         headers::forwarded_for(&mut head.headers, address);
         let mut unpack = false;
         if client.is_none() {
@@ -251,7 +273,9 @@ impl ProxyShared {
                 let client = client.holding(permit);
                 // Boxed: it holds a handshake, some 8 kB, which every request would make room for.
                 let tunnel = Box::pin(upgrade::tunnel(&transport, &authority, *out, client, &self.tasks));
-                return uncounted(tunnel.await);
+                let mut answer = tunnel.await;
+                self.policy.clean_upgrade(answer.headers_mut());
+                return uncounted(answer);
             }
             // The request's own deadline is the chain's (`server/filters/timeout`): it drops this future, or the body, which
             // cancels the request at the backend.
@@ -276,6 +300,10 @@ impl ProxyShared {
                 Err(SendError::Full) => {
                     remote.account.turned_away();
                     self.end(info.as_deref(), answers::no_connection(&remote.service))
+                }
+                Err(why @ SendError::Client(_)) => {
+                    let status = Status::bad_request(why.to_string());
+                    self.end(info.as_deref(), respond::status(&status, &HeaderMap::new()))
                 }
                 Err(why) => {
                     let is_late = matches!(why, SendError::Late);
@@ -320,7 +348,7 @@ impl ProxyShared {
                 head.headers.insert(header::LOCATION, location);
             }
         }
-        let special = special.clean_response(&mut head.headers);
+        let special = self.policy.clean_answer(special, &mut head.headers);
         head.extensions.insert(FromBackend::Proxied);
         // What the filters say beside it, in one growth of the table.
         head.headers.reserve(6);
@@ -340,7 +368,8 @@ impl ProxyShared {
             true => Body::stream(Gunzip::new(body)),
             false => body.into_body(),
         };
-        if has_location || http_body::Body::is_end_stream(&body) {
+        let is_page = !http_body::Body::is_end_stream(&body) && self.policy.confine(&mut head.headers);
+        if has_location || !is_page {
             return Response::from_parts(head, body);
         }
         match Encoding::of_page(&head.headers) {

@@ -26,6 +26,7 @@ pub use way::Way;
 use super::dial::DialError;
 use super::tls::ClientTls;
 use crate::client::outbound::Outbound;
+use crate::request::headers::IdentityHeaders;
 use crate::request::{Body, Interim};
 use crate::tasks::TaskGroup;
 use crate::telemetry::clients::ClientRequestMetrics;
@@ -69,6 +70,8 @@ pub enum SendError {
     Exchange(String),
     /// The head of the answer took longer than it may.
     Late,
+    /// The request's body could not be read from the client.
+    Client(String),
 }
 
 /// Connections that share a TLS configuration.
@@ -82,6 +85,8 @@ pub struct Transport {
     bounds: Bounds,
     way: Way,
     question: Arc<Question>,
+    hop: Option<HeaderValue>,
+    identity: Arc<IdentityHeaders>,
 }
 
 impl Transport {
@@ -97,7 +102,28 @@ impl Transport {
             bounds: Bounds::default(),
             way: Way::default(),
             question: Arc::default(),
+            hop: None,
+            identity: Arc::default(),
         }
+    }
+
+    /// Requests of the gateway's own say that they come from this one of several gateways.
+    #[must_use]
+    pub fn named(mut self, hop: HeaderValue) -> Self {
+        self.hop = Some(hop);
+        self
+    }
+
+    /// What is told with [`Transport::named`].
+    pub fn hop(&self) -> Option<&HeaderValue> {
+        self.hop.as_ref()
+    }
+
+    /// Trailers that claim an identity do not go out.
+    #[must_use]
+    pub fn stripping(mut self, identity: Arc<IdentityHeaders>) -> Self {
+        self.identity = identity;
+        self
     }
 
     /// With these bounds for each address.
@@ -203,7 +229,7 @@ impl Transport {
         let kept = if http_body::Body::is_end_stream(&out.body) {
             None
         } else {
-            let (body, kept) = kept::keep(std::mem::take(&mut out.body));
+            let (body, kept) = kept::keep(std::mem::take(&mut out.body), self.identity.clone());
             out.body = body;
             Some(kept)
         };
@@ -252,6 +278,9 @@ impl Transport {
                 }
                 Err(failure) => failure,
             };
+            if let Some(why) = kept.as_ref().and_then(kept::Kept::broken) {
+                return Err(SendError::Client(why));
+            }
             host.health.failed(&failure.text);
             next = match (failure.unsent.take(), spare.take()) {
                 (Some(unsent), kept) if attempt < MOST_ATTEMPTS => {
@@ -325,6 +354,7 @@ impl fmt::Display for SendError {
             Self::Full => f.write_str("too many requests wait for a connection"),
             Self::Exchange(text) => f.write_str(text),
             Self::Late => f.write_str("net/http: timeout awaiting response headers"),
+            Self::Client(why) => write!(f, "the request body cannot be read: {why}"),
         }
     }
 }

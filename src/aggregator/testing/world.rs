@@ -14,6 +14,10 @@ use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 
+/// Where the gateway would serve.
+pub const OWN: std::net::SocketAddr =
+    std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 6443);
+
 pub struct World {
     pub api_services: Arc<MemoryStorage>,
     pub services: Arc<MemoryStorage>,
@@ -82,9 +86,17 @@ impl World {
                 telemetry: telemetry.clone(),
                 connections: tasks.clone(),
                 provider: provider(),
-                outbound: crate::client::outbound::Outbound::direct().to_sockets_below([std::env::temp_dir()]),
+                outbound: crate::client::outbound::Outbound::direct()
+                    .to_sockets_below([std::env::temp_dir()])
+                    .away_from(crate::client::outbound::OwnAddress {
+                        bound: OWN,
+                        advertised: OWN.ip(),
+                    }),
+                policy: Default::default(),
+                identity_headers: Default::default(),
+                documents: Default::default(),
                 identity: None,
-                loopback: "127.0.0.1:6443".into(),
+                loopback: OWN.to_string(),
                 to_endpoints: false,
                 reject_redirects: true,
                 priorities: Vec::new(),

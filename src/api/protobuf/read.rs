@@ -40,6 +40,7 @@ fn struct_at(def: &'static TypeDef, raw: &[u8], (depth, budget): Cx<'_>) -> Resu
     if depth > MAX_DEPTH {
         return Err(DecodeError("exceeded max depth".into()));
     }
+    budget.checkpoint();
     let mut parts = Parts::default();
     parts.fields(def, order::of(def), 0, raw, (depth, budget))?;
     budget.take(parts.values.len().saturating_add(parts.maps.len()) * PAIR)?;

@@ -10,6 +10,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::{go_print, json_type};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -60,6 +61,7 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
     if v.is_null() {
         return;
     }
+    checkpoint();
     let shape = shape_of(schema, v);
     let wrong = |what: &str, got: String| format!("{path}: expected {what}, got {got}");
     match (shape, v) {

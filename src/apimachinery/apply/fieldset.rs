@@ -2,6 +2,7 @@
 
 pub use super::path::PathElement;
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::interrupt::checkpoint;
 use std::cmp::Ordering;
 
 /// A set of paths. A path may be a member and have members below it at once.
@@ -381,6 +382,7 @@ impl FieldSet {
     }
 
     fn decode_level(v: &Value) -> Result<(Self, bool), String> {
+        checkpoint();
         let map = v.as_object().ok_or("expected an object of fields")?;
         let mut entries = Vec::with_capacity(map.len());
         // A path without anything below it is a member without saying so.

@@ -12,6 +12,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Cause, Status};
 use crate::apimachinery::validation::meta::ANNOTATIONS_MAX;
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::interrupt::checkpoint;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -261,6 +262,7 @@ fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S
     let (Some(a), Some(b)) = (live, config) else {
         return live.or(config).cloned();
     };
+    checkpoint();
     let shape = shape_of(schema, if b.is_null() { a } else { b });
     match (shape, a, b) {
         (Shape::Object, Value::Object(x), Value::Object(y)) => {
@@ -426,6 +428,7 @@ fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value
     if set.is_empty() {
         return Some(v.clone());
     }
+    checkpoint();
     let shape = shape_of(schema, v);
     match (shape, v) {
         (Shape::Object, Value::Object(m)) => {

@@ -3,6 +3,7 @@
 use super::fieldset::{Entry, FieldSet, PathElement};
 use super::{ApplySchema, Member, Shape};
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::interrupt::checkpoint;
 
 /// How two objects differ.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -105,6 +106,7 @@ pub fn to_field_set<S: ApplySchema>(v: &Value, schema: S) -> FieldSet {
 
 /// Whether the value is a leaf, and what is below it.
 fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
+    checkpoint();
     let mut out = FieldSet::new();
     let shape = shape_of(schema, v);
     match (shape, v) {
@@ -180,6 +182,7 @@ fn compare_below<S: ApplySchema>(
     {
         return Own::Same;
     }
+    checkpoint();
     let depth = depth + 1;
     // Null takes the form of the other side.
     let decisive = new

@@ -5,6 +5,7 @@
 //! as it likes. Each decoder counts what it allocates against a [`Budget`] before it does so, and gives up beyond it.
 
 use crate::apimachinery::value::{Str, Value};
+use crate::interrupt::checkpoint;
 
 /// What an element of a list takes.
 pub(crate) const ITEM: usize = size_of::<Value>();
@@ -52,12 +53,22 @@ impl Budget {
     /// # Errors
     /// The text of a refusal, where it is used up.
     pub fn take(&mut self, bytes: usize) -> Result<(), String> {
+        self.checkpoint();
         match self.left.checked_sub(bytes) {
             Some(left) => {
                 self.left = left;
                 Ok(())
             }
             None => Err(refusal(self.limit)),
+        }
+    }
+
+    /// Lets a computation that nobody waits for end here, unless the document is the server's own: those are also decoded
+    /// where a lock is held, or behind a write.
+    #[inline]
+    pub(crate) fn checkpoint(&self) {
+        if self.limit != usize::MAX {
+            checkpoint();
         }
     }
 
@@ -103,10 +114,15 @@ pub(crate) fn weight(v: &Value) -> usize {
 }
 
 /// The most memory that decoding a body takes, for those who admit requests: the body itself, the text that strings are
-/// made of, and the tree.
-pub fn decoded_size_estimate(body_length: usize) -> usize {
-    let tree = body_length.saturating_mul(Budget::FACTOR).min(Budget::MOST);
-    body_length.saturating_mul(2).saturating_add(tree)
+/// made of, and the tree. Of YAML also the tokens that its parser holds.
+pub fn decoded_size_estimate(body_length: usize, is_yaml: bool) -> usize {
+    /// What an element of two bytes takes as tokens.
+    const TOKENS: usize = 376 / 2;
+    let bounded = |factor: usize| body_length.saturating_mul(factor).min(Budget::MOST);
+    let tokens = if is_yaml { bounded(TOKENS) } else { 0 };
+    body_length
+        .saturating_mul(2)
+        .saturating_add(bounded(Budget::FACTOR) + tokens)
 }
 
 #[cfg(test)]

@@ -225,6 +225,7 @@ impl<'a> Decoder<'a> {
         if depth > MAX_DEPTH {
             return Err(format!("cbor: exceeded max nested level {MAX_DEPTH}"));
         }
+        self.budget.checkpoint();
         let head = self.head()?;
         match (head.major, head.n) {
             (UNSIGNED, Some(n)) => match i64::try_from(n) {

@@ -7,6 +7,7 @@ mod sizes;
 
 use super::findings::Findings;
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::interrupt::checkpoint;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use sizes::Sizes;
 use std::cell::RefCell;
@@ -28,7 +29,7 @@ pub struct Notes {
 /// # Errors
 /// The text of the decoder, for a 400.
 pub fn decode(bytes: &[u8]) -> Result<Value, String> {
-    decode_noting(bytes).map(|(v, _)| v)
+    decode_as(bytes, Whose::Server).map(|(v, _)| v)
 }
 
 /// Decodes one document and reports duplicate keys (the last one wins, as in Go).
@@ -36,17 +37,42 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
 /// # Errors
 /// The text of the decoder, for a 400.
 pub fn decode_noting(bytes: &[u8]) -> Result<(Value, Notes), String> {
-    let fast = std::str::from_utf8(bytes).ok().and_then(fast::decode);
-    fast.map_or_else(|| decode_slowly(bytes), |v| Ok((v, Notes::default())))
+    decode_as(bytes, Whose::Client)
 }
 
-fn decode_slowly(bytes: &[u8]) -> Result<(Value, Notes), String> {
+/// Whose document it is.
+#[derive(Clone, Copy, PartialEq)]
+enum Whose {
+    /// A client's. Decoding it may be interrupted.
+    Client,
+    /// Our own: those are also decoded where a lock is held, or behind a write, where nothing may be interrupted.
+    Server,
+}
+
+impl Whose {
+    #[inline]
+    fn checkpoint(self) {
+        if self == Self::Client {
+            checkpoint();
+        }
+    }
+}
+
+fn decode_as(bytes: &[u8], whose: Whose) -> Result<(Value, Notes), String> {
+    let fast = std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| fast::decode(text, whose));
+    fast.map_or_else(|| decode_slowly(bytes, whose), |v| Ok((v, Notes::default())))
+}
+
+fn decode_slowly(bytes: &[u8], whose: Whose) -> Result<(Value, Notes), String> {
     // Go replaces invalid UTF-8 with U+FFFD instead of refusing it.
     let text = String::from_utf8_lossy(bytes);
     let bytes = text.as_bytes();
     let mut d = serde_json::Deserializer::from_str(&text);
     d.disable_recursion_limit();
     let cx = Cx {
+        whose,
         sizes: RefCell::new(Sizes::of(bytes)),
         length: bytes.len(),
         duplicates: RefCell::default(),
@@ -73,13 +99,16 @@ fn words(bytes: &[u8], e: &serde_json::Error) -> String {
 }
 
 struct Cx {
+    whose: Whose,
     sizes: RefCell<Sizes>,
     length: usize,
     duplicates: RefCell<Findings>,
 }
 
 impl Cx {
-    fn size(&self) -> usize {
+    /// A container opens: about how many members it has.
+    fn open(&self) -> usize {
+        self.whose.checkpoint();
         self.sizes.borrow_mut().next(self.length)
     }
 }
@@ -163,7 +192,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(Value::String(Str::new(s)))
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut out = Vec::with_capacity(self.cx.size());
+        let mut out = Vec::with_capacity(self.cx.open());
         loop {
             let at = At {
                 parent: self.at,
@@ -180,7 +209,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         }
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut pairs: Vec<(Str, Value)> = Vec::with_capacity(self.cx.size());
+        let mut pairs: Vec<(Str, Value)> = Vec::with_capacity(self.cx.open());
         let mut sorted = true;
         while let Some(key) = map.next_key_seed(KeySeed)? {
             if sorted && pairs.last().is_some_and(|(k, _)| *k >= key) {
@@ -514,7 +543,7 @@ mod tests {
     #[test]
     fn deep_values_are_indented_no_further() {
         let mut v = Value::from(vec![1i64; 1000]);
-        for _ in 0..900 {
+        for _ in 0..250 {
             v = Value::Array(vec![v]);
         }
         let text = to_vec_pretty(&v);

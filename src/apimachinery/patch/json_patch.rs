@@ -6,6 +6,7 @@ use crate::apimachinery::codec::findings::Findings;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::interrupt::checkpoint;
 
 /// Most operations of one patch.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -126,6 +127,7 @@ impl JsonPatch {
     pub fn apply(self, mut doc: Value) -> Result<Value, Status> {
         let mut spent = Spent::default();
         for op in self.operations {
+            checkpoint();
             one(&mut doc, op, &mut spent).ok_or_else(rejected)?;
         }
         Ok(doc)

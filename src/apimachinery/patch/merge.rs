@@ -3,6 +3,7 @@
 use super::decode_object;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::interrupt::checkpoint;
 
 /// A decoded merge patch and the keys it has twice (`metadata.labels.a`).
 ///
@@ -32,6 +33,7 @@ pub fn apply(doc: &mut Value, patch: Value) {
 fn members(doc: &mut Map, patch: Map) {
     let mut changes: Vec<(Str, Option<Value>)> = Vec::new();
     for (k, mut v) in patch {
+        checkpoint();
         if v.is_null() {
             changes.push((k, None));
         } else if let Some(old) = doc.get_mut(&k) {

@@ -22,6 +22,7 @@ use super::merge::prune_nulls;
 use super::{decode_object, go_print, rejected};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::interrupt::checkpoint;
 use std::collections::HashSet;
 
 const DIRECTIVE: &str = "$patch";
@@ -129,14 +130,16 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
         retain_keys(live, &mut patch)?;
         set_element_order(live, &mut patch, schema)?;
     }
-    // Members that come and go are collected: a large object is passed over once, not once per member. Directives may name a
-    // member that is named again later, so that theirs are carried out first.
+    // Members that come and go are collected: a large object is passed over once, not once per member. A directive may name a
+    // member that is named by itself as well; directives stand together, and what they or those before them change is carried
+    // out before the others.
     let mut changes: Vec<(Str, Option<Value>)> = Vec::new();
-    let mut directives = true;
+    let mut deleting = false;
     for (key, value) in patch {
+        checkpoint();
         let deletes = key.starts_with(DELETE_FROM);
-        if directives && !deletes {
-            directives = false;
+        if deletes != deleting {
+            deleting = deletes;
             live.change(std::mem::take(&mut changes));
         }
         let key = if deletes {

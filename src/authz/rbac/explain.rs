@@ -80,7 +80,7 @@ impl Explanation {
         let mut out = Self {
             bindings: applying.len(),
             // Without a bound on steps it is always answered.
-            dangling: index.dangling(asked, &mut Steps::UNBOUNDED.clone()).unwrap_or_default(),
+            dangling: index.dangling(asked, &mut Steps::unbounded()).unwrap_or_default(),
             ..Self::default()
         };
         let mut closest: Vec<(usize, Near)> = Vec::new();

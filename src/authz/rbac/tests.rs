@@ -31,7 +31,7 @@ fn ask(index: &Index, user: &UserInfo, method: Method, uri: &str) -> Verdict {
 }
 
 fn says(index: &Index, asked: &Attributes<'_>) -> Verdict {
-    decide(index, asked, &mut Steps::UNBOUNDED.clone()).unwrap()
+    decide(index, asked, &mut Steps::unbounded()).unwrap()
 }
 
 fn may(index: &Index, user: &UserInfo, method: Method, uri: &str) -> bool {
@@ -378,6 +378,117 @@ fn a_crowd_of_bindings_is_decided_as_a_few_are() {
     assert!(may(&index, &u, Method::GET, "/apis/apps/v1/namespaces/ns7/things7/x"));
     assert!(may(&index, &u, Method::GET, "/api/v1/namespaces/x/pods/pod499"));
     assert!(!may(&index, &u, Method::GET, "/api/v1/namespaces/x/pods/pod500"));
+}
+
+fn numbered(letter: &str, count: usize) -> Vec<compact_str::CompactString> {
+    (0..count).map(|i| format!("{letter}{i}").into()).collect()
+}
+
+#[test]
+fn a_rule_costs_the_sum_of_its_lists() {
+    let rule = PolicyRule {
+        verbs: numbered("v", 2_000),
+        api_groups: numbered("g", 2_000),
+        resources: numbered("r", 2_000),
+        resource_names: numbered("n", 2_000),
+        ..PolicyRule::default()
+    };
+    let role = Role::of(vec![rule]);
+    let (u, nothing) = (user("u", &[]), RequestInfo::default());
+    let asked = Attributes {
+        verb: "v7",
+        is_resource: true,
+        api_group: "g1999",
+        resource: "r5",
+        name: "n3",
+        ..Attributes::of(&u, &nothing)
+    };
+    let mut steps = Steps::of_reactor();
+    assert_eq!(role.find(&asked, &mut steps), Ok(Some(0)));
+    assert_eq!(role.find(&Attributes { name: "x", ..asked }, &mut steps), Ok(None));
+}
+
+/// Roles that agree with a question in all but one part, and another one each time.
+fn near_misses(count: usize) -> Index {
+    let mut index = Index::default();
+    for i in 0..count {
+        let part = |n: usize, right: &str| if i % 3 == n { "other" } else { right }.to_owned();
+        let rules =
+            json!([{"verbs": [(part(0, "get"))], "apiGroups": [(part(1, ""))], "resources": [(part(2, "pods"))]}]);
+        index.set_role(&format!("r{i}"), Some(role(rules)));
+        let subjects = json!([{"kind": "User", "name": "u"}]);
+        bind(
+            &mut index,
+            "",
+            &format!("b{i:05}"),
+            "ClusterRole",
+            &format!("r{i}"),
+            subjects,
+        );
+    }
+    index
+}
+
+#[tokio::test]
+async fn a_decision_that_takes_long_is_not_taken_at_once() {
+    let (u, nothing) = (user("u", &[]), RequestInfo::default());
+    let asked = Attributes {
+        verb: "get",
+        is_resource: true,
+        resource: "pods",
+        ..Attributes::of(&u, &nothing)
+    };
+    let few = Rbac::fixed(near_misses(20));
+    assert_eq!(few.at_once(&asked).map(|v| v.decision), Some(Decision::NoOpinion));
+    let mut index = near_misses(3_000);
+    let many = Rbac::fixed(index.clone());
+    assert_eq!(many.at_once(&asked), None);
+    assert_eq!(many.authorize(&asked).await.decision, Decision::NoOpinion);
+    // What was resolved aside serves the next decision at once.
+    assert_eq!(many.at_once(&asked).map(|v| v.decision), Some(Decision::NoOpinion));
+    let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
+    index.set_role("r2999", Some(role(rules)));
+    let changed = Rbac::fixed(index);
+    assert_eq!(changed.authorize(&asked).await.decision, Decision::Allow);
+}
+
+#[test]
+fn the_reason_names_a_few_of_many_missing_roles() {
+    let mut index = Index::default();
+    for i in 0..50 {
+        let subjects = json!([{"kind": "User", "name": "u"}]);
+        bind(
+            &mut index,
+            "",
+            &format!("b{i:02}"),
+            "ClusterRole",
+            &format!("r{i}"),
+            subjects,
+        );
+    }
+    let v = ask(&index, &user("u", &[]), Method::GET, "/version");
+    assert!(
+        v.reason
+            .starts_with(r#"RBAC: [clusterrole.rbac.authorization.k8s.io "r0" not found, "#)
+    );
+    assert!(v.reason.ends_with(", 40 more]"), "{}", v.reason);
+}
+
+#[test]
+fn a_list_of_rules_is_cut() {
+    let mut index = Index::default();
+    let rule = PolicyRule {
+        verbs: numbered("v", 10_000),
+        ..PolicyRule::default()
+    };
+    index.set_role("r", Some(Arc::new(Role::of(vec![rule]))));
+    for i in 0..100 {
+        let subjects = json!([{"kind": "User", "name": "u"}]);
+        bind(&mut index, "", &format!("b{i}"), "ClusterRole", "r", subjects);
+    }
+    let listed = index.rules(&user("u", &[]), "");
+    assert!(listed.cut && listed.rules.len() < 100);
+    assert_eq!(index.held(&user("u", &[]), "").0.len(), 1);
 }
 
 /// `cargo test --release --lib what_a_decision_costs -- --ignored --nocapture`; figures are in docs/BENCHMARKS.md.

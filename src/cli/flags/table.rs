@@ -29,6 +29,9 @@ const BUFFERS: &str = "logs are written at once, to standard error";
 
 flags! {
     Torana {
+        "aggregator-max-discovery-bytes" Int "4194304" honoured "Largest discovery document of a backend, and index of its OpenAPI documents; a larger one is not taken, and the last good one stays";
+        "aggregator-max-openapi-bytes" Int "33554432" honoured "Largest OpenAPI document of a backend; a larger one is not taken, and the last good one stays";
+        "backend-answer-isolation" Bool "true" honoured "Answers of backends, pods, services and nodes set no cookies, credentials or transport security for this server's origin, and what a browser may show as a page is sandboxed (docs/targets.md); false: they pass as they are";
         "backend-max-connections" Int "4096" honoured "Connections to one address of a backend; more requests wait";
         "backend-max-requests" Int "0" honoured "Requests under way to one backend, watches and system:masters excepted; more are 429. 0: half of --max-requests-inflight";
         "backend-max-waiting" Int "8192" honoured "Requests that wait for a connection to one address of a backend, for 5 s at most; more are 503";

@@ -22,6 +22,12 @@ pub struct AggregatorOptions {
     pub max_connections: usize,
     /// `--backend-max-waiting`: requests that wait for one of them.
     pub max_waiting: usize,
+    /// `--backend-answer-isolation`.
+    pub isolate_answers: bool,
+    /// `--aggregator-max-discovery-bytes`.
+    pub max_discovery_bytes: usize,
+    /// `--aggregator-max-openapi-bytes`.
+    pub max_openapi_bytes: usize,
 }
 
 impl AggregatorOptions {
@@ -45,6 +51,9 @@ impl AggregatorOptions {
             max_watches: count(values, "backend-max-watches")?,
             max_connections: at_least_one("backend-max-connections")?,
             max_waiting: at_least_one("backend-max-waiting")?,
+            isolate_answers: values.bool("backend-answer-isolation")?,
+            max_discovery_bytes: at_least_one("aggregator-max-discovery-bytes")?,
+            max_openapi_bytes: at_least_one("aggregator-max-openapi-bytes")?,
         })
     }
 }

@@ -1,12 +1,13 @@
 //! Who calls, as a backend is told.
 
 use crate::request::UserInfo;
-use crate::request::headers::remove_all;
+use crate::request::headers::{begins_as, reads_as, remove_all};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 const X_REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
 const X_REMOTE_UID: HeaderName = HeaderName::from_static("x-remote-uid");
 const X_REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
+const X_REMOTE: &str = "x-remote-";
 const X_REMOTE_EXTRA: &str = "x-remote-extra-";
 
 /// A header value that no transport can carry: the canonical name of the header.
@@ -51,11 +52,13 @@ impl Identity {
     /// Removes every identity the client claims (and the credentials it sent us), then states this one.
     pub fn state(&self, headers: &mut HeaderMap) {
         remove_all(headers, |name| {
-            name.as_str().starts_with(X_REMOTE_EXTRA)
-                || matches!(
-                    name.as_str(),
-                    "authorization" | "x-remote-user" | "x-remote-uid" | "x-remote-group"
-                )
+            let name = name.as_str();
+            let is_claim = begins_as(name, X_REMOTE)
+                && (begins_as(name, X_REMOTE_EXTRA)
+                    || ["x-remote-user", "x-remote-uid", "x-remote-group"]
+                        .iter()
+                        .any(|h| reads_as(name, h)));
+            is_claim || name == "authorization"
         });
         for (name, value) in &self.0 {
             headers.append(name.clone(), value.clone());
@@ -110,6 +113,8 @@ mod tests {
     fn identity_replaces_every_claim_of_the_client() {
         let mut h = map(&[
             ("X-Remote-User", "evil"),
+            ("X_Remote_User", "evil"),
+            ("x.remote_extra.scopes", "all"),
             ("X-Remote-Uid", "1"),
             ("X-Remote-Group", "system:masters"),
             ("X-Remote-Extra-Scopes", "all"),

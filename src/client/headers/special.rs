@@ -1,6 +1,6 @@
 //! Headers that need more than being passed on, found in one look at the names.
 
-use super::{announce_trailers, wants_trailers};
+use super::{announce_trailers, origin, wants_trailers};
 use crate::request::headers::remove_all;
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -24,6 +24,10 @@ pub struct Special {
     hop_by_hop: bool,
     /// Any that tell browsers which other sites may read the answer.
     cors: bool,
+    /// `X-Torana-Hops`
+    pub hops: bool,
+    /// Any that act on the whole origin of the answer in a browser.
+    pub origin: bool,
 }
 
 enum Kind {
@@ -37,6 +41,8 @@ enum Kind {
     ContentEncoding,
     Form,
     Cors,
+    Hops,
+    Origin,
 }
 
 fn kind(name: &HeaderName) -> Kind {
@@ -58,6 +64,8 @@ fn kind(name: &HeaderName) -> Kind {
         | "access-control-allow-headers"
         | "access-control-allow-methods"
         | "access-control-allow-origin" => Kind::Cors,
+        "x-torana-hops" => Kind::Hops,
+        name if origin::acts_on_it(name) => Kind::Origin,
         _ => Kind::Plain,
     }
 }
@@ -78,6 +86,8 @@ impl Special {
                 Kind::ContentEncoding => found.content_encoding = true,
                 Kind::Form => found.form = true,
                 Kind::Cors => found.cors = true,
+                Kind::Hops => found.hops = true,
+                Kind::Origin => found.origin = true,
             }
         }
         found

@@ -7,8 +7,8 @@ mod volume;
 
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
-use std::collections::BTreeMap;
+use crate::controlplane::fields::{elements_mut, set_default, set_default_str, set_defaults};
+use std::collections::{BTreeMap, HashMap};
 pub(super) use volume::source_fields;
 
 const HUGE_PAGES: &str = "hugepages-";
@@ -122,37 +122,38 @@ fn pod_level_pages(spec: &mut Value) {
         }
     }
     pages.retain(|name, _| spec.at(&["resources", "requests", name]).is_null());
-    for (name, q) in pages {
-        set_default(spec, &["resources", "limits", &name], q.to_string());
-    }
+    let pages = pages.iter().map(|(name, q)| (name.as_str(), q.to_string().into()));
+    set_defaults(spec, &["resources", "limits"], pages);
 }
 
 /// A limit of the whole pod without a request gets what its containers request together, or itself.
 fn pod_level_requests(spec: &mut Value) {
     let limits = spec.at(&["resources", "limits"]).clone();
-    for (k, limit) in limits.as_object().into_iter().flat_map(|m| m.iter()) {
-        if !(matches!(k, "cpu" | "memory") || k.starts_with(HUGE_PAGES))
-            || !spec.at(&["resources", "requests", k]).is_null()
-        {
-            continue;
+    let mut together: HashMap<String, Quantity> = HashMap::new();
+    for c in spec.get("containers").items() {
+        let requests = c.at(&["resources", "requests"]).as_object();
+        for (name, q) in requests.into_iter().flat_map(|m| m.iter()) {
+            let Some(q) = q.as_str().and_then(|q| Quantity::parse(q).ok()) else {
+                continue;
+            };
+            let sum = together.get(name).map_or(q, |sum| sum.plus(q));
+            together.insert(name.to_owned(), sum);
         }
-        let together = spec
-            .get("containers")
-            .items()
-            .iter()
-            .filter_map(|c| c.at(&["resources", "requests", k]).as_str())
-            .filter_map(|q| Quantity::parse(q).ok())
-            .reduce(Quantity::plus);
-        let request = together.map_or_else(|| limit.clone(), |q| q.to_string().into());
-        spec.set(&["resources", "requests", k], request);
     }
+    let limits = limits.as_object().into_iter().flat_map(|m| m.iter());
+    let requests = limits
+        .filter(|(k, _)| matches!(*k, "cpu" | "memory") || k.starts_with(HUGE_PAGES))
+        .map(|(k, limit)| match together.get(k) {
+            Some(sum) => (k, sum.to_string().into()),
+            None => (k, limit.clone()),
+        });
+    set_defaults(spec, &["resources", "requests"], requests);
 }
 
 fn limits_are_requests(c: &mut Value) {
     let limits = c.at(&["resources", "limits"]).clone();
-    for (k, q) in limits.as_object().into_iter().flat_map(|m| m.iter()) {
-        set_default(c, &["resources", "requests", k], q.clone());
-    }
+    let requests = limits.as_object().into_iter().flat_map(|m| m.iter());
+    set_defaults(c, &["resources", "requests"], requests.map(|(k, q)| (k, q.clone())));
 }
 
 #[cfg(test)]

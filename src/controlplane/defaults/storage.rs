@@ -2,7 +2,7 @@
 
 use super::pod::source_fields;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
+use crate::controlplane::fields::{elements_mut, set_default, set_default_str, set_defaults};
 
 pub(crate) fn persistent_volume(v: &mut Value) {
     set_default_str(v, &["status", "phase"], "Pending");
@@ -30,9 +30,8 @@ pub(crate) fn limit_range(v: &mut Value) {
             ("defaultRequest", "min"),
         ] {
             let given = item.get(from).clone();
-            for (k, q) in given.as_object().into_iter().flat_map(|m| m.iter()) {
-                set_default(item, &[to, k], q.clone());
-            }
+            let given = given.as_object().into_iter().flat_map(|m| m.iter());
+            set_defaults(item, &[to], given.map(|(k, q)| (k, q.clone())));
         }
     }
 }

@@ -6,6 +6,7 @@ use super::common::{NOT_NEGATIVE, is_negative, not_negative, quantity, required_
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
 
 /// What an update may keep.
 struct Tolerance {
@@ -142,6 +143,7 @@ fn rules(out: &mut ErrorList, v: &Value, path: &FieldPath) {
 }
 
 fn policy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    checkpoint();
     let known = ["Percent", "Pods"];
     let kind = v.str_at(&["type"]);
     if !known.contains(&kind) {

@@ -5,6 +5,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{self, IMMUTABLE, Seen, required_choice, strings};
+use crate::interrupt::checkpoint;
 
 const APPROVED: &str = "api-approved.kubernetes.io";
 const PULL: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
@@ -103,6 +104,7 @@ fn versions(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let mut unique = true;
     let mut stored: Vec<&str> = Vec::new();
     for (i, x) in versions.iter().enumerate() {
+        checkpoint();
         let at = at.index(i);
         let name = x.str_at(&["name"]);
         if x.get("storage").as_bool() == Some(true) {
@@ -288,6 +290,7 @@ pub(crate) fn unknown_formats(v: &Value) -> Vec<String> {
         "double",
     ];
     fn walk<'v>(schema: &'v Value, seen: &mut Seen<&'v str>, out: &mut Vec<String>) {
+        checkpoint();
         if schema.as_object().is_none() {
             return;
         }

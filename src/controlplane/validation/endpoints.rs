@@ -10,6 +10,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{
     IMMUTABLE, PROTOCOLS, Seen, invalid_each, non_special_ip, required_choice, required_pointer, same, strings,
 };
+use crate::interrupt::checkpoint;
 use std::net::IpAddr;
 
 pub(crate) fn endpoints(v: &Value) -> ErrorList {
@@ -50,6 +51,7 @@ pub(crate) fn endpoints(v: &Value) -> ErrorList {
 }
 
 fn endpoint_address(out: &mut ErrorList, a: &Value, at: &FieldPath) {
+    checkpoint();
     let ip = a.str_at(&["ip"]);
     invalid_each(out, &at.child("ip"), ip, net::ip_strict(ip));
     match a.str_at(&["hostname"]) {
@@ -139,6 +141,7 @@ fn slice_endpoints(out: &mut ErrorList, v: &Value) {
         return;
     }
     for (i, e) in all.iter().enumerate() {
+        checkpoint();
         let at = path.index(i);
         let addresses = strings(e.get("addresses"));
         let at_list = at.child("addresses");

@@ -9,6 +9,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, strings};
+use crate::interrupt::checkpoint;
 
 const VERBS: &[&str] = &[
     "create",
@@ -109,6 +110,7 @@ fn policy(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
 }
 
 fn subject(out: &mut ErrorList, s: &Value, at: &FieldPath) {
+    checkpoint();
     let kind = s.str_at(&["kind"]);
     let all = [
         ("ServiceAccount", "serviceAccount"),
@@ -179,6 +181,7 @@ fn verbs(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
 }
 
 fn resource_rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
+    checkpoint();
     verbs(out, rule, at);
     list(
         out,

@@ -6,6 +6,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, wildcard_dns1123_subdomain};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, optional_choice, required_valid};
+use crate::interrupt::checkpoint;
 
 const CLASS: &str = "kubernetes.io/ingress.class";
 
@@ -94,6 +95,7 @@ fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
 }
 
 fn path(out: &mut ErrorList, p: &Value, at: &FieldPath) {
+    checkpoint();
     let text = p.str_at(&["path"]);
     let absolute = "must be an absolute path";
     let mut refuse = |why: String| out.push(FieldError::invalid(&at.child("path"), text, why));

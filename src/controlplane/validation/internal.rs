@@ -6,6 +6,7 @@ mod tables;
 
 use crate::apimachinery::field::{quote, show};
 use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
 pub(super) use tables::{
     BUDGET, CLAIM_SPEC, CONTEXT, EPHEMERAL_CONTAINER, FAILURE_POLICY, PERSISTENT, POD_SPEC, SCOPE_SELECTOR, SELECTOR,
     SET_ROLLING, SET_STRATEGY, STRATEGY, SUCCESS_POLICY, TOLERATION, VOLUME_NODES,
@@ -42,34 +43,72 @@ enum Tree {
     List(Vec<Tree>),
 }
 
-fn any(v: &Value) -> Tree {
+/// How many values of one object are shown. A struct shows every field it has in Go, so that each `{}` a client sends
+/// stands for dozens; nobody reads more than the first thousands.
+struct Room(usize);
+
+impl Room {
+    /// For one line, of which an error keeps 16 KiB.
+    const LINE: usize = 4_000;
+    /// For each side of a difference.
+    const DIFFERENCE: usize = 100_000;
+
+    fn take(&mut self) -> bool {
+        checkpoint();
+        let free = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        free
+    }
+
+    /// Shows items while there is room.
+    fn list<'v>(&mut self, items: &'v [Value], mut show: impl FnMut(&'v Value, &mut Self) -> Tree) -> Tree {
+        let mut out = Vec::new();
+        for item in items {
+            if !self.take() {
+                out.push(Tree::Leaf("...".to_owned()));
+                break;
+            }
+            out.push(show(item, self));
+        }
+        Tree::List(out)
+    }
+}
+
+fn any(v: &Value, room: &mut Room) -> Tree {
     match v {
-        Value::Object(m) => Tree::Object(m.iter().map(|(k, x)| (k.to_owned(), any(x))).collect()),
-        Value::Array(a) => Tree::List(a.iter().map(any).collect()),
+        Value::Object(m) => {
+            let entries = m
+                .iter()
+                .map_while(|(k, x)| room.take().then(|| (k.to_owned(), any(x, room))));
+            Tree::Object(entries.collect())
+        }
+        Value::Array(a) => room.list(a, any),
         other => Tree::Leaf(show(other)),
     }
 }
 
-fn tree(v: &Value, fields: &[Field]) -> Tree {
+fn tree(v: &Value, fields: &[Field], room: &mut Room) -> Tree {
     Tree::Object(
         fields
             .iter()
             .filter(|(_, key, kind)| !matches!(kind, Kind::Said) || !v.get(key).is_null())
-            .map(|(go, key, kind)| ((*go).to_owned(), member(v.get(key), *kind)))
+            .map(|(go, key, kind)| ((*go).to_owned(), member(v.get(key), *kind, room)))
             .collect(),
     )
 }
 
-fn member(v: &Value, kind: Kind) -> Tree {
+fn member(v: &Value, kind: Kind, room: &mut Room) -> Tree {
+    // A struct is shown whole; what it holds takes room.
+    room.take();
     let nil = || Tree::Leaf("null".to_owned());
     match (kind, v.is_null()) {
         (Kind::Str, true) => Tree::Leaf("\"\"".to_owned()),
         (Kind::Int, true) => Tree::Leaf("0".to_owned()),
         (Kind::Bool, true) => Tree::Leaf("false".to_owned()),
-        (Kind::Struct(fields), _) | (Kind::Ptr(fields), false) => tree(v, fields),
-        (Kind::List(fields), false) => Tree::List(v.items().iter().map(|x| tree(x, fields)).collect()),
+        (Kind::Struct(fields), _) | (Kind::Ptr(fields), false) => tree(v, fields, room),
+        (Kind::List(fields), false) => room.list(v.items(), |x, room| tree(x, fields, room)),
         (_, true) => nil(),
-        (_, false) => any(v),
+        (_, false) => any(v, room),
     }
 }
 
@@ -133,14 +172,14 @@ pub(super) fn pod_spec(spec: &Value) -> Value {
 
 /// The struct in one line.
 pub(super) fn compact(v: &Value, fields: &[Field]) -> String {
-    tree(v, fields).compact()
+    tree(v, fields, &mut Room(Room::LINE)).compact()
 }
 
 /// What changed from `old` to `new`, behind a newline.
 pub(super) fn difference(old: &Value, new: &Value, fields: &[Field]) -> String {
     let lines = |v: &Value| {
         let mut out = Vec::new();
-        tree(v, fields).lines(0, "", "", &mut out);
+        tree(v, fields, &mut Room(Room::DIFFERENCE)).lines(0, "", "", &mut out);
         out
     };
     format!("\n{}", diff::unified(&lines(old), &lines(new)))

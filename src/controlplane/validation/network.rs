@@ -6,6 +6,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, net, path_segment_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, label_selector, names, same, strings};
+use crate::interrupt::checkpoint;
 
 pub(crate) fn network_policy(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
@@ -53,6 +54,7 @@ fn cidrs(v: &Value) -> Vec<&str> {
 }
 
 fn port(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    checkpoint();
     if let Some(protocol) = v.get("protocol").as_str()
         && !matches!(protocol, "TCP" | "UDP" | "SCTP")
     {
@@ -98,6 +100,7 @@ fn port(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 }
 
 fn peer(out: &mut ErrorList, v: &Value, known: &Seen<&str>, at: &FieldPath) {
+    checkpoint();
     let mut count = 0;
     for key in ["podSelector", "namespaceSelector"] {
         if !v.get(key).is_null() {

@@ -7,6 +7,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{label_value, net, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, required_choice, strings};
+use crate::interrupt::checkpoint;
 
 pub(crate) fn node(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
@@ -107,6 +108,7 @@ fn declared_features(out: &mut ErrorList, v: &Value) {
 fn taints(out: &mut ErrorList, list: &Value, path: &FieldPath) {
     let mut seen: Seen<(&str, &str)> = Seen::new();
     for (i, t) in list.items().iter().enumerate() {
+        checkpoint();
         let at = path.index(i);
         let (key, value, effect) = (t.str_at(&["key"]), t.str_at(&["value"]), t.str_at(&["effect"]));
         invalid_each(out, &at.child("key"), key, qualified_name(key));

@@ -7,6 +7,7 @@ use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, same, strings};
+use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
 fn entries(v: &Value) -> impl Iterator<Item = (&str, &Value)> {
@@ -143,6 +144,7 @@ pub(super) fn container_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
 }
 
 fn compare(out: &mut ErrorList, item: &Value, k: &str, kind: &str, at: &FieldPath) {
+    checkpoint();
     let get = |part: &str| {
         let v = item.at(&[part, k]);
         quantity(v).map(|q| (q, v.clone()))
@@ -242,6 +244,7 @@ fn is_quota_resource(name: &str) -> bool {
 /// Names and amounts of a list of quota resources.
 fn amounts(out: &mut ErrorList, list: &Value, path: &FieldPath) {
     for (name, q) in entries(list) {
+        checkpoint();
         let at = path.key(name);
         resource_name(out, name, &at);
         if !name.contains('/') && !is_quota_resource(name) {

@@ -5,6 +5,7 @@ use crate::apimachinery::validation::{dns1123_subdomain, path_segment_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, label_selector};
 use crate::controlplane::strategies::rbac::GROUP;
+use crate::interrupt::checkpoint;
 
 pub(crate) fn role(v: &Value, namespaced: bool) -> ErrorList {
     let mut out = ErrorList::new();
@@ -34,6 +35,7 @@ pub(crate) fn role(v: &Value, namespaced: bool) -> ErrorList {
 }
 
 fn policy_rule(out: &mut ErrorList, rule: &Value, namespaced: bool, at: &FieldPath) {
+    checkpoint();
     let list = |key: &str| rule.get(key).items();
     if list("verbs").is_empty() {
         out.push(FieldError::required(
@@ -105,6 +107,7 @@ pub(crate) fn binding(v: &Value, namespaced: bool) -> ErrorList {
 }
 
 fn subject(out: &mut ErrorList, s: &Value, namespaced: bool, at: &FieldPath) {
+    checkpoint();
     let (name, group) = (s.str_at(&["name"]), s.str_at(&["apiGroup"]));
     if name.is_empty() {
         out.push(FieldError::required(&at.child("name"), ""));

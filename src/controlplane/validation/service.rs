@@ -14,6 +14,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{
     PROTOCOLS, Seen, invalid_each, non_special_ip, optional_choice, required_choice, required_valid,
 };
+use crate::interrupt::checkpoint;
 
 const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const MODE: &str = "service.kubernetes.io/topology-mode";
@@ -119,6 +120,7 @@ fn by_type(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldPath) {
 }
 
 fn service_port<'a>(out: &mut ErrorList, port: &'a Value, many: bool, names: &mut Seen<&'a str>, path: &FieldPath) {
+    checkpoint();
     match port.str_at(&["name"]) {
         "" if many => out.push(FieldError::required(&path.child("name"), "")),
         "" => {}

@@ -5,6 +5,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, label_selector, required_pointer, same, strings};
+use crate::interrupt::checkpoint;
 use std::collections::{BTreeMap, HashMap};
 
 fn root() -> FieldPath {
@@ -84,6 +85,7 @@ fn topologies(out: &mut ErrorList, terms: &[Value]) {
     let path = FieldPath::new("allowedTopologies");
     let mut seen: HashMap<Vec<(&str, Vec<&str>)>, usize> = HashMap::new();
     for (i, term) in terms.iter().enumerate() {
+        checkpoint();
         let at = path.index(i).child("matchLabelExpressions");
         // The last of several lists of one key counts.
         let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -3,6 +3,9 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::request::Response;
+use crate::tasks::compute::{ComputePool, Config};
+use crate::telemetry::Telemetry;
+use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 
 const CMS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -126,4 +129,33 @@ async fn what_is_wrong_with_a_watch_is_said_before_how_it_cannot_be_streamed() {
     let (code, message) = ask("", "application/json;as=Nope;g=meta.k8s.io;v=v1").await;
     assert_eq!(code, 406);
     assert!(message.contains("accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"));
+}
+
+#[tokio::test]
+async fn a_large_object_is_encoded_for_a_watch_on_the_compute_pool() {
+    let s = serve().await;
+    let pool = ComputePool::start(Config::default(), Telemetry::new().compute.clone()).unwrap();
+    let table = [(
+        "accept",
+        "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+    )];
+    let large = crate::json!({"metadata": {"name": "large"}, "data": {"a": "x".repeat(64 << 10)}});
+    for (name, object) in [
+        ("small", crate::json!({"metadata": {"name": "small"}})),
+        ("large", large),
+    ] {
+        let created = s.raw("POST", CMS, &[], json::to_string(&object)).await;
+        assert_eq!(created.status().as_u16(), 201);
+        let path = format!("{CMS}?watch=true&fieldSelector=metadata.name%3D{name}");
+        let opened = pool.within(pool.flow("a"), s.raw("GET", &path, &table, "")).await;
+        let mut reader = Reader(opened, Vec::new());
+        let first = reader.0.body_mut().frame().now_or_never();
+        assert_eq!(first.is_some(), name == "small", "{name}");
+        if let Some(frame) = first {
+            reader.1.extend_from_slice(frame.unwrap().unwrap().data_ref().unwrap());
+        }
+        let event = reader.event().await.unwrap();
+        let row = &event.at(&["object", "rows"]).items()[0];
+        assert_eq!(row.at(&["object", "metadata", "name"]).as_str(), Some(name));
+    }
 }

@@ -72,6 +72,7 @@ impl ApiServer {
             tls: port.tls.clone(),
             limits: Limits::default(),
             handler: prepared.handler.clone(),
+            metrics: prepared.telemetry.port.clone(),
         };
         let handle = server.serve(port.listener);
         let stop = tasks.stop_signal().clone();

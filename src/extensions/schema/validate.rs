@@ -4,6 +4,7 @@ use super::{Additional, Bound, Checks, ListKind, Node, Type};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
 /// What is wrong with `v`. A place whose value is as it was in `old` is not looked at.
@@ -24,6 +25,7 @@ fn check(node: &Node, v: &Value, old: Option<&Value>, path: &FieldPath, out: &mu
     if old == Some(v) {
         return;
     }
+    checkpoint();
     out.made += 1;
     types(node, v, path, out);
     let checks = node.checks.as_deref();

@@ -8,7 +8,6 @@ use crate::audit::Audit;
 use crate::audit::event::ResponseStatus;
 use crate::authn::bearer::strip_subprotocol;
 use crate::authn::{AtOnce, Authenticator, Credentials, Identified};
-use crate::request::headers::remove_all;
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
 use crate::request::{Authenticated, Facts, Request, Response};
@@ -16,7 +15,7 @@ use crate::server::chain::{Entry, Fact, Filter, IdentityHeaders};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
 use http::Version;
-use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderValue};
 use http::request::Parts;
 use prometheus::{Histogram, IntCounter};
 use std::sync::Arc;
@@ -71,20 +70,16 @@ impl<F> Authentication<F> {
     pub fn new(
         inner: F,
         authenticator: Arc<dyn Authenticator>,
-        mut remove: IdentityHeaders,
+        remove: IdentityHeaders,
         telemetry: &Telemetry,
         audit: Option<Arc<Audit>>,
     ) -> Self {
-        remove
-            .names
-            .extend(["x-remote-user", "x-remote-uid", "x-remote-group"].map(HeaderName::from_static));
-        remove.prefixes.push("x-remote-extra-".to_owned());
         let attempts = |result| telemetry.authentication_attempts.with_label_values(&[result]);
         let took = |result| telemetry.authentication_duration.with_label_values(&[result]);
         Self {
             inner,
             authenticator,
-            remove,
+            remove: remove.with_standard(),
             success: attempts("success"),
             failure: attempts("failure"),
             error: attempts("error"),
@@ -223,8 +218,6 @@ impl<F: Filter> Authentication<F> {
 
     fn clean(&self, headers: &mut HeaderMap) {
         headers.remove(AUTHORIZATION);
-        remove_all(headers, |name| {
-            self.remove.prefixes.iter().any(|p| name.as_str().starts_with(p)) || self.remove.names.contains(name)
-        });
+        self.remove.strip(headers);
     }
 }

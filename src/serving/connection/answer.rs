@@ -1,6 +1,7 @@
 //! From a transport's request to ours: the peer's facts, and what is refused before any handler sees it.
 
 use super::activity::Activity;
+use crate::request::headers::MOST_FIELDS;
 use crate::request::{Answering, Body, Facts, Handler};
 use crate::serving::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
@@ -20,8 +21,8 @@ pub(super) struct Answerer {
 impl Answerer {
     /// Stamps the peer and asks the handler. The request came on `stream`, where the connection has streams.
     pub(super) fn ask(&self, mut request: Request<Body>, stream: Option<u32>) -> Answering<'_> {
-        if let Some(why) = malformed(&request) {
-            return Box::pin(std::future::ready(bad_request(why, request.version())));
+        if let Some((status, why)) = malformed(&request) {
+            return Box::pin(std::future::ready(refused(status, why, request.version())));
         }
         let facts = Facts::of_mut(&mut request);
         facts.remote = Some(self.remote);
@@ -33,29 +34,34 @@ impl Answerer {
 }
 
 /// What Go's server refuses before any handler sees it, and our transports let through.
-fn malformed<B>(request: &Request<B>) -> Option<&'static str> {
+fn malformed<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
+    if request.headers().len() > MOST_FIELDS {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Some((status, "431 Request Header Fields Too Large"));
+    }
+    let bad = |why| Some((StatusCode::BAD_REQUEST, why));
     if request.version() <= Version::HTTP_11 {
         let mut hosts = request.headers().get_all(HOST).iter();
         if hosts.next().is_none() && request.version() == Version::HTTP_11 {
-            return Some("400 Bad Request: missing required Host header");
+            return bad("400 Bad Request: missing required Host header");
         }
         if hosts.next().is_some() {
-            return Some("400 Bad Request: too many Host headers");
+            return bad("400 Bad Request: too many Host headers");
         }
     }
     let mut rest = request.uri().path().as_bytes();
     while let Some(at) = rest.iter().position(|b| *b == b'%') {
         match rest.get(at + 1..at + 3) {
             Some(hex) if hex.iter().all(u8::is_ascii_hexdigit) => rest = &rest[at + 3..],
-            _ => return Some("400 Bad Request"),
+            _ => return bad("400 Bad Request"),
         }
     }
     None
 }
 
-fn bad_request(why: &'static str, version: Version) -> Response<Body> {
+fn refused(status: StatusCode, why: &'static str, version: Version) -> Response<Body> {
     let mut response = Response::new(Body::from(why));
-    *response.status_mut() = StatusCode::BAD_REQUEST;
+    *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     if version < Version::HTTP_2 {

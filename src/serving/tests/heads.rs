@@ -161,3 +161,23 @@ async fn an_answers_head_says_what_follows_and_ends_the_stream_where_nothing_doe
     ];
     assert_eq!(seen, expected);
 }
+
+#[tokio::test]
+async fn a_request_of_more_header_fields_than_a_map_takes_beside_ours_is_refused() {
+    let fixture = Fixture::new();
+    let server = fixture.serve(Limits::default(), answer_with(|_| Response::new(Body::full("hello"))));
+    let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(tls).await.unwrap();
+    tokio::spawn(connection);
+    // As many as fit into a map are taken apart by the library; what filters add to them would be one too many.
+    for (fields, status) in [(1000, 200), (4097, 431), (24_500, 431), (1, 200)] {
+        let mut request = Request::get("https://localhost/").body(()).unwrap();
+        for i in 0..fields {
+            let name = http::HeaderName::from_bytes(format!("x{i}").as_bytes()).unwrap();
+            request.headers_mut().insert(name, http::HeaderValue::from_static(""));
+        }
+        client = client.ready().await.unwrap();
+        let (answer, _) = client.send_request(request, true).unwrap();
+        assert_eq!(answer.await.unwrap().status(), status, "{fields}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::request::{Body, Handler, Request as Asked, Response as Answer};
 use crate::serving::*;
+use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
@@ -92,6 +93,7 @@ impl Fixture {
             tls: Arc::clone(&tls),
             limits,
             handler,
+            metrics: Telemetry::new().port.clone(),
         };
         Running {
             handle: server.serve(listener),

@@ -258,6 +258,20 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_names_a_hundred_violations() {
+        let mut most = Value::object();
+        (0..500).for_each(|i| most.set(&[&format!("x/r{i}")], "1"));
+        let mut item = json!({"type": "Container"});
+        item.set(&["max"], most);
+        let containers = vec![json!({"name": "a"}); 1_000];
+        let mut pod = json!({});
+        pod.set(&["spec", "containers"], containers);
+        let said = of_pod(&pod, &[item]).joined().unwrap();
+        assert_eq!(said.matches("No limit is specified").count(), 100);
+        assert!(said.ends_with(", and more]"), "{said}");
+    }
+
+    #[test]
     fn claims_have_requests_only() {
         let limits = [json!({"type": "PersistentVolumeClaim", "max": {"storage": "2Gi"}, "min": {"storage": "1Gi"}})];
         let claim = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});

@@ -1,19 +1,26 @@
 //! What containers get that say nothing.
 
-use crate::apimachinery::value::Value;
+use crate::apimachinery::value::{Str, Value};
 use std::collections::BTreeMap;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Fills in what a list of a container's resources lacks; returns the names, sorted.
 fn fill(container: &mut Value, side: &str, defaults: &BTreeMap<&str, &Value>) -> Vec<String> {
-    let mut set = Vec::new();
-    // In the order of names, as maps are kept.
-    for (name, value) in defaults {
-        if container.at(&["resources", side, name]).is_null() {
-            container.set(&["resources", side, name], (*value).clone());
-            set.push((*name).to_owned());
-        }
+    let there = container.at(&["resources", side]);
+    let missing = defaults.iter().filter(|(name, _)| there.get(name).is_null());
+    let missing: Vec<(Str, Option<Value>)> = missing
+        .map(|(name, value)| (Str::from(*name), Some((*value).clone())))
+        .collect();
+    let set: Vec<String> = missing.iter().map(|(name, _)| name.to_string()).collect();
+    if set.is_empty() {
+        return set;
+    }
+    if there.as_object().is_none() {
+        container.set(&["resources", side], Value::object());
+    }
+    if let Some(map) = container.at_mut(&["resources", side]).and_then(Value::as_object_mut) {
+        map.change(missing);
     }
     set
 }
@@ -74,6 +81,23 @@ mod tests {
     use super::*;
     use crate::apimachinery::object::ObjectView;
     use crate::json;
+
+    #[test]
+    fn defaults_do_not_multiply_without_bound() {
+        let mut given = Value::object();
+        (0..200).for_each(|i| given.set(&[&format!("x/r{i}")], "1"));
+        let mut range = json!({"spec": {"limits": [{"type": "Container"}]}});
+        let mut item = range.at(&["spec", "limits"]).items()[0].clone();
+        item.set(&["default"], given);
+        range.set(&["spec", "limits"], vec![item]);
+        let pod = |n: usize| {
+            let mut pod = json!({});
+            pod.set(&["spec", "containers"], vec![json!({"name": "a"}); n]);
+            pod
+        };
+        apply(&mut pod(20), &range).unwrap();
+        apply(&mut pod(10_000), &range).unwrap_err();
+    }
 
     #[test]
     fn containers_get_what_they_do_not_say_and_the_annotation_tells() {

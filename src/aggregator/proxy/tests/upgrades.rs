@@ -13,6 +13,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// An HTTP/1.1 front for the proxy, as the gateway's serving side is one.
 async fn front(proxy: Arc<ProxyHandler>) -> SendRequest<Body> {
+    let client = front_io(proxy);
+    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client))
+        .await
+        .unwrap();
+    tokio::spawn(connection.with_upgrades());
+    sender
+}
+
+/// The client's end of a connection to such a front.
+pub(super) fn front_io(proxy: Arc<ProxyHandler>) -> tokio::io::DuplexStream {
     let (client, server) = tokio::io::duplex(1 << 16);
     tokio::spawn(async move {
         let service = service_fn(move |r: http::Request<hyper::body::Incoming>| {
@@ -24,11 +34,7 @@ async fn front(proxy: Arc<ProxyHandler>) -> SendRequest<Body> {
         let b = hyper::server::conn::http1::Builder::new();
         let _ = b.serve_connection(TokioIo::new(server), service).with_upgrades().await;
     });
-    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client))
-        .await
-        .unwrap();
-    tokio::spawn(connection.with_upgrades());
-    sender
+    client
 }
 
 fn upgrade_request() -> http::Request<Body> {

@@ -3,6 +3,7 @@
 use super::host::{Host, Lease};
 use super::kept::Kept;
 use super::{BackendBody, Outgoing, balance, http2};
+use crate::client::headers::MOST_FIELDS;
 use crate::client::{dial, headers};
 use crate::request::{Body, Interim};
 use futures_util::future::Either;
@@ -36,6 +37,16 @@ impl Failure {
             refused: false,
             stale: true,
             text: "no answer to a ping".to_owned(),
+        }
+    }
+
+    /// As Go refuses an answer whose head is too large.
+    fn too_many_fields() -> Self {
+        Self {
+            unsent: None,
+            refused: false,
+            stale: false,
+            text: format!("net/http: server response headers exceeded {MOST_FIELDS} fields; aborted"),
         }
     }
 
@@ -118,6 +129,7 @@ pub(super) fn exchange<'t>(
             let answer = stream.exchange(request, body, &host.tasks, interim);
             Either::Left(async move {
                 match answer.await {
+                    Ok((answer, _)) if answer.headers().len() > MOST_FIELDS => Err(Failure::too_many_fields()),
                     Ok((answer, upload)) => Ok(answer.map(|b| BackendBody::http2(b, stream, upload, busy))),
                     Err(e) => {
                         if e.unsent.is_some() {
@@ -148,6 +160,7 @@ async fn exchange_http1(
     busy: balance::Turn,
 ) -> Result<Response<BackendBody>, Failure> {
     match sender.try_send_request(request).await {
+        Ok(answer) if answer.headers().len() > MOST_FIELDS => Err(Failure::too_many_fields()),
         Ok(answer) => match unknown_coding(answer.headers()) {
             None => Ok(answer.map(|b| BackendBody::http1(b, (sender, upload), Arc::downgrade(host), busy))),
             Some(coding) => Err(Failure {

@@ -4,6 +4,7 @@
 use super::Outgoing;
 use crate::request::Body;
 use crate::request::body::BoxError;
+use crate::request::headers::IdentityHeaders;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -115,19 +116,23 @@ struct Sent {
     size: usize,
     whole: bool,
     lost: bool,
+    /// Why the client's body broke off.
+    broken: Option<String>,
 }
 
 struct Keeping {
     body: Body,
     kept: Kept,
+    identity: Arc<IdentityHeaders>,
 }
 
-/// The body to send, and what will have been sent of it.
-pub(super) fn keep(body: Body) -> (Body, Kept) {
+/// The body to send, without trailers that claim an identity, and what will have been sent of it.
+pub(super) fn keep(body: Body, identity: Arc<IdentityHeaders>) -> (Body, Kept) {
     let kept = Kept::default();
     let keeping = Keeping {
         body,
         kept: kept.clone(),
+        identity,
     };
     (Body::stream(keeping), kept)
 }
@@ -150,6 +155,11 @@ impl Kept {
         })
     }
 
+    /// Why the body could not be read from the client, where that is so: then nothing that follows is the backend's fault.
+    pub(super) fn broken(&self) -> Option<String> {
+        self.lock().broken.clone()
+    }
+
     /// All of it was handed to the connection, whether it was kept or not.
     pub(super) fn is_whole(&self) -> bool {
         self.lock().whole
@@ -164,6 +174,18 @@ impl Sent {
     fn lose(&mut self) {
         self.lost = true;
         self.chunks = Vec::new();
+    }
+}
+
+impl Keeping {
+    fn cleaned(&self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        match frame.into_trailers() {
+            Ok(mut trailers) => {
+                self.identity.strip(&mut trailers);
+                Frame::trailers(trailers)
+            }
+            Err(data) => data,
+        }
     }
 }
 
@@ -188,10 +210,13 @@ impl http_body::Body for Keeping {
                     sent.whole = self.body.is_end_stream();
                 }
             },
-            Some(Err(_)) => sent.lose(),
+            Some(Err(why)) => {
+                sent.lose();
+                sent.broken = Some(why.to_string());
+            }
         }
         drop(sent);
-        Poll::Ready(next)
+        Poll::Ready(next.map(|frame| Ok(self.cleaned(frame?))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -242,15 +267,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_small_body_can_be_had_again_once_it_is_sent() {
-        let (mut body, kept) = keep(chunks(&[3, 4]));
+        let (mut body, kept) = keep(chunks(&[3, 4]), Arc::default());
         body.frame().await.unwrap().unwrap();
         assert!(kept.again().is_none(), "not all of it was sent");
         assert_eq!(BodyExt::collect(body).await.unwrap().to_bytes().len(), 4);
         assert_eq!(kept.again().unwrap().collect(100).await.unwrap().len(), 7);
-        let (body, kept) = keep(chunks(&[MOST, 1]));
+        let (body, kept) = keep(chunks(&[MOST, 1]), Arc::default());
         assert_eq!(BodyExt::collect(body).await.unwrap().to_bytes().len(), MOST + 1);
         assert!(kept.again().is_none(), "too large");
-        let (body, kept) = keep(Body::full("whole"));
+        let (body, kept) = keep(Body::full("whole"), Arc::default());
         assert_eq!(BodyExt::collect(body).await.unwrap().to_bytes(), "whole");
         assert_eq!(kept.again().unwrap().as_full(), Some(&b"whole"[..]));
     }

@@ -5,6 +5,7 @@ use super::{Transport, balance, host, ranked};
 use crate::client::io::Wire;
 use crate::client::target::{Target, Timeouts};
 use hyper_util::rt::TokioIo;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,6 +24,17 @@ impl Transport {
     pub fn by(mut self, way: Way) -> Self {
         self.way = way;
         self
+    }
+
+    /// The address of `authority` that is this gateway's own, where one is. A socket is not.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn leads_home(&self, authority: &str) -> Option<SocketAddr> {
+        match authority.contains('/') {
+            true => None,
+            false => self.outbound.leads_home(authority).await,
+        }
     }
 
     /// How long the backend may take.
@@ -74,7 +86,7 @@ impl Transport {
             match socket {
                 Some(socket) => dial::dial_socket(socket, &self.tls, Offer::Http1, &self.outbound).await,
                 // Upgrades go straight, as upstream's do.
-                None => dial::dial(authority, &self.tls, Offer::Http1).await,
+                None => dial::dial_straight(authority, &self.tls, Offer::Http1, &self.outbound).await,
             }
         };
         let dialed = host::within(self.way.timeouts.connect, authority, dialing).await?;

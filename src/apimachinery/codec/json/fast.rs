@@ -1,17 +1,18 @@
 //! The plain part of JSON, decoded fast: no key twice in an object, no halves of surrogate pairs. Whatever else a text holds, and
 //! whatever is wrong with it, is left to the decoder behind this one, which begins anew and has the words for it.
 
-use super::MAX_DEPTH;
 use super::parts::{splat, zero_bytes};
 use super::sizes::Sizes;
+use super::{MAX_DEPTH, Whose};
 use crate::apimachinery::value::{Map, Str, Value};
 
 /// The value of a text; `None`: it is not as plain as that.
-pub(super) fn decode(text: &str) -> Option<Value> {
+pub(super) fn decode(text: &str, whose: Whose) -> Option<Value> {
     let mut reader = Reader {
         text,
         at: 0,
         sizes: Sizes::of(text.as_bytes()),
+        whose,
     };
     let value = reader.value(0)?;
     reader.space();
@@ -22,6 +23,7 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     sizes: Sizes,
+    whose: Whose,
 }
 
 impl Reader<'_> {
@@ -79,7 +81,7 @@ impl Reader<'_> {
             _ => false,
         };
         if !plain {
-            return super::decode_slowly(text.as_bytes()).ok().map(|(v, _)| v);
+            return super::decode_slowly(text.as_bytes(), self.whose).ok().map(|(v, _)| v);
         }
         let n = digits.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0'));
         Some(Value::Int(if digits.len() == text.len() { n } else { -n }))
@@ -90,7 +92,7 @@ impl Reader<'_> {
             return None;
         }
         self.at += 1;
-        let mut pairs: Vec<(Str, Value)> = Vec::with_capacity(self.sizes.next(self.text.len() - self.at));
+        let mut pairs: Vec<(Str, Value)> = Vec::with_capacity(self.open());
         let mut sorted = true;
         if self.token()? == b'}' {
             self.at += 1;
@@ -126,12 +128,18 @@ impl Reader<'_> {
         Some(Map::from_pairs(pairs))
     }
 
+    /// A container opens: how many members it has, where that is known.
+    fn open(&mut self) -> usize {
+        self.whose.checkpoint();
+        self.sizes.next(self.text.len() - self.at)
+    }
+
     fn array(&mut self, depth: usize) -> Option<Vec<Value>> {
         if depth >= MAX_DEPTH {
             return None;
         }
         self.at += 1;
-        let mut items = Vec::with_capacity(self.sizes.next(self.text.len() - self.at));
+        let mut items = Vec::with_capacity(self.open());
         if self.token()? == b']' {
             self.at += 1;
             return Some(items);
@@ -217,7 +225,7 @@ mod tests {
     fn what_objects_hold_is_plain() {
         let text =
             " {\"a\" : [1, -20,0,true ,false,null,\"x\\n\\\"\u{e9}\", {}, [ ] ]\n,\"b\":{\"c\":\"a longer text\"}}\r\n";
-        let v = decode(text).expect("plain");
+        let v = decode(text, Whose::Client).expect("plain");
         assert_eq!(
             json::to_string(&v),
             r#"{"a":[1,-20,0,true,false,null,"x\n\"é",{},[]],"b":{"c":"a longer text"}}"#
@@ -244,16 +252,16 @@ mod tests {
             "1x",
             "\u{feff}1",
         ] {
-            assert_eq!(decode(odd), None, "{odd}");
+            assert_eq!(decode(odd, Whose::Client), None, "{odd}");
         }
-        assert_eq!(decode(&("[".repeat(5000) + &"]".repeat(5000))), None);
+        assert_eq!(decode(&("[".repeat(5000) + &"]".repeat(5000)), Whose::Client), None);
     }
 
     proptest! {
         #[test]
         fn what_is_taken_is_what_the_whole_decoder_takes(text in "[\\[\\]{}:,\" \\\\ntrufalse0-9.eE+\\-\n\u{1}\u{e9}]{0,40}") {
-            if let Some(v) = decode(&text) {
-                let (slow, notes) = json::decode_slowly(text.as_bytes()).unwrap();
+            if let Some(v) = decode(&text, Whose::Client) {
+                let (slow, notes) = json::decode_slowly(text.as_bytes(), Whose::Client).unwrap();
                 prop_assert_eq!(&v, &slow);
                 prop_assert!(notes.duplicates.is_empty());
             }

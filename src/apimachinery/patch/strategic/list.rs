@@ -6,6 +6,7 @@ use super::{
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
 /// Items by what tells them apart, which keeps merging linear. The first of several equal items is the one found.
@@ -83,6 +84,7 @@ pub(super) fn merge<S: PatchSchema>(
     let (order, server) = (Index::of(&patch, key), Index::of(live, key));
     let mut places = Index::of(live, key);
     for item in patch {
+        checkpoint();
         match places.find(&item, key) {
             Some(i) => {
                 if let (Value::Object(l), Value::Object(p)) = (&mut live[i], item) {
@@ -158,6 +160,7 @@ fn arrange(merged: Vec<Value>, order: &Index, server: &Index, key: Option<&str>)
     let mut named = Vec::new();
     let mut others = Vec::new();
     for item in merged {
+        checkpoint();
         if let Some(k) = key
             && item.as_object().is_none_or(|m| !m.contains_key(k))
         {

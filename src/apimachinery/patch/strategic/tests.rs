@@ -203,6 +203,29 @@ fn numbers_of_two_types_are_two_merge_keys() {
 }
 
 proptest! {
+    #[test]
+    fn many_members_come_and_go_as_one_after_the_other(
+        before in proptest::collection::btree_map("[!a-h]{1,2}", 0i64..9, 0..30),
+        patch in proptest::collection::btree_map(("[!a-h]{1,2}", any::<bool>()), proptest::option::of(0i64..9), 0..30),
+    ) {
+        let mut want: Map = before.into_iter().collect();
+        let doc = Value::Object(want.clone());
+        let member = |((name, directive), v): ((String, bool), Option<i64>)| match directive {
+            true => (format!("$deleteFromPrimitiveList/{name}"), Value::Null),
+            false => (name, Value::from(v)),
+        };
+        let patch: Map = patch.into_iter().map(member).collect();
+        for (k, v) in patch.iter() {
+            match v {
+                Value::Null => drop(want.remove(k.rsplit('/').next().unwrap())),
+                v => drop(want.insert(k, v.clone())),
+            }
+        }
+        prop_assert_eq!(patched(doc, Value::Object(patch)), Ok(Value::Object(want)));
+    }
+}
+
+proptest! {
     /// Restated: without directives and keyed lists, this is RFC 7386, but for nulls in lists.
     #[test]
     fn without_a_schema_it_is_a_merge_patch(a in super::super::merge::tests::any_value(), b in super::super::merge::tests::any_value()) {

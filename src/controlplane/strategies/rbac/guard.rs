@@ -263,6 +263,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_refusal_names_a_hundred_rules() {
+        let (g, cx) = guard(json!([]));
+        let all = |letter: &str, n: usize| -> Value {
+            (0..n)
+                .map(|i| Value::from(format!("{letter}{i}")))
+                .collect::<Vec<_>>()
+                .into()
+        };
+        let rule = |n: usize| {
+            let mut v = json!({"apiGroups": [""]});
+            v.set(&["resources"], all("r", n));
+            v.set(&["verbs"], all("v", 3));
+            let mut role = json!({"metadata": {"name": "x"}});
+            role.set(&["rules"], vec![v.clone(), v]);
+            role
+        };
+        let said = g.role(&cx, true, &rule(100), None).await.unwrap_err().message;
+        assert_eq!(said.matches("{APIGroups").count(), 100);
+        assert!(said.ends_with("}"), "{said}");
+        let said = g.role(&cx, true, &rule(250), None).await.unwrap_err().message;
+        assert_eq!(said.matches("{APIGroups").count(), 100);
+        assert!(said.ends_with("}\nand 150 more"), "{said}");
+        let said = g.role(&cx, true, &rule(5_000), None).await.unwrap_err().message;
+        assert!(
+            said.ends_with("}\nand more than 900 more") && said.len() < 40_000,
+            "{said}"
+        );
+    }
+
+    #[tokio::test]
     async fn a_right_to_escalate_or_bind_is_enough() {
         let (g, cx) = guard(json!([
             {"verbs": ["escalate"], "apiGroups": [GROUP], "resources": ["roles"], "resourceNames": ["x"]},

@@ -241,7 +241,7 @@ impl<'a> Taking<'a> {
         let refused = |why: String| {
             let shown = service.at(&["spec", "clusterIPs"]).clone();
             let at = FieldPath::new("spec").child("clusterIPs");
-            invalid(service, &vec![FieldError::invalid(&at, shown, why)])
+            invalid(service, &[FieldError::invalid(&at, shown, why)])
         };
         let Some(range) = self.numbers.range_for(family) else {
             return Err(refused(format!(
@@ -338,7 +338,7 @@ impl<'a> Taking<'a> {
 
     fn node_port_refused(service: &Value, i: usize, port: i64, why: String) -> Status {
         let at = FieldPath::new("spec").child("ports").index(i).child("nodePort");
-        invalid(service, &vec![FieldError::invalid(&at, port, why)])
+        invalid(service, &[FieldError::invalid(&at, port, why)])
     }
 
     /// Ports with one `port` number and several protocols share one node port.

@@ -2,6 +2,8 @@
 
 use crate::client::backend::Backend;
 use crate::client::dial::DIAL_TIMEOUT;
+use crate::client::names::Names;
+use crate::client::policy::ProxyPolicy;
 use crate::client::tls::{ClientTls, TlsBuilder, TlsInputs};
 use crate::serving::{CaPool, DynamicCa, DynamicKeyPair, KeyPairData};
 use crate::tasks::TaskGroup;
@@ -27,6 +29,10 @@ pub struct KubeletConfig {
     pub provider: Arc<CryptoProvider>,
     /// Owner of connections and tunnels.
     pub tasks: TaskGroup,
+    /// How requests are passed on to pods, services and nodes.
+    pub policy: ProxyPolicy,
+    /// Finds the addresses of nodes that have names.
+    pub names: Arc<dyn Names>,
 }
 
 /// Connections to kubelets, pods and endpoints.
@@ -40,6 +46,8 @@ pub(in crate::controlplane) struct Links {
     pub(super) port: u16,
     timeout: Duration,
     pub(super) tasks: TaskGroup,
+    policy: ProxyPolicy,
+    pub(super) names: Arc<dyn Names>,
 }
 
 /// The trust and identity towards kubelets, made of these.
@@ -80,7 +88,14 @@ impl Links {
             port: config.port,
             timeout: config.timeout,
             tasks: config.tasks,
+            policy: config.policy,
+            names: config.names,
         })
+    }
+
+    /// What passing a request on takes.
+    pub(super) fn passing(&self) -> (&TaskGroup, &ProxyPolicy) {
+        (&self.tasks, &self.policy)
     }
 
     /// The trust and identity of this moment.
@@ -127,6 +142,7 @@ impl Links {
                 Peer::Workload(_) => DIAL_TIMEOUT,
                 Peer::Kubelet | Peer::UnverifiedKubelet => self.timeout,
             },
+            addresses: None,
         }
     }
 }
@@ -170,6 +186,7 @@ impl Kubelets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::names::SystemNames;
 
     #[tokio::test]
     async fn another_certificate_is_shown_from_the_next_connection_on() {
@@ -190,6 +207,8 @@ mod tests {
             timeout: Duration::from_secs(1),
             provider: provider.clone(),
             tasks: TaskGroup::new("test"),
+            policy: ProxyPolicy::default(),
+            names: Arc::new(SystemNames),
         })
         .unwrap();
         let config = || links.backend(Peer::Kubelet, "node", "1").tls.unwrap().http1.clone();

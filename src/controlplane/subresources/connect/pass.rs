@@ -2,8 +2,10 @@
 
 use crate::apimachinery::status::{Result, Status};
 use crate::client::backend::{self, Backend, BackendError, Upgrade};
+use crate::client::headers::Special;
 use crate::client::html::{Encoding, Rewritten};
 use crate::client::links::Links;
+use crate::client::policy::ProxyPolicy;
 use crate::client::{headers, tunnel, url};
 use crate::request::{Body, Facts, FromBackend, Interim, Request, Response};
 use crate::tasks::TaskGroup;
@@ -22,8 +24,12 @@ fn target(path: &str, query: &str) -> Result<Uri> {
 }
 
 /// The request as the other end gets it, its connection's headers left alone.
-fn outgoing(req: Request, to: Uri) -> http::Request<Body> {
+///
+/// # Errors
+/// 508: the request has passed this gateway before.
+fn outgoing(req: Request, to: Uri, policy: &ProxyPolicy) -> Result<http::Request<Body>> {
     let (mut head, body) = req.into_parts();
+    policy.pass(&mut head.headers)?;
     // The host the client meant stays, as upstream has it.
     if let Some(authority) = head.uri.authority()
         && !head.headers.contains_key(header::HOST)
@@ -41,7 +47,7 @@ fn outgoing(req: Request, to: Uri) -> http::Request<Body> {
     *out.method_mut() = head.method;
     *out.headers_mut() = head.headers;
     *out.uri_mut() = to;
-    out
+    Ok(out)
 }
 
 /// Tunnels an upgrade to `path` at the other end.
@@ -53,7 +59,7 @@ pub(super) async fn stream(
     path: &str,
     query: &str,
     mut req: Request,
-    tasks: &TaskGroup,
+    (tasks, policy): (&TaskGroup, &ProxyPolicy),
 ) -> Result<Response> {
     if !headers::wants_upgrade(req.headers()) {
         return Err(Status::bad_request("Upgrade request required"));
@@ -63,14 +69,19 @@ pub(super) async fn stream(
             "request connection cannot be hijacked: feature not supported",
         ));
     };
-    let out = outgoing(req, target(path, query)?);
+    let mut out = outgoing(req, target(path, query)?, policy)?;
+    headers::keep_identity_end_to_end(out.headers_mut());
     match backend::upgrade(backend, out, client, tasks).await {
-        Ok(Upgrade::Answered(answer)) => Ok(answer),
+        Ok(Upgrade::Answered(mut answer)) => {
+            policy.clean_upgrade(answer.headers_mut());
+            Ok(answer)
+        }
         Ok(Upgrade::Unexpected(code)) => Err(Status::raw_error(format!(
             "invalid upgrade response: status code {}",
             code.as_u16()
         ))),
         Err(BackendError::Dial(why)) => Err(Status::raw_error(format!("error dialing backend: {why}"))),
+        Err(BackendError::Client(why)) => Err(unreadable(&why)),
         Err(BackendError::Exchange(why)) => Err(Status::raw_error(format!("error sending request: {why}"))),
     }
 }
@@ -79,7 +90,12 @@ pub(super) async fn stream(
 ///
 /// # Errors
 /// 503 where the other end cannot be reached.
-pub(super) async fn any(backend: &Backend, path: &str, req: Request, tasks: &TaskGroup) -> Result<Response> {
+pub(super) async fn any(
+    backend: &Backend,
+    path: &str,
+    req: Request,
+    (tasks, policy): (&TaskGroup, &ProxyPolicy),
+) -> Result<Response> {
     let query = req.uri().query().unwrap_or("").to_owned();
     let asked = req.uri().path().to_owned();
     let mut path = if path.is_empty() {
@@ -88,7 +104,14 @@ pub(super) async fn any(backend: &Backend, path: &str, req: Request, tasks: &Tas
         url::cleaned_path(path).into_owned()
     };
     if headers::wants_upgrade(req.headers()) {
-        return stream(backend, if path.is_empty() { "/" } else { &path }, &query, req, tasks).await;
+        return stream(
+            backend,
+            if path.is_empty() { "/" } else { &path },
+            &query,
+            req,
+            (tasks, policy),
+        )
+        .await;
     }
     if asked.ends_with('/') && !path.ends_with('/') {
         path.push('/');
@@ -98,32 +121,32 @@ pub(super) async fn any(backend: &Backend, path: &str, req: Request, tasks: &Tas
     }
     let prefix = asked.strip_suffix(path.as_str()).unwrap_or(&asked).to_owned();
     let to = target(if path.is_empty() { "/" } else { &path }, &query)?;
-    let mut out = outgoing(req, to);
-    let trailers = headers::wants_trailers(out.headers());
-    headers::strip_hop_by_hop(out.headers_mut());
-    if trailers {
-        out.headers_mut()
-            .insert(header::TE, HeaderValue::from_static("trailers"));
-    }
+    let mut req = req;
+    // Before anything is added: a client may name any header in `Connection`, and what it names goes.
+    Special::of(req.headers()).strip_request(req.headers_mut());
+    let mut out = outgoing(req, to, policy)?;
     if let Ok(forwarded) = HeaderValue::from_str(&format!("{prefix}{}", url::escaped_path(&path))) {
         out.headers_mut().insert("x-forwarded-uri", forwarded);
     }
     let host = out.headers().get(header::HOST).cloned();
     let mut answer = match backend::send(backend, out, tasks).await {
         Ok(answer) => answer,
+        Err(BackendError::Client(why)) => return Err(unreadable(&why)),
         Err(why) => {
             return Err(Status::service_unavailable(format!(
                 "error trying to reach service: {why}"
             )));
         }
     };
-    headers::clean_response(answer.headers_mut());
+    let special = Special::of(answer.headers());
+    policy.clean_answer(special, answer.headers_mut());
     let own = [
         backend.authority.as_str(),
         host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or(""),
     ];
     let links = Links::below(&prefix, &own);
     answer.extensions_mut().insert(FromBackend::Proxied);
+    let is_page = !http_body::Body::is_end_stream(answer.body()) && policy.confine(answer.headers_mut());
     if let Some(location) = answer.headers().get(header::LOCATION).and_then(|l| l.to_str().ok()) {
         if let Some(rewritten) = links.rewritten(location)
             && let Ok(value) = HeaderValue::from_str(&rewritten)
@@ -134,13 +157,18 @@ pub(super) async fn any(backend: &Backend, path: &str, req: Request, tasks: &Tas
     }
     let (mut head, body) = answer.map(Body::stream).into_parts();
     let body = match Encoding::of_page(&head.headers) {
-        Some(encoding) if !http_body::Body::is_end_stream(&body) => {
+        Some(encoding) if is_page => {
             head.headers.remove(header::CONTENT_LENGTH);
             Body::stream(Rewritten::new(body, encoding, links))
         }
         _ => body,
     };
     Ok(Response::from_parts(head, body))
+}
+
+/// The client broke its own request off: nothing that the other end could help.
+fn unreadable(why: &str) -> Status {
+    Status::bad_request(format!("the request body cannot be read: {why}"))
 }
 
 /// A root is asked for with its slash, so that what is relative to it works.
@@ -182,13 +210,15 @@ mod tests {
             authority,
             tls: None,
             connect_timeout: std::time::Duration::from_secs(5),
+            addresses: None,
         };
         let prefix = "/api/v1/namespaces/n/pods/p/proxy";
         let req = http::Request::get(format!("{prefix}/page?a=b"))
             .body(Body::empty())
             .unwrap();
         let tasks = TaskGroup::new("test");
-        let answer = any(&backend, "page", req, &tasks).await.unwrap();
+        let policy = ProxyPolicy::default();
+        let answer = any(&backend, "page", req, (&tasks, &policy)).await.unwrap();
         assert!(!answer.headers().contains_key(header::CONTENT_LENGTH));
         let bytes = answer.into_body().collect(1 << 10).await.unwrap();
         let wanted = format!("<a href=\"{prefix}/x\"><img src=\"{prefix}/i\"><a href=\"y\">");

@@ -9,12 +9,13 @@ use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::client::backend::Backend;
+use crate::client::names::Names;
 use crate::controlplane::subresources::LateStore;
 use crate::registry::resource::Connect;
 use crate::registry::strategy::Context;
 use crate::request::{Request, Response};
 use async_trait::async_trait;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a name leads to.
@@ -77,11 +78,18 @@ impl ProxyHandler {
         let target = Target::parse(id, "node")?;
         let kubelet = self.kubelets.find(target.name, "nodes").await?;
         // The kubelet's own port, too: whoever writes a node's addresses does not choose where this server connects.
-        check_host(&kubelet.host).await?;
-        if target.port.is_empty() || target.port == kubelet.port {
-            return Ok(self.kubelets.backend(&kubelet, true));
-        }
-        Ok(self.workload(target.https, &kubelet.host, target.port))
+        let addresses = checked(&*self.kubelets.links.names, &kubelet.host).await?;
+        let own = target.port.is_empty() || target.port == kubelet.port;
+        let mut backend = match own {
+            true => self.kubelets.backend(&kubelet, true),
+            false => self.workload(target.https, &kubelet.host, target.port),
+        };
+        let port = backend.authority.rsplit(':').next().and_then(|p| p.parse().ok());
+        // What was judged is what is connected to: the name may lead elsewhere a moment later (CVE-2020-8562). What is no
+        // port cannot be connected to at all.
+        let at = |port| addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+        backend.addresses = port.map(at);
+        Ok(backend)
     }
 
     /// Upstream looks into Endpoints, not into slices, and misses them by the service's name.
@@ -154,23 +162,22 @@ impl ProxyHandler {
     }
 }
 
-/// Whether all addresses of this host may be proxied to.
-async fn check_host(host: &str) -> Result<()> {
+/// The addresses of this host, all of which may be proxied to.
+async fn checked(names: &dyn Names, host: &str) -> Result<Vec<IpAddr>> {
     let addresses: Vec<IpAddr> = match host.parse() {
         Ok(ip) => vec![ip],
         Err(_) => {
-            let looked_up = tokio::net::lookup_host((host, 0)).await;
             let none = |_| Status::bad_request(format!("lookup {host}: no such host"));
-            looked_up.map_err(none)?.map(|a| a.ip()).collect()
+            names.lookup(host).await.map_err(none)?
         }
     };
     if addresses.is_empty() {
         return Err(Status::bad_request("no addresses for hostname"));
     }
-    if !addresses.into_iter().all(may_proxy_to) {
+    if !addresses.iter().copied().all(may_proxy_to) {
         return Err(not_allowed());
     }
-    Ok(())
+    Ok(addresses)
 }
 
 fn rotated(all: &[Value], turn: usize) -> impl Iterator<Item = &Value> {
@@ -198,7 +205,7 @@ impl Connect for ProxyHandler {
             Proxy::Services(services) => self.service(services, cx, id).await?,
             Proxy::Nodes => self.node(id).await?,
         };
-        pass::any(&backend, options.str_at(&["path"]), req, &self.kubelets.links.tasks).await
+        pass::any(&backend, options.str_at(&["path"]), req, self.kubelets.links.passing()).await
     }
 }
 
@@ -209,6 +216,42 @@ mod tests {
     use crate::controlplane::tests::{config, running};
     use crate::json;
     use std::sync::Arc;
+
+    /// A resolver of a name that leads to another address each time it is asked.
+    struct Rebinding(AtomicUsize);
+
+    impl Names for Rebinding {
+        fn lookup<'a>(&'a self, _: &'a str) -> crate::client::names::Lookup<'a> {
+            let answers = ["10.0.0.9", "127.0.0.1"];
+            let turn = self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async move { Ok(vec![answers[turn % 2].parse().unwrap()]) })
+        }
+    }
+
+    #[tokio::test]
+    async fn the_address_that_was_checked_is_the_one_that_is_dialled() {
+        let r = running();
+        let nodes = r.plane.store("", "nodes");
+        let status = json!({"addresses": [{"type": "InternalIP", "address": "rebinding.example"}]});
+        let node = json!({"metadata": {"name": "n"}, "status": status});
+        nodes.create_value(&Context::system(""), node).await.unwrap();
+        let late = LateStore::default();
+        late.fill(nodes.clone());
+        let mut kubelets = config().kubelets;
+        kubelets.names = Arc::new(Rebinding(AtomicUsize::new(0)));
+        let proxy = ProxyHandler {
+            to: Proxy::Nodes,
+            kubelets: Kubelets {
+                nodes: late,
+                links: Arc::new(Links::new(kubelets).unwrap()),
+            },
+        };
+        let found = proxy.node("http:n:80").await.unwrap();
+        let checked: SocketAddr = "10.0.0.9:80".parse().unwrap();
+        assert_eq!(found.addresses.as_deref(), Some(&[checked][..]));
+        let refused = proxy.node("http:n:80").await.err().unwrap();
+        assert_eq!(refused.message, "address not allowed");
+    }
 
     #[tokio::test]
     async fn a_node_is_proxied_to_where_its_address_is_another_machines() {

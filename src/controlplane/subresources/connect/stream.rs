@@ -94,7 +94,7 @@ impl Connect for Stream {
         let address = self.kubelets.find(node, "pods").await?;
         let kubelet = self.kubelets.backend(&address, true);
         let query = query(self.kind, options);
-        pass::stream(&kubelet, &path, &query, req, &self.kubelets.links.tasks).await
+        pass::stream(&kubelet, &path, &query, req, self.kubelets.links.passing()).await
     }
 }
 

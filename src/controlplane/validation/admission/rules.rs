@@ -4,12 +4,14 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, optional_choice, strings};
+use crate::interrupt::checkpoint;
 
 pub(super) const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 pub(super) const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
 
 /// A rule; a bad operation is reported at `flat` where that is given.
 pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations: &[&str], flat: Option<&FieldPath>) {
+    checkpoint();
     let list = rule.get("operations");
     let all = strings(list);
     let at_operations = at.child("operations");

@@ -7,6 +7,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::invalid_each;
 use crate::controlplane::validation::common::{is_positive, quantity};
 use crate::controlplane::validation::quota::container_name;
+use crate::interrupt::checkpoint;
 
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 
@@ -31,6 +32,7 @@ pub(super) fn metrics(out: &mut ErrorList, list: &Value, least: Option<i64>, pat
 }
 
 fn metric(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    checkpoint();
     let kind = v.str_at(&["type"]);
     let at = path.child("type");
     if kind.is_empty() {

@@ -8,6 +8,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, required_valid};
+use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
 const MOST_CONSTRAINTS: usize = 32;
@@ -91,6 +92,7 @@ pub(super) fn devices(out: &mut ErrorList, v: &Value, stored: bool, path: &Field
 }
 
 fn request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
+    checkpoint();
     label_name(out, v.str_at(&["name"]), &at.child("name"));
     let others = v.get("firstAvailable");
     match (v.get("exactly").is_null(), others.items().is_empty()) {

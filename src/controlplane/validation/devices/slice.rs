@@ -11,6 +11,7 @@ use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same
 use crate::controlplane::validation::internal::compact;
 use crate::controlplane::validation::pod::node_selector;
 use crate::controlplane::validation::storage::driver;
+use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
 const MOST_DEVICES: usize = 128;
@@ -168,6 +169,7 @@ fn places(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 }
 
 fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &FieldPath) {
+    checkpoint();
     label_name(out, v.str_at(&["name"]), &at.child("name"));
     let count = entries(v.get("attributes")).count() + entries(v.get("capacity")).count();
     if count > MOST_ATTRIBUTES {

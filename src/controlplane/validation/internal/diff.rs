@@ -39,6 +39,7 @@ fn edit(old: &[String], new: &[String]) -> Vec<Step> {
     let width = b.len() + 1;
     let mut common = vec![0u32; (a.len() + 1) * width];
     for i in (0..a.len()).rev() {
+        crate::interrupt::checkpoint();
         for j in (0..b.len()).rev() {
             common[i * width + j] = if a[i] == b[j] {
                 common[(i + 1) * width + j + 1] + 1
@@ -121,5 +122,13 @@ mod tests {
             "@@ -1,5 +1,5 @@\n 0\n-1\n+x\n 2\n 3\n 4\n@@ -18,3 +18,4 @@\n 17\n 18\n 19\n+end\n"
         );
         assert_eq!(unified(&old, &old), "");
+    }
+
+    #[test]
+    fn a_difference_of_many_lines_is_not_searched_for_the_shortest() {
+        let old: Vec<String> = (0..20_000).map(|n| format!("a{n}")).collect();
+        let new: Vec<String> = (0..20_000).map(|n| format!("b{n}")).collect();
+        let said = unified(&old, &new);
+        assert!(said.starts_with("@@ -1,20000 +1,20000 @@\n-a0\n-a1\n"));
     }
 }

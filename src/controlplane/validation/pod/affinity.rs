@@ -5,6 +5,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, label_value, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, strings};
+use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -90,6 +91,7 @@ fn term(out: &mut ErrorList, v: &Value, path: &FieldPath, values: bool) {
 }
 
 fn requirement(out: &mut ErrorList, e: &Value, at: &FieldPath, check_values: bool) {
+    checkpoint();
     let values = e.get("values").items();
     let values_at = at.child("values");
     match e.str_at(&["operator"]) {
@@ -127,6 +129,7 @@ fn requirement(out: &mut ErrorList, e: &Value, at: &FieldPath, check_values: boo
 }
 
 fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    checkpoint();
     for key in ["labelSelector", "namespaceSelector"] {
         label_selector(out, v.get(key), &at.child(key));
     }
@@ -202,6 +205,7 @@ pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         all.iter().for_each(|c| *to_come.entry(pair(c)).or_default() += 1);
     }
     for (i, c) in all.iter().enumerate() {
+        checkpoint();
         let at = path.index(i);
         let number = |key: &str| c.get(key).as_i64();
         let skew = number("maxSkew").unwrap_or(0);

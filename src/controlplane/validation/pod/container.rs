@@ -9,6 +9,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, net};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{PROTOCOLS, Seen, invalid_each, required_choice, required_valid};
+use crate::interrupt::checkpoint;
 
 /// All containers of a pod, names unique over regular and init containers.
 pub(super) fn containers(
@@ -121,6 +122,7 @@ fn init_only(out: &mut ErrorList, c: &Value, at: &FieldPath) {
 
 /// What all containers share.
 fn common(out: &mut ErrorList, pod: &Pod<'_>, c: &Value, at: &FieldPath) {
+    checkpoint();
     required_valid(out, &at.child("name"), c.str_at(&["name"]), dns1123_label);
     if c.str_at(&["image"]).is_empty() {
         out.push(FieldError::required(&at.child("image"), ""));
@@ -154,6 +156,7 @@ pub(super) fn image_of_pod(out: &mut ErrorList, c: &Value, at: &FieldPath) {
 fn ports(out: &mut ErrorList, c: &Value, path: &FieldPath) {
     let mut names: Seen<&str> = Seen::new();
     for (i, p) in c.get("ports").items().iter().enumerate() {
+        checkpoint();
         let at = path.index(i);
         let name = p.str_at(&["name"]);
         if !name.is_empty() {

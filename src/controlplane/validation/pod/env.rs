@@ -8,6 +8,7 @@ use crate::apimachinery::validation::{
 };
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, required_valid};
+use crate::interrupt::checkpoint;
 use std::cell::LazyCell;
 use std::collections::HashMap;
 
@@ -35,6 +36,7 @@ pub(in crate::controlplane::validation) const VOLUME_FIELDS: &[&str] = &[
 
 pub(super) fn env(out: &mut ErrorList, c: &Value, path: &FieldPath) {
     for (i, e) in c.get("env").items().iter().enumerate() {
+        checkpoint();
         let at = path.child("env").index(i);
         required_valid(out, &at.child("name"), e.str_at(&["name"]), env_var_name);
         if !e.get("valueFrom").is_null() {

@@ -5,6 +5,7 @@ use super::volume::Volumes;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::Seen;
+use crate::interrupt::checkpoint;
 
 pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: &FieldPath) {
     let path = at.child("volumeMounts");
@@ -13,6 +14,7 @@ pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: 
     let device_names: Seen<&str> = devices.iter().map(|d| d.str_at(&["name"])).collect();
     let mut paths: Seen<&str> = Seen::new();
     for (i, m) in c.get("volumeMounts").items().iter().enumerate() {
+        checkpoint();
         let at = path.index(i);
         let (name, mount) = (m.str_at(&["name"]), m.str_at(&["mountPath"]));
         if name.is_empty() {
@@ -92,6 +94,7 @@ fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &Seen
     let mounts: Seen<&str> = mounts.map(|m| m.str_at(&["name"])).collect();
     let (mut names, mut paths): (Seen<&str>, Seen<&str>) = (Seen::new(), Seen::new());
     for (i, d) in c.get("volumeDevices").items().iter().enumerate() {
+        checkpoint();
         let at = at.child("volumeDevices").index(i);
         let (name, path) = (d.str_at(&["name"]), d.str_at(&["devicePath"]));
         let name_at = at.child("name");

@@ -7,6 +7,7 @@ use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::dns1123_label;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each};
+use crate::interrupt::checkpoint;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
@@ -83,6 +84,7 @@ pub(in crate::controlplane::validation) fn container(
 fn requirements(out: &mut ErrorList, v: &Value, name_rule: Names, path: &FieldPath) {
     let limits_at = path.child("limits");
     for (name, q) in entries(v.get("limits")) {
+        checkpoint();
         let at = limits_at.key(name);
         name_rule(out, name, &at);
         amount(out, name, q, &at);
@@ -90,6 +92,7 @@ fn requirements(out: &mut ErrorList, v: &Value, name_rule: Names, path: &FieldPa
     }
     let requests_at = path.child("requests");
     for (name, q) in entries(v.get("requests")) {
+        checkpoint();
         let at = requests_at.key(name);
         name_rule(out, name, &at);
         amount(out, name, q, &at);

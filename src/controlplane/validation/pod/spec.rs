@@ -9,6 +9,7 @@ use crate::apimachinery::validation::{
 };
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, required_choice, strings};
+use crate::interrupt::checkpoint;
 
 /// Whose spec it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -286,6 +287,7 @@ pub(super) fn tolerations(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 }
 
 pub(in crate::controlplane::validation) fn toleration(out: &mut ErrorList, t: &Value, at: &FieldPath) {
+    checkpoint();
     let (key, operator, value, effect) = (
         t.str_at(&["key"]),
         t.str_at(&["operator"]),

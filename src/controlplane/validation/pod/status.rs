@@ -4,6 +4,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, regular_containers, required_valid};
+use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -273,6 +274,7 @@ fn user(out: &mut ErrorList, pod: &Value, user: &Value, path: &FieldPath) {
 
 /// Health of the devices a container has.
 fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, path: &FieldPath) {
+    checkpoint();
     const HEALTH: &[&str] = &["Healthy", "Unhealthy", "Unknown"];
     let claims = container
         .map_or(&[][..], |c| c.at(&["resources", "claims"]).items())

@@ -6,6 +6,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, required_choice};
+use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
 /// The volumes of a pod that are right.
@@ -70,6 +71,7 @@ pub(super) fn volumes<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath
         _ => Seen::new(),
     };
     for (i, v) in all.iter().enumerate() {
+        checkpoint();
         let at = path.child("volumes").index(i);
         let before = out.len();
         sources(out, v, &at, of);

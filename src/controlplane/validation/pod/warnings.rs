@@ -9,6 +9,7 @@ use crate::apimachinery::field::show;
 use crate::apimachinery::validation::label_value;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, strings};
+use crate::interrupt::checkpoint;
 
 /// What a label of nodes that has a successor is told.
 pub(crate) fn deprecated_label(key: &str) -> Option<String> {
@@ -225,6 +226,7 @@ fn fraction(out: &mut Vec<String>, q: &Value, at: &str) {
 }
 
 fn container(out: &mut Vec<String>, c: &Value, at: &str) {
+    checkpoint();
     for key in FRACTIONS {
         for side in ["limits", "requests"] {
             let q = c.at(&["resources", side, key]);

@@ -100,6 +100,11 @@ fn chunks() -> Vec<Row> {
             .raw("POST {base}/things HTTP/1.0\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
             .at(&["f1", "f2"])
             .expect([ReachedAtMost(1), StatusIn(&[200, 400, 501])]),
+        row("S.3l", "a malformed chunk is the client's fault, and it is told so")
+            .beyond()
+            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\nZZ\r\n")
+            .at(&["f1", "f2"])
+            .expect([Status(400), ReachedAtMost(1)]),
     ];
     for (id, size) in [
         ("S.3d", "0x0"),

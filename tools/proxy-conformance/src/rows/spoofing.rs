@@ -4,7 +4,7 @@
 use crate::backend::{Event, ROW, Script};
 use crate::client::Upload;
 use crate::client::frames::{self, Frames};
-use crate::row::Expect::{NotSpoofed, ReachedAtMost, Status, StatusIn};
+use crate::row::Expect::{NoSentTrailer, NotSent, NotSpoofed, ReachedAtMost, Status, StatusIn};
 use crate::row::{Row, Told, row, story};
 use crate::world::Scene;
 
@@ -36,6 +36,17 @@ fn spellings() -> Vec<Row> {
                 .with(name, "spoofed, too")
                 .expect([Status(200), NotSpoofed]),
         );
+    }
+    for (id, name) in [
+        ("S.8l", "x_remote_user"),
+        ("S.8m", "x-remote_group"),
+        ("S.8n", "x.remote.uid"),
+        ("S.8o", "x_remote_extra_scopes"),
+        ("S.8p", "impersonate_user"),
+    ] {
+        let fact = "so is one that a server may read as such, once it has made a variable of its name";
+        let row = row(id, fact).beyond().with(name, "spoofed");
+        rows.push(row.expect([Status(200), NotSent(name)]));
     }
     rows
 }
@@ -109,6 +120,14 @@ fn placed() -> Vec<Row> {
             "Impersonate-User: conformance-limited\r\nImpersonate-User: spoofed\r\n",
         )
         .expect([StatusIn(&[200, 400, 403]), ReachedAtMost(1), NotSpoofed]),
+        row("S.9j", "nor is one in trailers that is spelled otherwise")
+            .beyond()
+            .ask("POST", "{base}/things")
+            .upload(Upload::Pieces(
+                vec![b"a".to_vec()],
+                vec![("X_Remote_User".into(), "spoofed".into())],
+            ))
+            .expect([Status(200), NoSentTrailer("x_remote_user")]),
     ]
 }
 
@@ -128,6 +147,12 @@ fn frames() -> Vec<Row> {
         )
         .at(&["f1", "f2"])
         .front2(),
+        story(
+            "S.11",
+            "a request that a backend sends back to the gateway goes round no further",
+            comes_back,
+        )
+        .beyond(),
         story("S.10c", "identities in HTTP/2 trailers are nobody's", trailers)
             .at(&["f1", "f2"])
             .front2(),
@@ -295,6 +320,35 @@ fn pseudo<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             }
         }
         Ok(())
+    })
+}
+
+/// What a backend reads, sent to the gateway again by somebody who may: as a backend that is the gateway itself would.
+fn comes_back<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+    Box::pin(async move {
+        let mut stage = scene.backend.arm([Script::default()]);
+        let mut ask = scene.ask("GET", "{base}/things");
+        let first = scene.exchange(&ask).await?;
+        if first.status != 200 {
+            return Err(format!("the first request is answered {}", first.status));
+        }
+        let seen = stage.so_far().into_iter().find_map(|e| match e {
+            Event::Request(seen) => Some(*seen),
+            Event::Left => None,
+        });
+        let seen = seen.ok_or("no request reached the backend")?;
+        let marks = seen.headers.iter().filter(|(name, _)| {
+            let name = name.to_ascii_lowercase();
+            let is_mark = name.starts_with("x-") || name == "via" || name == "cdn-loop";
+            is_mark && name != ROW && !name.starts_with("x-remote-") && !name.starts_with("x-forwarded-")
+        });
+        ask.headers.extend(marks.cloned());
+        let _stage = scene.backend.arm([Script::default()]);
+        let again = scene.exchange(&ask).await?;
+        match again.status {
+            508 => Ok(()),
+            other => Err(format!("the request that comes back is answered {other}")),
+        }
     })
 }
 

@@ -99,6 +99,41 @@ mod tests {
     use super::*;
     use crate::json;
 
+    use proptest::prelude::*;
+
+    /// Every pair, compared.
+    fn plainly(paths: &[String]) -> Vec<(usize, usize)> {
+        let plain = |p: &str| p.trim_end_matches('/').to_owned();
+        let below = |a: &str, b: &str| format!("{a}/").starts_with(&format!("{b}/"));
+        let mut out = Vec::new();
+        for (i, path) in paths.iter().enumerate() {
+            let path = plain(path);
+            let first = paths[..i].iter().position(|other| {
+                let other = plain(other);
+                !path.is_empty() && !other.is_empty() && (below(&path, &other) || below(&other, &path))
+            });
+            out.extend(first.map(|first| (i, first)));
+        }
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn overlapping_paths_are_those_of_every_pair(
+            paths in prop::collection::vec("[ab/]{0,5}", 0..8),
+        ) {
+            let files: Vec<File<'_>> = paths.iter().map(|p| (p.as_str(), Rc::from(""))).collect();
+            let mut got = Vec::new();
+            told(&mut got, &files, "v");
+            let shown = |i: usize| format!("{:?}", paths[i].trim_end_matches('/'));
+            let expected: Vec<String> = plainly(&paths)
+                .into_iter()
+                .map(|(i, first)| format!("v: overlapping paths: {} with {}", shown(i), shown(first)))
+                .collect();
+            prop_assert_eq!(got, expected);
+        }
+    }
+
     #[test]
     fn a_file_below_a_file_is_told() {
         let spec = json!({"volumes": [{"name": "v", "configMap": {"name": "c", "items": [{"path": "a"}, {"path": "a/b"}, {"path": "ab"}]}},

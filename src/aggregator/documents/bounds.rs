@@ -1,0 +1,176 @@
+//! How much discovery a backend may publish: everybody's `/apis` carries it.
+
+use crate::apimachinery::field::quote;
+use crate::apimachinery::value::Value;
+
+/// Groups of one document.
+pub const MOST_GROUPS: usize = 1_000;
+/// Versions of one group.
+pub const MOST_VERSIONS: usize = 64;
+/// Resources of one version; of a plain list, with their subresources.
+pub const MOST_RESOURCES: usize = 4_000;
+/// Subresources of one resource.
+pub const MOST_SUBRESOURCES: usize = 64;
+/// Verbs, short names, categories or accepted types of one resource or subresource.
+pub const MOST_WORDS: usize = 64;
+/// Characters of a name: as long as any name in Kubernetes.
+pub const LONGEST_NAME: usize = 253;
+
+type Checked = Result<(), String>;
+
+/// Checks an APIGroupDiscoveryList.
+///
+/// # Errors
+/// What there is too much of, and where.
+pub fn groups(document: &Value) -> Checked {
+    let groups = document.get("items").items();
+    count("the document", groups, MOST_GROUPS, "groups")?;
+    for group in groups {
+        let name = group.str_at(&["metadata", "name"]);
+        named("a group", name)?;
+        let versions = group.get("versions").items();
+        count(&format!("group {}", quote(name)), versions, MOST_VERSIONS, "versions")?;
+        versions.iter().try_for_each(|v| version(name, v))?;
+    }
+    Ok(())
+}
+
+/// Checks the entry of one version of a group.
+///
+/// # Errors
+/// What there is too much of, and where.
+pub fn version(group: &str, entry: &Value) -> Checked {
+    let version = entry.str_at(&["version"]);
+    named("a version", version)?;
+    let at = format!("{group}/{version}");
+    let resources = entry.get("resources").items();
+    count(&at, resources, MOST_RESOURCES, "resources")?;
+    for r in resources {
+        let name = r.str_at(&["resource"]);
+        named("a resource", name)?;
+        let at = || format!("{} of {at}", quote(name));
+        for field in ["scope", "singularResource"] {
+            named(field, r.str_at(&[field]))?;
+        }
+        kind(r.get("responseKind"))?;
+        for field in ["verbs", "shortNames", "categories"] {
+            words(at, r.get(field), field)?;
+        }
+        let subresources = r.get("subresources").items();
+        if subresources.len() > MOST_SUBRESOURCES {
+            count(&at(), subresources, MOST_SUBRESOURCES, "subresources")?;
+        }
+        for sub in subresources {
+            named("a subresource", sub.str_at(&["subresource"]))?;
+            kind(sub.get("responseKind"))?;
+            words(at, sub.get("verbs"), "verbs")?;
+            let types = sub.get("acceptedTypes").items();
+            if types.len() > MOST_WORDS {
+                count(&at(), types, MOST_WORDS, "accepted types")?;
+            }
+            types.iter().try_for_each(kind)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks an APIResourceList before it is brought into the other form.
+///
+/// # Errors
+/// What there is too much of.
+pub fn list(document: &Value) -> Checked {
+    count(
+        "the document",
+        document.get("resources").items(),
+        MOST_RESOURCES,
+        "resources",
+    )
+}
+
+fn count(at: &str, all: &[Value], most: usize, what: &str) -> Checked {
+    match all.len() > most {
+        true => Err(format!(
+            "discovery is refused: {at} has {} {what}, at most {most} are taken",
+            all.len()
+        )),
+        false => Ok(()),
+    }
+}
+
+fn named(what: &str, name: &str) -> Checked {
+    match name.len() > LONGEST_NAME {
+        true => Err(format!(
+            "discovery is refused: {what} has a name of {} bytes, at most {LONGEST_NAME} are taken",
+            name.len()
+        )),
+        false => Ok(()),
+    }
+}
+
+fn words(at: impl Fn() -> String, all: &Value, what: &str) -> Checked {
+    let all = all.items();
+    if all.len() > MOST_WORDS {
+        return count(&at(), all, MOST_WORDS, what);
+    }
+    all.iter().try_for_each(|w| named(what, w.as_str().unwrap_or("")))
+}
+
+fn kind(of: &Value) -> Checked {
+    ["group", "version", "kind"]
+        .iter()
+        .try_for_each(|field| named(field, of.str_at(&[field])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn document(resource: Value) -> Value {
+        json!({"items": [{"metadata": {"name": "g"}, "versions": [{"version": "v1", "resources": [resource]}]}]})
+    }
+
+    #[test]
+    fn each_number_and_name_is_bounded() {
+        assert_eq!(
+            groups(&document(json!({"resource": "things", "verbs": ["get"]}))),
+            Ok(())
+        );
+        let long = "x".repeat(254);
+        for (resource, why) in [
+            (
+                json!({"resource": "things", "verbs": (vec!["get"; 65])}),
+                "\"things\" of g/v1 has 65 verbs, at most 64 are taken",
+            ),
+            (
+                json!({"resource": "things", "categories": (vec!["all"; 65])}),
+                "\"things\" of g/v1 has 65 categories, at most 64 are taken",
+            ),
+            (
+                json!({"resource": (long.as_str())}),
+                "a resource has a name of 254 bytes, at most 253 are taken",
+            ),
+            (
+                json!({"resource": "things", "responseKind": {"kind": (long.as_str())}}),
+                "kind has a name of 254 bytes, at most 253 are taken",
+            ),
+            (
+                json!({"resource": "things", "subresources": (vec![json!({}); 65])}),
+                "\"things\" of g/v1 has 65 subresources, at most 64 are taken",
+            ),
+        ] {
+            assert_eq!(groups(&document(resource)), Err(format!("discovery is refused: {why}")));
+        }
+        let many = json!({"version": "v1", "resources": (vec![json!({"resource": "r"}); 4_001])});
+        let told = version("g", &many).unwrap_err();
+        assert_eq!(
+            told,
+            "discovery is refused: g/v1 has 4001 resources, at most 4000 are taken"
+        );
+        let told = groups(&json!({"items": (vec![json!({}); 1_001])})).unwrap_err();
+        assert_eq!(
+            told,
+            "discovery is refused: the document has 1001 groups, at most 1000 are taken"
+        );
+    }
+}

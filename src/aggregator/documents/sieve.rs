@@ -1,0 +1,166 @@
+//! Parses what is known of a JSON document and skips the rest while reading it, so that what a tree takes is bounded by what
+//! we asked for.
+
+use crate::apimachinery::value::{Map, Str, Value};
+use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::cell::Cell;
+use std::fmt;
+
+/// Deepest nesting of what is kept. Schemas of custom resources nest a few dozen levels.
+const MOST_LEVELS: usize = 200;
+
+/// What is known of a value. A list has its elements' shape; a number, text or `null` may stand anywhere.
+pub enum Shape {
+    /// Neither a list nor an object.
+    Scalar,
+    /// Anything.
+    Any,
+    /// An object with any keys, at most so many of these things.
+    Map(&'static Shape, usize, &'static str),
+    /// An object with these members.
+    Fields(&'static [(&'static str, &'static Shape)]),
+    /// The same, and any whose name begins with `x-`.
+    Extensible(&'static [(&'static str, &'static Shape)]),
+}
+
+impl Shape {
+    fn member(&self, key: &str) -> Option<&'static Shape> {
+        let known = |fields: &[(&'static str, &'static Shape)]| {
+            let found = fields.iter().find(|(name, _)| *name == key);
+            found.map(|(_, shape)| *shape)
+        };
+        match self {
+            Self::Scalar => None,
+            Self::Any => Some(&Self::Any),
+            Self::Map(of, ..) => Some(of),
+            Self::Fields(fields) => known(fields),
+            Self::Extensible(_) if key.starts_with("x-") => Some(&Self::Any),
+            Self::Extensible(fields) => known(fields),
+        }
+    }
+}
+
+/// The tree of what `shape` knows of a document, of at most so many values.
+///
+/// # Errors
+/// It is no JSON, or has too many values, members or levels.
+pub(super) fn parse(bytes: &[u8], shape: &'static Shape, most_values: usize) -> Result<Value, String> {
+    // As Go, which replaces what is no UTF-8; valid text is not copied.
+    let text = String::from_utf8_lossy(bytes);
+    let mut d = serde_json::Deserializer::from_str(&text);
+    d.disable_recursion_limit();
+    let refusal = Cell::new(None);
+    let seed = Seed {
+        shape,
+        depth: 0,
+        left: &Cell::new(most_values),
+        most_values,
+        refusal: &refusal,
+    };
+    let parsed = seed.deserialize(&mut d).and_then(|value| d.end().map(|()| value));
+    parsed.map_err(|e| refusal.take().unwrap_or_else(|| e.to_string()))
+}
+
+#[derive(Clone, Copy)]
+struct Seed<'a> {
+    shape: &'static Shape,
+    depth: usize,
+    left: &'a Cell<usize>,
+    most_values: usize,
+    refusal: &'a Cell<Option<String>>,
+}
+
+impl Seed<'_> {
+    fn within(self, shape: &'static Shape) -> Self {
+        Self {
+            shape,
+            depth: self.depth + 1,
+            ..self
+        }
+    }
+
+    /// Our words, without the place in the text that serde_json adds.
+    fn refuse<E: de::Error>(self, why: String) -> E {
+        self.refusal.set(Some(why));
+        E::custom("refused")
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+    fn deserialize<D: de::Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
+        if self.depth > MOST_LEVELS {
+            return Err(self.refuse(format!("the document nests deeper than {MOST_LEVELS} levels")));
+        }
+        let Some(left) = self.left.get().checked_sub(1) else {
+            return Err(self.refuse(format!("the document has more than {} values", self.most_values)));
+        };
+        self.left.set(left);
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_bool<E>(self, b: bool) -> Result<Value, E> {
+        Ok(Value::Bool(b))
+    }
+    fn visit_i64<E>(self, i: i64) -> Result<Value, E> {
+        Ok(Value::Int(i))
+    }
+    fn visit_u64<E>(self, i: u64) -> Result<Value, E> {
+        Ok(i64::try_from(i).map_or(Value::Float(i as f64), Value::Int))
+    }
+    fn visit_f64<E>(self, f: f64) -> Result<Value, E> {
+        Ok(Value::Float(f))
+    }
+    fn visit_str<E>(self, s: &str) -> Result<Value, E> {
+        Ok(Value::String(Str::new(s)))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        if matches!(self.shape, Shape::Scalar) {
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(Value::Null);
+        }
+        let mut all = Vec::new();
+        while let Some(one) = seq.next_element_seed(self.within(self.shape))? {
+            all.push(one);
+        }
+        Ok(Value::Array(all))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut pairs: Vec<(Str, Value)> = Vec::new();
+        while let Some(Key(key)) = map.next_key()? {
+            let Some(shape) = self.shape.member(&key) else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if let Shape::Map(_, most, what) = self.shape
+                && pairs.len() == *most
+            {
+                return Err(self.refuse(format!("the document has more than {most} {what}")));
+            }
+            let value = map.next_value_seed(self.within(shape))?;
+            pairs.push((key, value));
+        }
+        match self.shape {
+            Shape::Scalar => Ok(Value::Null),
+            _ => Ok(Value::Object(Map::from_pairs(pairs))),
+        }
+    }
+}
+
+/// A member's name, short ones without an allocation.
+struct Key(Str);
+
+impl<'de> de::Deserialize<'de> for Key {
+    fn deserialize<D: de::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        std::borrow::Cow::<'de, str>::deserialize(d).map(|key| Self(Str::new(&key)))
+    }
+}

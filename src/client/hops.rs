@@ -1,0 +1,118 @@
+//! Loops of gateways: each gateway adds its instance id to the `X-Torana-Hops` of what it passes on, and refuses a request
+//! that carries its own id already.
+//!
+//! A client may write the header, too. It gains nothing: its own request is refused where it names this gateway or too many,
+//! and no header can take away the id that this gateway adds.
+
+use crate::apimachinery::status::Status;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+/// The instance ids of the gateways that have passed a request on, first to last.
+pub const HOPS: HeaderName = HeaderName::from_static("x-torana-hops");
+/// Most gateways that a request may pass.
+pub const MOST_HOPS: usize = 16;
+/// Longest id that is looked at; longer ones were not written by a gateway.
+const LONGEST_ID: usize = 64;
+
+/// This gateway, as the header names it.
+#[derive(Clone, Debug)]
+pub struct Hops {
+    id: String,
+    own: HeaderValue,
+}
+
+impl Default for Hops {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Hops {
+    /// An instance of its own: the id is random.
+    pub fn new() -> Self {
+        Self::named(&uuid::Uuid::new_v4().simple().to_string())
+    }
+
+    /// An instance with this id, of letters and digits.
+    pub fn named(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            own: HeaderValue::from_str(id).expect("an id is letters and digits"),
+        }
+    }
+
+    /// What a request carries that starts here.
+    pub fn own(&self) -> &HeaderValue {
+        &self.own
+    }
+
+    /// What a request carries on that came with these headers.
+    ///
+    /// # Errors
+    /// 508 with the path: it has been here before, or has passed too many gateways.
+    pub fn onward(&self, headers: &HeaderMap) -> Result<HeaderValue, Status> {
+        let is_id = |id: &&str| {
+            let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+            !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(plain)
+        };
+        let values = headers.get_all(HOPS).iter().filter_map(|v| v.to_str().ok());
+        let ids = values.flat_map(|v| v.split(',')).map(str::trim).filter(is_id);
+        // One more than may be there tells that there are too many, however many there are.
+        let before: Vec<&str> = ids.take(MOST_HOPS + 1).collect();
+        let path = || [before.as_slice(), &[self.id.as_str()]].concat().join(" -> ");
+        if before.contains(&self.id.as_str()) {
+            let message = format!("loop detected: the request has passed this gateway before: {}", path());
+            return Err(Status::new(508, "LoopDetected", message));
+        }
+        if before.len() >= MOST_HOPS {
+            let message = format!("loop detected: the request has passed {MOST_HOPS} gateways: {}", path());
+            return Err(Status::new(508, "LoopDetected", message));
+        }
+        if before.is_empty() {
+            return Ok(self.own.clone());
+        }
+        let all = format!("{}, {}", before.join(", "), self.id);
+        Ok(HeaderValue::try_from(all).expect("ids are letters, digits and dashes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn carrying(values: &[&str]) -> HeaderMap {
+        values
+            .iter()
+            .map(|v| (HOPS, HeaderValue::from_str(v).unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn a_request_that_was_here_before_is_refused_with_its_path() {
+        let a = Hops::named("a");
+        assert_eq!(a.onward(&HeaderMap::new()).unwrap(), "a");
+        assert_eq!(a.onward(&carrying(&["b, c", "d"])).unwrap(), "b, c, d, a");
+        let refused = a.onward(&carrying(&["b,a", "c"])).unwrap_err();
+        assert_eq!((refused.code, refused.reason), (508, "LoopDetected"));
+        assert!(
+            refused.message.ends_with("before: b -> a -> c -> a"),
+            "{}",
+            refused.message
+        );
+    }
+
+    #[test]
+    fn the_number_of_gateways_is_bounded_and_what_is_no_id_is_left_out() {
+        let a = Hops::named("a");
+        let many = |n: usize| (0..n).map(|i| format!("g{i}")).collect::<Vec<_>>().join(",");
+        assert!(a.onward(&carrying(&[&many(MOST_HOPS - 1)])).is_ok());
+        let refused = a.onward(&carrying(&[&many(100_000)])).unwrap_err();
+        assert!(
+            refused.code == 508 && refused.message.len() < 300,
+            "{}",
+            refused.message
+        );
+        let junk = carrying(&["b<script>, ,c", &"x".repeat(LONGEST_ID + 1)]);
+        assert_eq!(a.onward(&junk).unwrap(), "c, a");
+    }
+}
