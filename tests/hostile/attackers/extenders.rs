@@ -195,7 +195,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
             scene.stage.admin(&Request::delete(format!("{SERVICES}/place")));
         }
     });
-    let many = form.reduced(2_000, 8);
+    let many = form.reduced(2_000, 40);
     cases.add("apiservice: 2,000 of them, and discovery meanwhile", move |scene| {
         scene.ask(&external("backend", "localhost"));
         let groups: Vec<String> = (0..many).map(|_| new_group()).collect();
