@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help run test check dist bench fuzz parity tools golden
+.PHONY: help run test check dist bench fuzz hostile parity tools golden
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -30,6 +30,10 @@ bench: ## measure that binary beside HAProxy and nginx in one run
 
 fuzz: ## every fuzz body for FUZZ_SECONDS each (default 30) over generated input, then the complexity fuzzer
 	@scripts/fuzz.sh
+
+hostile: ## hostile requests and peers against a release build, with the limits that are promised
+	cargo build -q --release --bin torana
+	TORANA_BIN="$(CURDIR)/target/release/torana" cargo test -q --test hostile -- --nocapture
 
 parity: ## recorded exchanges with kube-apiserver, where ../shared/parity exists
 	@scripts/parity.sh

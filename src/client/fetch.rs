@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Most bytes of an answer.
-const MAX_ANSWER: usize = 4 << 20;
+/// Most bytes of an answer. Key sets, discovery documents and reviews take a few kilobytes; callers without credentials can
+/// make a webhook answer as many questions at once as they have connections.
+const MAX_ANSWER: usize = 512 << 10;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

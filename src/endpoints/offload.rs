@@ -130,7 +130,8 @@ async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Body, 
         if length > received.capacity() {
             // Doubled, but never beyond what was announced: what is reserved is what is occupied.
             let room = (received.capacity() * 2)
-                .clamp(LIGHT, announced.unwrap_or(body::LIMIT))
+                .max(LIGHT)
+                .min(announced.unwrap_or(body::LIMIT))
                 .max(length);
             reservation.grow(room - received.capacity()).map_err(refused)?;
             received.reserve_exact(room - received.len());
@@ -177,6 +178,17 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(body.as_full().map(<[u8]>::len), Some(30_001));
+    }
+
+    #[tokio::test]
+    async fn a_small_body_of_announced_length_is_received() {
+        use http_body_util::{BodyExt as _, Full};
+        let announced = Full::new(Bytes::from_static(b"{}")).map_err(|e| -> std::io::Error { match e {} });
+        let (pool, _) = pool(1 << 20);
+        let (body, _reservation) = receive(Body::stream(announced), pool.reservation(pool.flow("a")))
+            .await
+            .unwrap();
+        assert_eq!(body.as_full().map(<[u8]>::len), Some(2));
     }
 
     #[tokio::test]

@@ -93,10 +93,15 @@ impl Gateway {
 
     /// With these variables in its environment.
     pub fn start_in(dir: &Path, extra: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_binary(Path::new(env!("CARGO_BIN_EXE_torana")), dir, extra, environment)
+    }
+
+    /// Another build of the gateway.
+    pub fn start_binary(binary: &Path, dir: &Path, extra: &[&str], environment: &[(&str, &str)]) -> Self {
         let data = dir.join("data");
         let _ = std::fs::remove_file(data.join("admin.kubeconfig"));
         let process = Process::spawn(
-            Command::new(env!("CARGO_BIN_EXE_torana"))
+            Command::new(binary)
                 .arg("serve")
                 .args(["--secure-port=0", "--bind-address=127.0.0.1"])
                 .arg(format!("--data-dir={}", data.display()))

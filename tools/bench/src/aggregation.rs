@@ -1,5 +1,5 @@
-//! How the aggregator does with many backends, bad backends, long answers and large ones. These rows run only where they
-//! are asked for: `make bench ONLY=aggregation`, or one by name.
+//! How the gateway does with many backends, bad backends, long answers, large ones and hostile writes. These rows run only
+//! where they are asked for: `make bench ONLY=aggregation`, or one by name.
 
 mod calm;
 mod paced;
@@ -7,6 +7,7 @@ mod relay;
 mod replicas;
 mod scale;
 mod streams;
+mod worst;
 
 use crate::client::Target;
 use crate::process::{Server, free_port};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const ROWS: [&str; 7] = [
+const ROWS: [&str; 8] = [
     "many",
     "discovery",
     "blackholes",
@@ -25,6 +26,7 @@ const ROWS: [&str; 7] = [
     "large",
     "stream",
     "replicas",
+    "worst",
 ];
 
 /// Whether this names a row of here, or all of them.
@@ -47,6 +49,7 @@ pub async fn run(torana: &Path, dir: &Path, only: &[String], r: &mut Report) -> 
             "watches" => streams::watches(&Rig::start(torana, &own).await?, r).await?,
             "large" => streams::large(&Rig::start(torana, &own).await?, &own, r).await?,
             "stream" => streams::stream(&Rig::start(torana, &own).await?, r).await?,
+            "worst" => worst::writes(torana, &own, r).await?,
             _ => replicas::replicas(torana, &own, r).await?,
         }
     }

@@ -69,13 +69,22 @@ impl Server {
 
     /// Resident memory, in MB.
     pub fn rss_mb(&self) -> f64 {
+        self.status_mb("VmRSS:")
+    }
+
+    /// The most that was ever resident, in MB.
+    pub fn peak_mb(&self) -> f64 {
+        self.status_mb("VmHWM:")
+    }
+
+    fn status_mb(&self, field: &str) -> f64 {
         let kb: f64 = self
             .pids()
             .iter()
             .filter_map(|p| std::fs::read_to_string(format!("/proc/{p}/status")).ok())
             .filter_map(|s| {
                 s.lines().find_map(|l| {
-                    l.strip_prefix("VmRSS:")?
+                    l.strip_prefix(field)?
                         .trim()
                         .trim_end_matches(" kB")
                         .parse::<f64>()

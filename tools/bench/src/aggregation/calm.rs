@@ -55,7 +55,7 @@ async fn lead(rig: &Rig, port: u16) -> Result<(), String> {
     Ok(())
 }
 
-fn median(mut all: Vec<f64>) -> f64 {
+pub(super) fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }

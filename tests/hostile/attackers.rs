@@ -1,0 +1,152 @@
+//! The cases, by the kind of attacker.
+
+mod accounts;
+mod anonymous;
+mod backends;
+mod connections;
+mod definers;
+mod extenders;
+mod local;
+mod nodes;
+mod slow;
+mod webhooks;
+mod writers;
+
+use crate::form::Form;
+use crate::scene::Scene;
+use crate::wire::Request;
+use std::fmt;
+
+/// Who attacks, with which rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attacker {
+    /// Without credentials.
+    Anonymous,
+    /// Any service account, without roles.
+    Account,
+    /// `admin` of one namespace.
+    Writer,
+    /// A kubelet.
+    Node,
+    /// Writes CustomResourceDefinitions, webhook configurations, policies and flow schemas.
+    Definer,
+    /// Writes APIServices, and Services in a namespace.
+    Extender,
+    /// Is a server that an APIService names.
+    Backend,
+    /// Reads slowly, or not at all.
+    SlowReader,
+    /// A process on the gateway's machine.
+    Local,
+    /// Is a webhook that authenticates, authorizes or records.
+    Webhook,
+}
+
+impl Attacker {
+    pub const ALL: [Self; 10] = [
+        Self::Anonymous,
+        Self::Account,
+        Self::Writer,
+        Self::Node,
+        Self::Definer,
+        Self::Extender,
+        Self::Backend,
+        Self::SlowReader,
+        Self::Local,
+        Self::Webhook,
+    ];
+
+    pub fn token(self) -> &'static str {
+        match self {
+            Self::Anonymous | Self::Local => "",
+            Self::Account => "t-account",
+            Self::Writer | Self::SlowReader => "t-writer",
+            Self::Node => "t-node",
+            Self::Definer => "t-definer",
+            Self::Extender | Self::Backend => "t-extender",
+            Self::Webhook => "t-audited",
+        }
+    }
+
+    /// The bounded form runs one of so many cases, so that `make test` takes no longer for it than a minute or so. Most
+    /// holes were where somebody may write: of those, every second is run.
+    pub fn bounded_every(self) -> usize {
+        match self {
+            Self::Local => 1,
+            Self::Writer | Self::Account | Self::Node => 2,
+            _ => 3,
+        }
+    }
+
+    /// Whether the gateway that is attacked has webhooks, which answer as [`crate::stage::Stage::webhook`] says.
+    pub fn needs_webhooks(self) -> bool {
+        self == Self::Webhook
+    }
+}
+
+impl fmt::Display for Attacker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Anonymous => "anonymous",
+            Self::Account => "account",
+            Self::Writer => "writer",
+            Self::Node => "node",
+            Self::Definer => "definer",
+            Self::Extender => "extender",
+            Self::Backend => "backend",
+            Self::SlowReader => "slow",
+            Self::Local => "local",
+            Self::Webhook => "webhook",
+        })
+    }
+}
+
+/// One attack.
+pub struct Case {
+    pub name: String,
+    pub attack: Box<dyn FnOnce(&mut Scene<'_>) + Send>,
+}
+
+/// Cases under construction.
+#[derive(Default)]
+pub struct Cases(pub Vec<Case>);
+
+impl Cases {
+    pub fn add(&mut self, name: impl Into<String>, attack: impl FnOnce(&mut Scene<'_>) + Send + 'static) {
+        self.0.push(Case {
+            name: name.into(),
+            attack: Box::new(attack),
+        });
+    }
+
+    /// A single request, made when its turn comes.
+    pub fn ask(&mut self, name: impl Into<String>, request: impl FnOnce() -> Request + Send + 'static) {
+        self.add(name, |scene| drop(scene.ask(&request())));
+    }
+
+    /// The same request so many times at once.
+    pub fn at_once(&mut self, name: impl Into<String>, n: usize, request: impl FnOnce() -> Request + Send + 'static) {
+        self.add(name, move |scene| drop(scene.ask_all(&vec![request(); n])));
+    }
+}
+
+/// All cases of an attacker.
+pub fn cases(attacker: Attacker, form: &Form) -> Vec<Case> {
+    let mut cases = Cases::default();
+    match attacker {
+        Attacker::Anonymous => {
+            anonymous::requests(&mut cases, form);
+            connections::all(&mut cases, form);
+        }
+        Attacker::Account => accounts::all(&mut cases, form),
+        Attacker::Writer => writers::all(&mut cases, form),
+        Attacker::Node => nodes::all(&mut cases, form),
+        Attacker::Definer => definers::all(&mut cases, form),
+        Attacker::Extender => extenders::all(&mut cases, form),
+        Attacker::Backend => backends::all(&mut cases, form),
+        Attacker::SlowReader => slow::all(&mut cases, form),
+        Attacker::Local => local::all(&mut cases, form),
+        Attacker::Webhook => webhooks::all(&mut cases, form),
+    }
+    cases.0
+}

@@ -1,0 +1,102 @@
+//! Webhook configurations, policies and flow schemas.
+
+use crate::attackers::Cases;
+use crate::attackers::writers::joined;
+use crate::form::Form;
+use crate::wire::Request;
+
+const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+const FLOWS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+
+pub fn all(cases: &mut Cases, form: &Form) {
+    let n = form.size(10_000);
+    let strings = |n: usize, prefix: &str| joined(n, |i| format!(r#""{prefix}{i}""#));
+    for (path, kind) in [
+        (WEBHOOKS, "ValidatingWebhookConfiguration"),
+        (MUTATING, "MutatingWebhookConfiguration"),
+    ] {
+        let webhook = |i: usize, rules: &str| {
+            format!(
+                r#"{{"name":"w{i}.evil.example","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{{"url":"https://127.0.0.1:1/"}},"rules":[{rules}]}}"#
+            )
+        };
+        let config = move |webhooks: String| {
+            Request::post(
+                path,
+                format!(
+                    r#"{{"apiVersion":"admissionregistration.k8s.io/v1","kind":"{kind}","metadata":{{"name":"w"}},"webhooks":[{webhooks}]}}"#
+                ),
+            )
+        };
+        // Rules that match nothing, so that nobody else's requests are asked about.
+        let rule = |i: usize| {
+            format!(r#"{{"apiGroups":["g{i}"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["r{i}"]}}"#)
+        };
+        cases.add(format!("{kind}: 5,000 webhooks"), move |scene| {
+            scene.ask(&config(joined(n / 2, |i| webhook(i, &rule(i)))));
+            scene.leaves(format!("{path}/w"));
+        });
+        cases.add(format!("{kind}: 20,000 rules"), move |scene| {
+            scene.ask(&config(webhook(0, &joined(n * 2, rule))));
+            scene.leaves(format!("{path}/w"));
+        });
+        cases.add(format!("{kind}: 20,000 conditions"), move |scene| {
+            let conditions = joined(n * 2, |i| format!(r#"{{"name":"c{i}","expression":"true"}}"#));
+            let webhook = webhook(0, &rule(0)).replacen('{', &format!(r#"{{"matchConditions":[{conditions}],"#), 1);
+            scene.ask(&config(webhook));
+            scene.leaves(format!("{path}/w"));
+        });
+        cases.add(format!("{kind}: a rule of 50,000 resources"), move |scene| {
+            let resources = strings(n * 5, "r");
+            let rule = format!(
+                r#"{{"apiGroups":["g"],"apiVersions":["v1"],"operations":["CREATE"],"resources":[{resources}]}}"#
+            );
+            scene.ask(&config(webhook(0, &rule)));
+            scene.leaves(format!("{path}/w"));
+        });
+    }
+    cases.add("policy: 10,000 validations, variables and parameters", move |scene| {
+        let many = |what: &str| joined(n, |i| format!(r#"{{"{what}":"n{i}","expression":"true"}}"#));
+        let validations = joined(n, |_| r#"{"expression":"object.metadata.name.matches('(a+)+$')"}"#.into());
+        let body = format!(
+            r#"{{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{{"name":"p"}},"spec":{{"matchConstraints":{{"resourceRules":[{{"apiGroups":["g"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["r"]}}]}},"validations":[{validations}],"variables":[{}],"matchConditions":[{}]}}}}"#,
+            many("name"),
+            many("name")
+        );
+        scene.ask(&Request::post(POLICIES, body));
+        scene.leaves(format!("{POLICIES}/p"));
+    });
+    cases.add("policy: a binding that selects by 20,000 expressions", move |scene| {
+        let terms = joined(n * 2, |i| format!(r#"{{"key":"k{i}","operator":"Exists"}}"#));
+        let body = format!(
+            r#"{{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{{"name":"b"}},"spec":{{"policyName":"p","validationActions":["Deny"],"matchResources":{{"objectSelector":{{"matchExpressions":[{terms}]}}}}}}}}"#
+        );
+        scene.ask(&Request::post(BINDINGS, body));
+        scene.leaves(format!("{BINDINGS}/b"));
+    });
+    cases.add("flow schema: 10,000 rules", move |scene| {
+        let rule = |i: usize| {
+            format!(
+                r#"{{"subjects":[{{"kind":"User","user":{{"name":"u{i}"}}}}],"resourceRules":[{{"verbs":["get"],"apiGroups":["g{i}"],"resources":["r"],"clusterScope":true}}]}}"#
+            )
+        };
+        let body = format!(
+            r#"{{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{{"name":"f"}},"spec":{{"matchingPrecedence":1,"priorityLevelConfiguration":{{"name":"global-default"}},"rules":[{}]}}}}"#,
+            joined(n, rule)
+        );
+        scene.ask(&Request::post(FLOWS, body));
+        scene.leaves(format!("{FLOWS}/f"));
+    });
+    cases.add("flow schema: one rule of 50,000 subjects and verbs", move |scene| {
+        let subjects = joined(n * 3, |i| format!(r#"{{"kind":"User","user":{{"name":"u{i}"}}}}"#));
+        let body = format!(
+            r#"{{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{{"name":"f"}},"spec":{{"matchingPrecedence":1,"priorityLevelConfiguration":{{"name":"global-default"}},"rules":[{{"subjects":[{subjects}],"nonResourceRules":[{{"verbs":[{}],"nonResourceURLs":["/x"]}}]}}]}}}}"#,
+            strings(n * 2, "v")
+        );
+        scene.ask(&Request::post(FLOWS, body));
+        scene.leaves(format!("{FLOWS}/f"));
+    });
+}

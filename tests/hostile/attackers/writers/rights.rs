@@ -1,0 +1,141 @@
+//! Roles: what they say is multiplied out by whoever compares or asks for it.
+
+use super::{CONFIG_MAPS, ROLES, joined};
+use crate::attackers::Cases;
+use crate::form::Form;
+use crate::wire::Request;
+
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/evil/rolebindings";
+
+fn role(name: &str, rules: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{{"name":"{name}"}},"rules":[{rules}]}}"#
+    )
+}
+
+fn strings(n: usize, prefix: &str) -> String {
+    joined(n, |i| format!(r#""{prefix}{i}""#))
+}
+
+/// A rule of so many groups, resources and verbs.
+fn rule(groups: usize, resources: usize, verbs: usize) -> String {
+    format!(
+        r#"{{"apiGroups":[{}],"resources":[{}],"verbs":[{}]}}"#,
+        strings(groups, "g"),
+        strings(resources, "r"),
+        strings(verbs, "v")
+    )
+}
+
+/// Stored by the administrator, bound to the writer and every other attacker of the namespace.
+fn grant(scene: &mut crate::scene::Scene<'_>, name: &str, rules: &str) {
+    let stored = scene.stage.admin(&Request::post(ROLES, role(name, rules)));
+    let binding = format!(
+        r#"{{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{{"name":"{name}"}},
+        "roleRef":{{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"{name}"}},
+        "subjects":[{{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"writer"}}]}}"#
+    );
+    scene.stage.admin(&Request::post(BINDINGS, binding));
+    scene.leaves(format!("{BINDINGS}/{name}"));
+    scene.leaves(format!("{ROLES}/{name}"));
+    scene.expect(stored.code == 201, || {
+        format!("the role is stored: {:.200}", stored.text())
+    });
+}
+
+pub fn all(cases: &mut Cases, form: &Form) {
+    cases.ask("role: three rules of 100 groups × 100 resources × 100 verbs", || {
+        let rules = joined(3, |_| rule(100, 100, 100));
+        Request::post(ROLES, role("cross", &rules))
+    });
+    let n = form.size(4_000);
+    cases.ask(
+        "role: one rule of 4,000 groups × 4,000 resources × 4,000 verbs",
+        move || Request::post(ROLES, role("cross", &rule(n, n, n))),
+    );
+    cases.ask("role: 20,000 rules of one verb each", move || {
+        let one = |i: usize| format!(r#"{{"apiGroups":["g{i}"],"resources":["r"],"verbs":["get"]}}"#);
+        Request::post(ROLES, role("many", &joined(n * 5, one)))
+    });
+    cases.ask("role: 20,000 rules that its author has, of one name each", move || {
+        let one = |i: usize| {
+            format!(
+                r#"{{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","list"],"resourceNames":["n{i}"]}}"#
+            )
+        };
+        Request::post(ROLES, role("names", &joined(n * 5, one)))
+    });
+    cases.ask("role: one rule of 100,000 names", move || {
+        let rules = format!(
+            r#"{{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"],"resourceNames":[{}]}}"#,
+            strings(n * 25, "n")
+        );
+        Request::post(ROLES, role("names", &rules))
+    });
+    cases.ask("role: 50,000 empty rules", move || {
+        Request::post(ROLES, role("empty", &joined(n * 12, |_| "{}".into())))
+    });
+    cases.ask("role: 5,000 non-resource paths", move || {
+        let rules = format!(
+            r#"{{"nonResourceURLs":[{}],"verbs":[{}]}}"#,
+            strings(n, "/p"),
+            strings(n, "v")
+        );
+        Request::post(ROLES, role("paths", &rules))
+    });
+    cases.at_once("role: eight cross products at once", 8, || {
+        let rules = joined(3, |_| rule(100, 100, 100));
+        Request::post(ROLES, role("cross", &rules))
+    });
+    cases.add(
+        "role: its holder with 100,000 names asks for objects and for its rights",
+        move |scene| {
+            let rules = format!(
+                r#"{{"apiGroups":[""],"resources":["secrets"],"verbs":["get"],"resourceNames":[{}]}}"#,
+                strings(n * 25, "n")
+            );
+            grant(scene, "holder-names", &rules);
+            scene.ask(&Request::get(format!("{CONFIG_MAPS}/none")));
+            scene.ask(&Request::get("/api/v1/namespaces/evil/persistentvolumes/none"));
+            review(scene);
+        },
+    );
+    cases.add(
+        "role: its holder with a cross product of a million asks for its rights",
+        move |scene| {
+            grant(scene, "holder-cross", &rule(100, 100, 100));
+            review(scene);
+            scene.ask(&Request::post(ROLES, role("copy", &rule(100, 100, 100))));
+        },
+    );
+    cases.add(
+        "role: its holder with 20,000 rules asks for objects and for its rights",
+        move |scene| {
+            let one = |i: usize| format!(r#"{{"apiGroups":["g{i}"],"resources":["r"],"verbs":["get"]}}"#);
+            grant(scene, "holder-rules", &joined(n * 5, one));
+            let denied = vec![Request::get("/api/v1/namespaces/evil/nodes/none"); 20];
+            scene.ask_in_turn(&denied);
+            review(scene);
+            scene.ask(&Request::post(ROLES, role("copy", &joined(n * 5, one))));
+        },
+    );
+    cases.add("binding: 30,000 subjects", move |scene| {
+        let subject = |i: usize| format!(r#"{{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"u{i}"}}"#);
+        let body = format!(
+            r#"{{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{{"name":"subjects"}},
+            "roleRef":{{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"system:aggregate-to-view"}},"subjects":[{}]}}"#,
+            joined(n * 7, subject)
+        );
+        scene.ask(&Request::post(BINDINGS, body));
+        scene.leaves(format!("{BINDINGS}/subjects"));
+    });
+}
+
+fn review(scene: &mut crate::scene::Scene<'_>) {
+    let body =
+        r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","spec":{"namespace":"evil"}}"#;
+    scene.ask(&Request::post(
+        "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+        body,
+    ));
+}

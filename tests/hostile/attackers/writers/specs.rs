@@ -1,0 +1,77 @@
+//! Specs with long lists, by kind: what is compared, sorted, defaulted and counted.
+
+mod others;
+mod pods;
+
+use super::joined;
+use crate::attackers::Cases;
+use crate::form::Form;
+use crate::wire::Request;
+
+/// A list in the place `%` of an object, whose items are made from their number.
+struct Shape {
+    name: &'static str,
+    path: &'static str,
+    object: String,
+    item: fn(usize) -> String,
+    n: usize,
+}
+
+impl Shape {
+    /// Path of the object.
+    fn location(&self) -> String {
+        let name = self
+            .object
+            .split(r#""name":""#)
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        format!("{}/{}", self.path, name.expect("the object has a name"))
+    }
+}
+
+fn shape(name: &'static str, path: &'static str, object: &str, n: usize, item: fn(usize) -> String) -> Shape {
+    Shape {
+        name,
+        path,
+        object: object.to_owned(),
+        item,
+        n,
+    }
+}
+
+/// All of them.
+fn shapes() -> impl Iterator<Item = Shape> {
+    pods::shapes().into_iter().chain(others::shapes())
+}
+
+pub fn all(cases: &mut Cases, form: &Form) {
+    for s in shapes() {
+        let n = form.size(s.n);
+        cases.add(format!("spec: {}", s.name), move |scene| {
+            scene.ask(&Request::post(s.path, s.object.replacen('%', &joined(n, s.item), 1)));
+            scene.leaves(s.location());
+        });
+    }
+    for s in shapes() {
+        if !REORDERED.contains(&s.name) {
+            continue;
+        }
+        let n = form.size(s.n);
+        cases.add(format!("spec: {}, then in another order", s.name), move |scene| {
+            scene.ask(&Request::post(s.path, s.object.replacen('%', &joined(n, s.item), 1)));
+            let backwards = joined(n, |i| (s.item)(n - 1 - i));
+            scene.ask(&Request::put(s.location(), s.object.replacen('%', &backwards, 1)));
+        });
+    }
+}
+
+/// What is compared with what is stored when it is written again.
+const REORDERED: [&str; 7] = [
+    "10,000 containers",
+    "20,000 volumes",
+    "40,000 variables",
+    "40,000 tolerations",
+    "a service of 30,000 ports",
+    "an ingress of 15,000 hosts",
+    "an ingress of 40,000 certificates",
+];

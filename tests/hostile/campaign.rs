@@ -1,0 +1,312 @@
+//! Runs the cases one after the other and judges each by what the prober and the kernel saw.
+
+use crate::attackers::{self, Attacker, Case};
+use crate::form::Form;
+use crate::prober::{Prober, Seen};
+use crate::scene::Scene;
+use crate::stage::{PROBED, PROBER, Stage};
+use crate::usage;
+use crate::wire::Request;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// A report to read and what fails the test.
+pub struct Report {
+    pub text: String,
+    pub failures: Vec<String>,
+}
+
+struct Row {
+    attacker: Attacker,
+    name: String,
+    seen: Seen,
+    slowest: Duration,
+    growth: u64,
+    codes: Vec<(u16, usize)>,
+    problems: Vec<String>,
+    took: Duration,
+}
+
+/// What the gateway holds when nobody attacks.
+#[derive(Clone, Copy, Debug)]
+struct Holdings {
+    resident: u64,
+    threads: usize,
+    files: usize,
+    in_flight: f64,
+}
+
+struct Campaign<'a> {
+    form: &'a Form,
+    stage: Stage,
+    prober: Prober,
+    quiet: Duration,
+    before: Holdings,
+    attacker: Attacker,
+}
+
+pub fn run(form: &Form, filter: &str) -> Report {
+    let began = Instant::now();
+    let mut rows: Vec<Row> = Vec::new();
+    let mut campaign: Option<Campaign<'_>> = None;
+    for attacker in Attacker::ALL {
+        let every = if form.whole || !filter.is_empty() {
+            1
+        } else {
+            attacker.bounded_every()
+        };
+        let cases: Vec<Case> = attackers::cases(attacker, form)
+            .into_iter()
+            .step_by(every)
+            .filter(|c| filter.split(',').any(|f| format!("{attacker} {}", c.name).contains(f)))
+            .collect();
+        if campaign
+            .as_ref()
+            .is_some_and(|c| c.attacker.needs_webhooks() != attacker.needs_webhooks())
+        {
+            campaign = None;
+        }
+        for case in cases {
+            let mut c = campaign.take().unwrap_or_else(|| Campaign::start(form, attacker));
+            c.attacker = attacker;
+            let row = c.case(case);
+            let failed = !row.problems.is_empty();
+            eprintln!("{}", line(&row));
+            rows.push(row);
+            // A gateway that was hurt tells nothing about the next case.
+            campaign = (!failed).then_some(c);
+            if rows.iter().filter(|r| !r.problems.is_empty()).count() >= form.failures {
+                return report(form, &rows, campaign.as_ref(), began);
+            }
+        }
+        if let Some(c) = &campaign
+            && rows.last().is_some_and(|r| r.attacker == attacker)
+        {
+            let row = c.afterwards(attacker);
+            eprintln!("{}", line(&row));
+            rows.push(row);
+        }
+    }
+    report(form, &rows, campaign.as_ref(), began)
+}
+
+impl<'a> Campaign<'a> {
+    fn start(form: &'a Form, attacker: Attacker) -> Self {
+        let stage = Stage::start(attacker.needs_webhooks());
+        let prober = Prober::start(stage.target.clone(), PROBER, PROBED, stage.pid, form.guard);
+        assert!(prober.rounds(3, Duration::from_secs(60)), "the prober is answered");
+        prober.reset();
+        assert!(prober.rounds(20, Duration::from_secs(60)), "the prober is answered");
+        let before = Holdings::of(&stage);
+        Self {
+            form,
+            quiet: prober.seen().own_gap(),
+            stage,
+            prober,
+            before,
+            attacker,
+        }
+    }
+
+    fn case(&self, case: Case) -> Row {
+        let began = Instant::now();
+        let pid = self.stage.pid;
+        let resident = usage::resident(pid);
+        usage::reset_peak(pid);
+        self.prober.reset();
+        let mut scene = Scene {
+            form: self.form,
+            stage: &self.stage,
+            prober: &self.prober,
+            attacker: self.attacker,
+            slowest: Duration::ZERO,
+            codes: Vec::new(),
+            in_flight: 0,
+            problems: Vec::new(),
+            leftovers: Vec::new(),
+        };
+        std::thread::scope(|threads| {
+            let attack = threads.spawn(|| {
+                // The attacker shares the machine with whom it attacks: nobody waits for the processor because of it.
+                let _ = rustix::process::nice(10);
+                (case.attack)(&mut scene);
+            });
+            attack.join().expect("the attacker does not panic");
+        });
+        let Scene {
+            slowest,
+            codes,
+            in_flight,
+            mut problems,
+            leftovers,
+            ..
+        } = scene;
+        // What the attack began may still go on.
+        if !self.prober.rounds(1, self.form.answer) {
+            problems.push("the prober gets no answer".to_owned());
+        }
+        let seen = self.prober.seen();
+        let growth = usage::peak(pid).saturating_sub(resident + in_flight);
+        if self.prober.killed() {
+            problems.push(format!("killed at {} MB", self.form.guard >> 20));
+        }
+        if growth > self.form.memory {
+            problems.push(format!("memory grew by {} MB beyond the bodies", growth >> 20));
+        }
+        if seen.own_gap() > self.quiet + self.form.gap {
+            problems.push(format!(
+                "the prober waited for {:?}, {:?} of them for the machine",
+                seen.gap, seen.noise
+            ));
+        }
+        if slowest > self.form.answer && problems.is_empty() {
+            problems.push(format!("answered after {slowest:?}"));
+        }
+        if problems.is_empty() {
+            for path in leftovers {
+                self.stage.admin(&Request::delete(path));
+            }
+        }
+        Row {
+            attacker: self.attacker,
+            name: case.name,
+            seen,
+            slowest,
+            growth,
+            codes,
+            problems,
+            took: began.elapsed(),
+        }
+    }
+
+    /// Memory, threads, files and requests in flight come back to what they were.
+    fn afterwards(&self, attacker: Attacker) -> Row {
+        let began = Instant::now();
+        let until = began + Duration::from_secs(15);
+        let mut problems;
+        let mut now;
+        loop {
+            let ticks = usage::ticks(self.stage.pid);
+            let rested = Instant::now();
+            std::thread::park_timeout(Duration::from_millis(200));
+            let busy = (usage::ticks(self.stage.pid) - ticks) as f64 * 0.01 / rested.elapsed().as_secs_f64();
+            now = Holdings::of(&self.stage);
+            problems = self.before.compare(&now, self.form);
+            // The prober's handshakes cost an unoptimized build a quarter of a core.
+            if busy > 0.7 {
+                problems.push(format!("it still computes: {:.0} % of a core", busy * 100.0));
+            }
+            if problems.is_empty() || Instant::now() > until {
+                break;
+            }
+        }
+        Row {
+            attacker,
+            name: format!(
+                "(afterwards: {} MB, {} threads, {} files; before: {} MB, {}, {})",
+                now.resident >> 20,
+                now.threads,
+                now.files,
+                self.before.resident >> 20,
+                self.before.threads,
+                self.before.files
+            ),
+            seen: Seen::default(),
+            slowest: Duration::ZERO,
+            growth: 0,
+            codes: Vec::new(),
+            problems,
+            took: began.elapsed(),
+        }
+    }
+}
+
+impl Holdings {
+    fn of(stage: &Stage) -> Self {
+        let metrics = stage.metrics();
+        let sum = |name| usage::sum(&metrics, name);
+        Self {
+            resident: usage::resident(stage.pid),
+            threads: usage::threads(stage.pid),
+            files: usage::files(stage.pid),
+            in_flight: sum("apiserver_current_inflight_requests") + sum("apiserver_longrunning_requests"),
+        }
+    }
+
+    fn compare(&self, now: &Self, form: &Form) -> Vec<String> {
+        let mut problems = Vec::new();
+        if now.resident > self.resident + form.remains {
+            problems.push(format!(
+                "{} MB are kept, {} before",
+                now.resident >> 20,
+                self.resident >> 20
+            ));
+        }
+        // Blocking threads stay for a while in case they are needed again; the prober and metrics use a few files.
+        if now.threads > self.threads + 24 {
+            problems.push(format!("{} threads, {} before", now.threads, self.threads));
+        }
+        if now.files > self.files + 12 {
+            problems.push(format!("{} files, {} before", now.files, self.files));
+        }
+        if now.in_flight > self.in_flight + 4.0 {
+            problems.push(format!(
+                "{} requests in flight, {} before",
+                now.in_flight, self.in_flight
+            ));
+        }
+        problems
+    }
+}
+
+fn line(row: &Row) -> String {
+    let codes: Vec<String> = row.codes.iter().map(|(code, n)| format!("{code}×{n}")).collect();
+    let mut line = format!(
+        "{:4} {:10} gap {:>5} ms (machine {:>4}) answer {:>6} ms memory {:>4} MB in {:>5.1} s  {} [{}]",
+        if row.problems.is_empty() { "ok" } else { "FAIL" },
+        row.attacker.to_string(),
+        row.seen.gap.as_millis(),
+        row.seen.noise.as_millis(),
+        row.slowest.as_millis(),
+        row.growth >> 20,
+        row.took.as_secs_f64(),
+        row.name,
+        codes.join(" "),
+    );
+    for problem in &row.problems {
+        let _ = write!(line, "\n       {problem}");
+    }
+    line
+}
+
+fn report(form: &Form, rows: &[Row], campaign: Option<&Campaign<'_>>, began: Instant) -> Report {
+    let cases = rows.iter().filter(|r| !r.name.starts_with('(')).count();
+    let mut text = format!(
+        "{cases} cases in {:.0} s ({} form)",
+        began.elapsed().as_secs_f64(),
+        if form.whole { "whole" } else { "bounded" }
+    );
+    if let Some(c) = campaign {
+        let _ = write!(
+            text,
+            "; without an attack the prober waits for {} ms at most",
+            c.quiet.as_millis()
+        );
+    }
+    for attacker in Attacker::ALL {
+        let of = || {
+            rows.iter()
+                .filter(|r| r.attacker == attacker && !r.name.starts_with('('))
+        };
+        let _ = write!(
+            text,
+            "\n{attacker}: {} cases; worst gap {} ms, answer {} ms, memory {} MB",
+            of().count(),
+            of().map(|r| r.seen.own_gap().as_millis()).max().unwrap_or(0),
+            of().map(|r| r.slowest.as_millis()).max().unwrap_or(0),
+            of().map(|r| r.growth >> 20).max().unwrap_or(0),
+        );
+    }
+    let failures = rows.iter().filter(|r| !r.problems.is_empty()).map(line).collect();
+    Report { text, failures }
+}

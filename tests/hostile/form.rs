@@ -1,0 +1,68 @@
+//! The two forms of the campaign: bounded with a debug build in `make test`, whole with a release build in `make hostile`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Sizes and limits of a run.
+#[derive(Clone, Debug)]
+pub struct Form {
+    pub whole: bool,
+    /// Longest time without an answer to the prober, beyond what it sees when nobody attacks.
+    pub gap: Duration,
+    /// Longest time from the end of a request to the end of its answer.
+    pub answer: Duration,
+    /// Largest growth of resident memory during a case, beyond the bodies in flight.
+    pub memory: u64,
+    /// A gateway that grows beyond this is killed, so that a finding does not take the machine's memory.
+    pub guard: u64,
+    /// Growth of resident memory that may remain after all cases of an attacker.
+    pub remains: u64,
+    /// The campaign ends after so many failures.
+    pub failures: usize,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl Form {
+    /// The whole form where `TORANA_BIN` names a binary (a release build), otherwise the bounded one. With
+    /// `TORANA_HOSTILE_FORM=bounded`, that binary is a debug build.
+    pub fn of_environment() -> Self {
+        let bounded = std::env::var("TORANA_HOSTILE_FORM").is_ok_and(|form| form == "bounded");
+        if binary().is_some() && !bounded {
+            return Self {
+                whole: true,
+                gap: Duration::from_millis(100),
+                answer: Duration::from_secs(5),
+                memory: 64 * MIB,
+                guard: 1500 * MIB,
+                remains: 64 * MIB,
+                failures: usize::MAX,
+            };
+        }
+        // An unoptimized build computes ten to thirty times slower, on cores that other tests use too.
+        Self {
+            whole: false,
+            gap: Duration::from_secs(3),
+            answer: Duration::from_secs(20),
+            memory: 128 * MIB,
+            guard: 1000 * MIB,
+            remains: 192 * MIB,
+            failures: 10,
+        }
+    }
+
+    /// A count or size: this in the whole form, a sixteenth of it in the bounded one.
+    pub fn size(&self, whole: usize) -> usize {
+        self.reduced(whole, 16)
+    }
+
+    /// A count or size: this in the whole form, a fraction of it in the bounded one.
+    pub fn reduced(&self, whole: usize, by: usize) -> usize {
+        if self.whole { whole } else { (whole / by).max(1) }
+    }
+}
+
+/// The gateway to attack, where it is not the one cargo built for this test.
+pub fn binary() -> Option<PathBuf> {
+    std::env::var_os("TORANA_BIN").map(PathBuf::from)
+}

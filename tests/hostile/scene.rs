@@ -1,0 +1,194 @@
+//! What a case sees: a gateway, an identity, and a record of how it was answered.
+
+use crate::attackers::Attacker;
+use crate::form::Form;
+use crate::frames;
+use crate::prober::Prober;
+use crate::stage::Stage;
+use crate::wire::{self, Answer, Request, Tls};
+use std::io;
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Attackers come from here, the prober from 127.0.0.1.
+pub const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
+
+pub struct Scene<'a> {
+    pub form: &'a Form,
+    pub stage: &'a Stage,
+    pub prober: &'a Prober,
+    pub attacker: Attacker,
+    /// Slowest answer.
+    pub slowest: Duration,
+    /// Answers by code, in the order they came first.
+    pub codes: Vec<(u16, usize)>,
+    /// Most bytes of bodies that were in flight at once.
+    pub in_flight: u64,
+    pub problems: Vec<String>,
+    /// Collections and objects an administrator deletes afterwards.
+    pub leftovers: Vec<String>,
+}
+
+impl Scene<'_> {
+    pub fn token(&self) -> &'static str {
+        self.attacker.token()
+    }
+
+    /// One request over a connection of its own; no answer in time is a problem of the gateway.
+    pub fn ask(&mut self, request: &Request) -> Option<Answer> {
+        self.ask_all(std::slice::from_ref(request)).pop().flatten()
+    }
+
+    /// All at once, each over a connection of its own.
+    pub fn ask_all(&mut self, requests: &[Request]) -> Vec<Option<Answer>> {
+        let bodies: u64 = requests.iter().map(|r| r.body.len() as u64).sum();
+        self.in_flight = self.in_flight.max(bodies);
+        let mut open = Vec::new();
+        for request in requests {
+            self.leftover(request);
+            let mut io = match self.stage.target.tls(FROM) {
+                Ok(io) => io,
+                Err(e) => {
+                    self.problems.push(format!("no connection: {e}"));
+                    open.push(None);
+                    continue;
+                }
+            };
+            // A refusal may come, and the connection end, before all of the body is sent.
+            let _ = wire::send(&mut io, request, self.token());
+            open.push(Some((io, Instant::now())));
+        }
+        let mut answers = Vec::new();
+        for connection in open {
+            answers.push(connection.and_then(|(mut io, sent)| self.answered(&mut io, sent)));
+        }
+        answers
+    }
+
+    /// One after the other over the same connection; ends with the connection.
+    pub fn ask_in_turn(&mut self, requests: &[Request]) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        let Some(mut io) = self.connect() else { return answers };
+        for request in requests {
+            self.in_flight = self.in_flight.max(request.body.len() as u64);
+            self.leftover(request);
+            let _ = wire::send(&mut io, request, self.token());
+            let Some(answer) = self.answered(&mut io, Instant::now()) else {
+                break;
+            };
+            let closed = answer.header("connection") == Some("close");
+            answers.push(answer);
+            if closed {
+                let Some(again) = self.connect() else { break };
+                io = again;
+            }
+        }
+        answers
+    }
+
+    /// The answer to what was sent over `io`, recorded.
+    pub fn answered(&mut self, io: &mut Tls, sent: Instant) -> Option<Answer> {
+        match wire::answer(io, self.form.answer) {
+            Ok(answer) => {
+                self.slowest = self.slowest.max(sent.elapsed());
+                self.count(answer.code);
+                // Upstream answers some errors of patches with 500; a handler that panicked says so.
+                if answer.code == 500 && answer.text().contains("panic") {
+                    self.problems.push(format!("500: {:.300}", answer.text()));
+                }
+                Some(answer)
+            }
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => {
+                self.slowest = self.slowest.max(sent.elapsed());
+                self.problems.push(format!("no answer within {:?}", self.form.answer));
+                None
+            }
+            // It was refused by ending the connection, which is an answer.
+            Err(_) => {
+                self.slowest = self.slowest.max(sent.elapsed());
+                self.count(0);
+                None
+            }
+        }
+    }
+
+    fn count(&mut self, code: u16) {
+        match self.codes.iter_mut().find(|(c, _)| *c == code) {
+            Some((_, n)) => *n += 1,
+            None => self.codes.push((code, 1)),
+        }
+    }
+
+    fn leftover(&mut self, request: &Request) {
+        let path = request.path.split('?').next().unwrap_or("");
+        let clean = path.starts_with("/api") && path.contains("/namespaces/evil/");
+        // Attackers need some of these.
+        let clean = clean && !path.ends_with("/rolebindings") && !path.contains("/serviceaccounts");
+        if request.method == "POST" && clean && !self.leftovers.iter().any(|p| p == path) {
+            self.leftovers.push(path.to_owned());
+        }
+    }
+
+    /// An administrator deletes this afterwards.
+    pub fn leaves(&mut self, path: impl Into<String>) {
+        self.leftovers.push(path.into());
+    }
+
+    /// A TLS connection that speaks HTTP/1.1.
+    pub fn connect(&mut self) -> Option<Tls> {
+        let made = self.stage.target.tls(FROM);
+        self.or_problem(made)
+    }
+
+    /// A TCP connection on which nothing was said yet.
+    pub fn tcp(&mut self) -> Option<TcpStream> {
+        let made = self.stage.target.tcp(FROM);
+        self.or_problem(made)
+    }
+
+    /// An HTTP/2 connection whose preface and settings were sent.
+    pub fn http2(&mut self) -> Option<frames::Connection> {
+        let made = self.stage.target.tls_http2(FROM).and_then(frames::Connection::open);
+        self.or_problem(made)
+    }
+
+    fn or_problem<T>(&mut self, made: io::Result<T>) -> Option<T> {
+        made.map_err(|e| self.problems.push(format!("no connection: {e}"))).ok()
+    }
+
+    /// Sends these bytes over TLS and takes whatever comes; what it is does not matter, that it comes or ends does.
+    pub fn send_raw(&mut self, bytes: &[u8]) -> Option<Answer> {
+        let mut io = self.connect()?;
+        let _ = io::Write::write_all(&mut io, bytes);
+        let _ = io::Write::flush(&mut io);
+        self.answered(&mut io, Instant::now())
+    }
+
+    /// Goes on holding what the case holds until the prober has asked a few times.
+    pub fn hold(&mut self) {
+        if !self
+            .prober
+            .rounds(if self.form.whole { 8 } else { 2 }, self.form.answer)
+        {
+            self.problems.push("the prober gets no answer".to_owned());
+        }
+    }
+
+    /// The value found by asking `what` until it is there; without it in time it is a problem.
+    pub fn until(&mut self, what: &str, mut there: impl FnMut(&mut Self) -> bool) {
+        let end = Instant::now() + self.form.answer;
+        while !there(self) {
+            if Instant::now() > end {
+                self.problems.push(format!("{what} within {:?}", self.form.answer));
+                return;
+            }
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+
+    pub fn expect(&mut self, claim: bool, what: impl FnOnce() -> String) {
+        if !claim {
+            self.problems.push(what());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What the gateway's process uses, as the kernel and its own metrics say.
+
+use std::fs;
+
+/// Memory of a process in bytes, by a field of `/proc/<pid>/status`.
+fn status(pid: u32, field: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))
+        .unwrap_or("0");
+    let number = line.split_whitespace().next().and_then(|n| n.parse::<u64>().ok());
+    number.unwrap_or(0) * 1024
+}
+
+/// Resident now.
+pub fn resident(pid: u32) -> u64 {
+    status(pid, "VmRSS")
+}
+
+/// The highest that was resident since [`reset_peak`].
+pub fn peak(pid: u32) -> u64 {
+    status(pid, "VmHWM")
+}
+
+/// Makes the present size the peak (`proc(5)`: 5 in `clear_refs`).
+pub fn reset_peak(pid: u32) {
+    let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+}
+
+pub fn threads(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}
+
+pub fn files(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// User and system time in clock ticks (usually 10 ms).
+pub fn ticks(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = |n: usize| after.split_whitespace().nth(n).and_then(|v| v.parse::<u64>().ok());
+    field(11).unwrap_or(0) + field(12).unwrap_or(0)
+}
+
+/// The sum of a metric's series in Prometheus' text format.
+pub fn sum(metrics: &str, name: &str) -> f64 {
+    let series = metrics.lines().filter(|l| {
+        l.strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('{') || rest.starts_with(' '))
+    });
+    series.filter_map(|l| l.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
