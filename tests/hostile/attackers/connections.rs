@@ -219,7 +219,7 @@ fn http2(cases: &mut Cases, form: &Form) {
     cases.add("http2: the table resized 100,000 times", move |scene| {
         send(scene, |c| {
             let block = [
-                vec![0x20, 0x3f, 0xe1, 0x1f].repeat(3_000),
+                [0x20, 0x3f, 0xe1, 0x1f].repeat(3_000),
                 frames::block("GET", "/version", "", &[]),
             ]
             .concat();

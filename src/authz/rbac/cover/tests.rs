@@ -130,7 +130,7 @@ fn rules_of_a_million_grants_are_compared_by_their_lists() {
 fn a_comparison_ends_with_its_budget() {
     // Every value has held rules of its own, so that classes are no smaller than lists.
     let part = |i: usize, n: usize, list: &[Str]| -> Vec<Str> {
-        let keep = |v: &usize| (v * 7 + i * n) % 3 != 0;
+        let keep = |v: &usize| !(v * 7 + i * n).is_multiple_of(3);
         (0..list.len()).filter(keep).map(|v| list[v].clone()).collect()
     };
     let wanted = [box_of(30)];
