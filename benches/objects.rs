@@ -106,6 +106,8 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
             timeout: Duration::from_secs(5),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: TaskGroup::new("bench"),
+            policy: Default::default(),
+            names: Arc::new(torana::client::names::SystemNames),
         },
         tokens: None,
     };
