@@ -14,7 +14,7 @@
 //! any time: nothing of ours read by the peer for 10 min ──▶ cut
 //! ```
 //!
-//! How many there may be, and which one is closed for a new one: [`slots`].
+//! How many there may be, and which one is closed for a new one: `slots`.
 
 pub mod certs;
 mod connection;

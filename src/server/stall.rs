@@ -1,8 +1,8 @@
 //! Finds requests that hold a reactor for too long.
 //!
 //! All connections of a reactor thread wait while one of its futures is polled. Whatever may take longer belongs on the
-//! compute pool; a poll of more than [`LONG`] is a defect, which is counted and logged with the request and its caller. In a
-//! debug build, where the tests run, a poll that used [`UNACCEPTABLE`] CPU time panics, so that a test fails.
+//! compute pool; a poll of more than 10 ms is a defect, which is counted and logged with the request and its caller. In a
+//! debug build, where the tests run, a poll that used half a second of CPU time panics, so that a test fails.
 
 use crate::request::RequestInfo;
 use crate::telemetry::Telemetry;

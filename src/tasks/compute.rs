@@ -5,7 +5,7 @@
 //! them. A job is a future: it may wait for storage in between, and only its polls occupy a thread.
 //!
 //! The pool is fair between flows ([`Flow`]: one per caller) by measured CPU time, bounds the jobs of one flow and of all,
-//! and starts no more big jobs than fit the memory set aside for them ([`queue`]). Two things stop a job at its next
+//! and starts no more big jobs than fit the memory set aside for them (`queue`). Two things stop a job at its next
 //! [checkpoint](crate::interrupt): its caller is gone, or one poll used more CPU time than [`Config::longest_poll`].
 //!
 //! Entry points: [`offload`] and [`ComputePool::run`] for work that ends with its caller, [`ComputePool::spawn`] for work
