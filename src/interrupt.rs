@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
-/// Decides whether a running computation should stop. Asked every [`INTERVAL`] checkpoints.
+/// Decides whether a running computation should stop. Asked every 256 checkpoints.
 pub trait Limit: 'static {
     /// True once the computation should stop.
     fn is_exceeded(&self) -> bool;

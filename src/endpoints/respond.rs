@@ -18,6 +18,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::{Resource, Written};
 use crate::request::{Body, Response};
 use crate::storage::Budget;
+use crate::tasks::compute;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
@@ -122,7 +123,7 @@ pub fn object(
             };
             match kept {
                 Some(bytes) => Body::full(bytes),
-                None => Body::full(encode(&written.to_value(), negotiated.media, negotiated.pretty)?),
+                None => held(encode(&written.to_value(), negotiated.media, negotiated.pretty)?)?,
             }
         }
         Transform::Table(version) => {
@@ -135,26 +136,26 @@ pub fn object(
             };
             let table = match written {
                 Written::Stored(entry) if plain => {
-                    return Ok(line(code, |out| rows.write_table(entry, columns, out), headers));
+                    return line(code, |out| rows.write_table(entry, columns, out), headers);
                 }
                 Written::Stored(entry) => rows.table(entry, columns),
                 Written::Tree(object) => table::of_event(resource, object, version, include, columns),
             };
-            Body::full(encode(&table, negotiated.media, negotiated.pretty)?)
+            held(encode(&table, negotiated.media, negotiated.pretty)?)?
         }
         Transform::Partial(version) => {
             let partial = match written {
                 Written::Stored(entry) if plain => {
-                    return Ok(line(
+                    return line(
                         code,
                         |out| stored::write_partial(resource, entry, version, out),
                         headers,
-                    ));
+                    );
                 }
                 Written::Stored(entry) => stored::partial(resource, entry, version),
                 Written::Tree(object) => partial::of(resource, object, version),
             };
-            Body::full(encode(&partial, negotiated.media, negotiated.pretty)?)
+            held(encode(&partial, negotiated.media, negotiated.pretty)?)?
         }
         Transform::PartialList(_) => {
             let kind = match written {
@@ -171,12 +172,20 @@ pub fn object(
     Ok(gzip::maybe(bytes(code, media, body), headers))
 }
 
+/// A body that was made for this answer. A large one counts as memory of the caller until it is sent.
+fn held(bytes: Vec<u8>) -> Result<Body> {
+    compute::hold(bytes).map(Body::full).map_err(super::offload::refused)
+}
+
 /// An answer of one line of JSON.
-fn line(code: u16, write: impl FnOnce(&mut Vec<u8>), headers: &HeaderMap) -> Response {
+fn line(code: u16, write: impl FnOnce(&mut Vec<u8>), headers: &HeaderMap) -> Result<Response> {
     let mut out = Vec::with_capacity(4096);
     write(&mut out);
     out.push(b'\n');
-    gzip::maybe(bytes(code, Media::Json.content_type(), Body::full(out)), headers)
+    Ok(gzip::maybe(
+        bytes(code, Media::Json.content_type(), held(out)?),
+        headers,
+    ))
 }
 
 fn written_bytes(written: &Written) -> Bytes {

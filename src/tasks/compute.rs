@@ -16,7 +16,7 @@ mod current;
 mod queue;
 mod worker;
 
-pub use bodies::Reservation;
+pub use bodies::{Reservation, hold};
 pub use current::{Current, Within, current, offload};
 
 use crate::interrupt::Interrupted;

@@ -1,5 +1,5 @@
 //! The families of the request path. A request finds its counters by one hash over borrowed labels in a snapshot;
-//! only a combination that was never seen takes a lock. Names that are not served are counted as `other` ([`known`]), so
+//! only a combination that was never seen takes a lock. Names that are not served are counted as `other` (`known`), so
 //! that there are as many series as there are resources, however many names clients make up.
 
 mod known;

@@ -7,9 +7,9 @@ use crate::apimachinery::value::Value;
 use crate::endpoints::discovery::aggregated::hash;
 use crate::endpoints::negotiate::{Clause, accept_line, clauses};
 use crate::endpoints::respond::gzip;
-use crate::request::{Body, Response};
+use crate::request::{Body, Response, WhenRead};
 use crate::tasks::compute;
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -17,9 +17,14 @@ use http::StatusCode;
 use http::header::{
     CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
 };
+use http_body::{Frame, SizeHint};
 use std::io::{Read as _, Write as _};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
+/// Bytes that are unpacked at a time.
+const CHUNK: usize = 64 << 10;
 /// About what packing or unpacking a document holds.
 const MEMORY: usize = 1 << 20;
 
@@ -104,12 +109,10 @@ impl Kept {
             bare(StatusCode::NOT_MODIFIED)
         } else {
             let me = self.clone();
-            let body = off_thread(move || {
-                let packed = me.packed(encoding);
-                if zipped { packed.clone() } else { unpack(packed).into() }
-            });
-            match body.await {
-                Some(bytes) => Response::new(Body::full(bytes)),
+            let packed = off_thread(move || me.packed(encoding).clone()).await;
+            match packed {
+                Some(packed) if zipped => Response::new(Body::full(packed)),
+                Some(packed) => unpacked(packed),
                 None => return bare(StatusCode::SERVICE_UNAVAILABLE),
             }
         };
@@ -169,6 +172,40 @@ fn pack(bytes: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::new(5));
     let packed = encoder.write_all(bytes).and_then(|()| encoder.finish());
     packed.expect("writing to a Vec cannot fail").into()
+}
+
+/// An answer that is unpacked while it is sent: a client that does not read it holds one chunk of it.
+fn unpacked(packed: Bytes) -> Response {
+    // What gzip writes last is the length of what it packed.
+    let length = packed.last_chunk().map_or(0, |tail| u32::from_le_bytes(*tail));
+    let unpacking = Unpacking {
+        decoder: GzDecoder::new(packed.reader()),
+        left: u64::from(length),
+    };
+    let mut response = Response::new(Body::stream(unpacking).computed());
+    response.extensions_mut().insert(WhenRead);
+    response
+}
+
+struct Unpacking {
+    decoder: GzDecoder<bytes::buf::Reader<Bytes>>,
+    left: u64,
+}
+
+impl http_body::Body for Unpacking {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        let read = (&mut self.decoder).take(CHUNK as u64).read_to_end(&mut chunk)?;
+        self.left = self.left.saturating_sub(read as u64);
+        Poll::Ready((read > 0).then(|| Ok(Frame::data(chunk.into()))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
 }
 
 fn unpack(packed: &[u8]) -> Vec<u8> {

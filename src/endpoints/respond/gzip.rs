@@ -1,7 +1,7 @@
 //! gzip of big answers, level 1, as upstream does it: only for a client that says exactly `gzip`.
 
 use crate::request::body::BoxError;
-use crate::request::{Body, Response};
+use crate::request::{Body, Response, WhenRead};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -42,6 +42,7 @@ pub fn always(response: Response) -> Response {
         inner: body,
         encoder: Some(GzEncoder::new(Vec::with_capacity(16 * 1024), Compression::new(1))),
     };
+    head.extensions.insert(WhenRead);
     Response::from_parts(head, Body::stream(body).computed())
 }
 

@@ -15,7 +15,7 @@ use crate::endpoints::negotiate::{Media, Negotiated, OBJECT_TYPES, Transform};
 use crate::endpoints::options::Query;
 use crate::registry::Resource;
 use crate::request::body::BoxError;
-use crate::request::{Body, Response};
+use crate::request::{Body, Response, WhenRead};
 use crate::storage::{Budget, Entry, Listing};
 use bytes::Bytes;
 use http::HeaderMap;
@@ -237,8 +237,14 @@ fn sent(response: Response, is_big: bool, headers: &HeaderMap) -> Response {
     if is_big && gzip::accepted(headers) {
         gzip::always(response)
     } else {
-        response.map(Body::computed)
+        when_read(response.map(Body::computed))
     }
+}
+
+/// Marks an answer that is made while it is sent: no more of it is made than its reader takes.
+fn when_read(mut response: Response) -> Response {
+    response.extensions_mut().insert(WhenRead);
+    response
 }
 
 /// Appends an item to a chunk; what it returns is a slice of a big object that goes out behind it.

@@ -12,8 +12,8 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 
 impl Body {
-    /// The same body, whose frames are computed by a job of the current pool, one more than was asked for, from when the
-    /// first is asked for. The job ends with the body. What is there already, and a body without a current pool, stays as
+    /// The same body, whose frames are computed by a job of the current pool, one ahead of its reader, from when the first
+    /// is asked for. The job ends with the body. What is there already, and a body without a current pool, stays as
     /// it is.
     pub fn computed(self) -> Self {
         let pool = match &self.0 {
@@ -24,9 +24,11 @@ impl Body {
         let (left, mut body) = (self.size_hint(), self);
         let (out, frames) = mpsc::channel(1);
         let work = async move {
-            while let Some(frame) = body.frame().await {
-                if out.send(frame).await.is_err() {
-                    return;
+            // A frame is begun when there is room for it: large ones are not made ahead of their reader.
+            while let Ok(room) = out.reserve().await {
+                match body.frame().await {
+                    Some(frame) => room.send(frame),
+                    None => return,
                 }
             }
         };

@@ -1,6 +1,7 @@
 //! Memory that callers occupy before any work on it begins: bodies of requests.
 
 use super::{ComputePool, Error, Flow, Shared};
+use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -57,6 +58,39 @@ impl Reservation {
         self.shared.metrics.bodies(bytes as i64);
         Ok(())
     }
+}
+
+/// Bytes that are counted as long as anybody has them.
+struct Held {
+    bytes: Vec<u8>,
+    _reservation: Reservation,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Counts bytes that were made for one caller, such as an answer, until the last of them is dropped, which is when the
+/// client has read them. Without a current pool, and below 64 KiB, they are not counted.
+///
+/// # Errors
+/// As [`Reservation::grow`].
+pub fn hold(bytes: Vec<u8>) -> Result<Bytes, Error> {
+    const COUNTED: usize = 64 << 10;
+    if bytes.len() < COUNTED {
+        return Ok(bytes.into());
+    }
+    let Some((pool, flow)) = super::current().and_then(|current| current.pool()) else {
+        return Ok(bytes.into());
+    };
+    let mut reservation = pool.reservation(flow);
+    reservation.grow(bytes.capacity())?;
+    Ok(Bytes::from_owner(Held {
+        bytes,
+        _reservation: reservation,
+    }))
 }
 
 impl Drop for Reservation {

@@ -171,3 +171,21 @@ async fn a_pool_ends_with_its_last_handle() {
     assert_eq!(running.await, Ok(true));
     assert_eq!(queued.await, Err(Error::Interrupted));
 }
+
+#[tokio::test]
+async fn answers_count_until_their_last_bytes_are_dropped() {
+    let (pool, telemetry) = pool(Config {
+        bodies_of_one_flow: 150 << 10,
+        ..one_thread()
+    });
+    let made = || pool.within(pool.flow("a"), async { hold(vec![7; 100 << 10]) });
+    let first = made().await.unwrap();
+    let part = first.slice(10..20);
+    assert_eq!(made().await, Err(Error::Full));
+    drop(first);
+    assert_eq!(made().await, Err(Error::Full), "a slice keeps the whole");
+    drop(part);
+    assert_eq!(made().await.unwrap().len(), 100 << 10);
+    assert!(metric(&telemetry, "torana_request_body_bytes 0"));
+    assert!(hold(vec![7; 100 << 10]).is_ok(), "without a pool nothing is counted");
+}
