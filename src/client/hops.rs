@@ -1,5 +1,9 @@
-//! Loops of gateways: each gateway adds its instance id to the `X-Torana-Hops` of what it passes on, and refuses a request
-//! that carries its own id already.
+//! Loops of gateways: each gateway adds its instance id to the `X-Torana-Hops` of what it passes on for another gateway or
+//! proxy, and of its own probes, and refuses a request that carries its own id already.
+//!
+//! A request that comes directly from a client is passed on without the header, so that a backend sees exactly what
+//! kube-aggregator would send it. A gateway that is its own backend is found by its probes; a client's request that goes round is
+//! marked when it comes back for the first time, and refused the second time.
 //!
 //! A client may write the header, too. It gains nothing: its own request is refused where it names this gateway or too many,
 //! and no header can take away the id that this gateway adds.
@@ -9,6 +13,8 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// The instance ids of the gateways that have passed a request on, first to last.
 pub const HOPS: HeaderName = HeaderName::from_static("x-torana-hops");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Most gateways that a request may pass.
 pub const MOST_HOPS: usize = 16;
 /// Longest id that is looked at; longer ones were not written by a gateway.
@@ -41,16 +47,22 @@ impl Hops {
         }
     }
 
-    /// What a request carries that starts here.
+    /// What a probe of this gateway's own carries.
     pub fn own(&self) -> &HeaderValue {
         &self.own
+    }
+
+    /// What a request carries on that came with these headers, none of them `X-Torana-Hops`; `None`: it comes directly
+    /// from a client. Proxies name the client they act for, and gateways pass on the audit id as well.
+    pub fn first(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        (headers.contains_key(FORWARDED_FOR) && headers.contains_key(AUDIT_ID)).then(|| self.own.clone())
     }
 
     /// What a request carries on that came with these headers.
     ///
     /// # Errors
     /// 508 with the path: it has been here before, or has passed too many gateways.
-    pub fn onward(&self, headers: &HeaderMap) -> Result<HeaderValue, Status> {
+    pub fn onward(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Status> {
         let is_id = |id: &&str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
             !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(plain)
@@ -69,10 +81,12 @@ impl Hops {
             return Err(Status::new(508, "LoopDetected", message));
         }
         if before.is_empty() {
-            return Ok(self.own.clone());
+            return Ok(self.first(headers));
         }
         let all = format!("{}, {}", before.join(", "), self.id);
-        Ok(HeaderValue::try_from(all).expect("ids are letters, digits and dashes"))
+        Ok(Some(
+            HeaderValue::try_from(all).expect("ids are letters, digits and dashes"),
+        ))
     }
 }
 
@@ -90,8 +104,7 @@ mod tests {
     #[test]
     fn a_request_that_was_here_before_is_refused_with_its_path() {
         let a = Hops::named("a");
-        assert_eq!(a.onward(&HeaderMap::new()).unwrap(), "a");
-        assert_eq!(a.onward(&carrying(&["b, c", "d"])).unwrap(), "b, c, d, a");
+        assert_eq!(a.onward(&carrying(&["b, c", "d"])).unwrap().unwrap(), "b, c, d, a");
         let refused = a.onward(&carrying(&["b,a", "c"])).unwrap_err();
         assert_eq!((refused.code, refused.reason), (508, "LoopDetected"));
         assert!(
@@ -113,6 +126,16 @@ mod tests {
             refused.message
         );
         let junk = carrying(&["b<script>, ,c", &"x".repeat(LONGEST_ID + 1)]);
-        assert_eq!(a.onward(&junk).unwrap(), "c, a");
+        assert_eq!(a.onward(&junk).unwrap().unwrap(), "c, a");
+    }
+
+    #[test]
+    fn only_what_came_through_a_proxy_is_marked() {
+        let a = Hops::named("a");
+        let mut headers = HeaderMap::new();
+        headers.insert(AUDIT_ID, HeaderValue::from_static("1"));
+        assert_eq!(a.onward(&headers).unwrap(), None);
+        headers.insert(FORWARDED_FOR, HeaderValue::from_static("127.0.0.1"));
+        assert_eq!(a.onward(&headers).unwrap().unwrap(), "a");
     }
 }

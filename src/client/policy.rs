@@ -30,8 +30,10 @@ impl ProxyPolicy {
     /// # Errors
     /// 508: it has before.
     pub fn pass(&self, headers: &mut HeaderMap) -> Result<(), Status> {
-        let onward = self.hops.onward(headers)?;
-        headers.insert(HOPS, onward);
+        match self.hops.onward(headers)? {
+            Some(onward) => drop(headers.insert(HOPS, onward)),
+            None => drop(headers.remove(HOPS)),
+        }
         Ok(())
     }
 

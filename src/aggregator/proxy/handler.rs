@@ -138,7 +138,7 @@ impl ProxyHandler {
         let hops = &self.shared.policy.hops;
         // First of all: a request that goes round is told so, whatever else is wrong.
         let hop = match special.hops {
-            false => hops.own().clone(),
+            false => hops.first(req.headers()),
             true => match hops.onward(req.headers()) {
                 Ok(onward) => onward,
                 Err(status) => return Err(end(respond::status(&status, req.headers()))),
@@ -190,7 +190,7 @@ impl ProxyHandler {
     fn outgoing(
         &self,
         mut req: Request,
-        (special, hop): (Special, HeaderValue),
+        (special, hop): (Special, Option<HeaderValue>),
         user: &Arc<UserInfo>,
         host: &str,
     ) -> Result<Rewritten, Box<Response>> {
@@ -225,7 +225,11 @@ impl ProxyHandler {
         if let Some(id) = &facts.audit_id {
             head.headers.insert(headers::AUDIT_ID, id.header().clone());
         }
-        head.headers.insert(HOPS, hop);
+        match hop {
+            Some(hop) => drop(head.headers.insert(HOPS, hop)),
+            None if special.hops => drop(head.headers.remove(HOPS)),
+            None => {}
+        }
         headers::forwarded_for(&mut head.headers, address);
         let mut unpack = false;
         if client.is_none() {

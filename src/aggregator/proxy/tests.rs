@@ -74,7 +74,7 @@ async fn a_backend_over_http2_sees_who_calls_and_where_from() {
         "HTTP/2.0 GET https://{a}/apis/g/v1/things/x?a=b&limit=5\n\
          accept-encoding: gzip\naudit-id: audit-1\nx-forwarded-for: 9.9.9.9, 127.0.0.1\nx-forwarded-host: {a}\n\
          x-forwarded-proto: https\nx-forwarded-uri: /apis/g/v1/things/x\nx-remote-group: dev\n\
-         x-remote-group: system:authenticated\nx-remote-user: alice\nx-torana-hops: gateway\n"
+         x-remote-group: system:authenticated\nx-remote-user: alice\n"
     );
     assert_eq!(text(answer).await, wanted);
 }

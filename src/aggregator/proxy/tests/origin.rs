@@ -23,8 +23,8 @@ fn frames<const N: usize>(frames: [Result<Frame<Bytes>, BoxError>; N]) -> Body {
 async fn a_request_that_went_round_is_refused_with_its_path() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
-        let hops = r.headers()[HOPS].to_str().unwrap().to_owned();
-        answer(200, hops)
+        let hops = r.headers().get(HOPS).map_or("none", |hops| hops.to_str().unwrap());
+        answer(200, hops.to_owned())
     })
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
@@ -35,7 +35,16 @@ async fn a_request_that_went_round_is_refused_with_its_path() {
         r.headers_mut().insert("connection", "x-torana-hops".parse().unwrap());
         r
     };
-    assert_eq!(text(p.serve(get("/apis/g/v1/x"), alice()).await).await, "gateway");
+    assert_eq!(
+        text(p.serve(get("/apis/g/v1/x"), alice()).await).await,
+        "none",
+        "a client's own"
+    );
+    let mut through_a_proxy = get("/apis/g/v1/x");
+    for (name, value) in [("x-forwarded-for", "127.0.0.1"), ("audit-id", "1")] {
+        through_a_proxy.headers_mut().insert(name, value.parse().unwrap());
+    }
+    assert_eq!(text(p.serve(through_a_proxy, alice()).await).await, "gateway");
     assert_eq!(text(p.serve(carrying("other"), alice()).await).await, "other, gateway");
     let before = backend.connections.load(std::sync::atomic::Ordering::Relaxed);
     let a = p.serve(carrying("gateway, other"), alice()).await;
@@ -237,14 +246,14 @@ async fn a_refused_upgrade_sets_nothing_for_the_gateways_origin() {
     let pki = Pki::new(&["ext.ns.svc"], H1);
     let backend = raw_backend(&pki, |mut s| async move {
         let seen = head(&mut s).await.unwrap();
-        assert!(seen.contains("\r\nX-Torana-Hops: gateway\r\n"), "{seen}");
+        assert!(seen.contains("\r\nX-Torana-Hops: other, gateway\r\n"), "{seen}");
         let refusal = "HTTP/1.1 403 Forbidden\r\nSet-Cookie: a=b\r\nX-Kept: 1\r\nContent-Length: 0\r\n\r\n";
         s.write_all(refusal.as_bytes()).await.unwrap();
         let _ = s.read_u8().await;
     })
     .await;
     let mut client = super::upgrades::front_io(proxy(&backend.authority, &pki.ca_pem));
-    let request = "GET /apis/g/v1/x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let request = "GET /apis/g/v1/x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Torana-Hops: other\r\n\r\n";
     client.write_all(request.as_bytes()).await.unwrap();
     let answer = head(&mut client).await.unwrap().to_ascii_lowercase();
     assert!(
