@@ -3,7 +3,6 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::tasks::compute::{ComputePool, Config};
 use crate::telemetry::Telemetry;
-use futures_util::FutureExt;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 
 const CMS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -16,14 +15,22 @@ fn names(list: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn a_list_among_many_objects_is_made_on_the_compute_pool() {
     let s = serve().await;
-    let pool = ComputePool::start(Config::default(), Telemetry::new().compute.clone()).unwrap();
+    let telemetry = Telemetry::new();
+    let pool = ComputePool::start(Config::default(), telemetry.compute.clone()).unwrap();
+    let jobs = || {
+        String::from_utf8(telemetry.text())
+            .unwrap()
+            .contains("\ntorana_compute_jobs_total 1\n")
+    };
     s.config_map("a", "1").await;
-    let at_once = || pool.within(pool.flow("a"), s.raw("GET", CMS, &[], "")).now_or_never();
-    assert!(at_once().is_some(), "few are listed on the reactor");
+    let list = || pool.within(pool.flow("a"), s.raw("GET", CMS, &[], ""));
+    list().await;
+    assert!(!jobs(), "few are listed on the reactor");
     for n in 0..256 {
         s.config_map(&format!("b{n}"), "1").await;
     }
-    assert!(at_once().is_none(), "many are not");
+    list().await;
+    assert!(jobs(), "many are not");
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@ use crate::apimachinery::value::Value;
 use crate::request::Response;
 use crate::tasks::compute::{ComputePool, Config};
 use crate::telemetry::Telemetry;
-use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 
 const CMS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -134,7 +133,12 @@ async fn what_is_wrong_with_a_watch_is_said_before_how_it_cannot_be_streamed() {
 #[tokio::test]
 async fn a_large_object_is_encoded_for_a_watch_on_the_compute_pool() {
     let s = serve().await;
-    let pool = ComputePool::start(Config::default(), Telemetry::new().compute.clone()).unwrap();
+    let telemetry = Telemetry::new();
+    let pool = ComputePool::start(Config::default(), telemetry.compute.clone()).unwrap();
+    let jobs = || {
+        let text = String::from_utf8(telemetry.text()).unwrap();
+        text.contains("\ntorana_compute_jobs_total 1\n")
+    };
     let table = [(
         "accept",
         "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
@@ -149,13 +153,28 @@ async fn a_large_object_is_encoded_for_a_watch_on_the_compute_pool() {
         let path = format!("{CMS}?watch=true&fieldSelector=metadata.name%3D{name}");
         let opened = pool.within(pool.flow("a"), s.raw("GET", &path, &table, "")).await;
         let mut reader = Reader(opened, Vec::new());
-        let first = reader.0.body_mut().frame().now_or_never();
-        assert_eq!(first.is_some(), name == "small", "{name}");
-        if let Some(frame) = first {
-            reader.1.extend_from_slice(frame.unwrap().unwrap().data_ref().unwrap());
-        }
         let event = reader.event().await.unwrap();
         let row = &event.at(&["object", "rows"]).items()[0];
         assert_eq!(row.at(&["object", "metadata", "name"]).as_str(), Some(name));
+        assert_eq!(jobs(), name == "large", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn long_selectors_count_as_memory_of_the_caller() {
+    let s = serve().await;
+    let telemetry = Telemetry::new();
+    let pool = ComputePool::start(Config::default(), telemetry.compute.clone()).unwrap();
+    let counted = || {
+        let text = String::from_utf8(telemetry.text()).unwrap();
+        !text.contains("\ntorana_request_body_bytes 0\n")
+    };
+    for (terms, counts) in [(10, false), (1000, true)] {
+        let terms: Vec<_> = (0..terms).map(|i| format!("a{i}%21%3Db")).collect();
+        let path = format!("{CMS}?watch=true&labelSelector={}", terms.join("%2C"));
+        let watch = pool.within(pool.flow("a"), s.raw("GET", &path, &[], "")).await;
+        assert_eq!((watch.status().as_u16(), counted()), (200, counts));
+        drop(watch);
+        assert!(!counted(), "no longer than the watch");
     }
 }

@@ -5,6 +5,7 @@ mod frames;
 use super::super::call::Call;
 use super::super::group_version::Answer;
 use super::super::negotiate::{Offer, Transform};
+use super::super::offload;
 use super::super::options::ListQuery;
 use super::super::options::list::min_revision;
 use super::super::respond;
@@ -16,7 +17,7 @@ use crate::request::{Body, Facts, WhenRead};
 use crate::storage::budget::WatchPlace;
 use crate::storage::{MinRevision, Watch, WatchItem, WatchOptions};
 use crate::tasks::Signal;
-use crate::tasks::compute::{self, Current};
+use crate::tasks::compute::{self, Current, Reservation};
 use crate::telemetry::WatchMetrics;
 use bytes::Bytes;
 use frames::{Form, Frames, Made};
@@ -50,6 +51,7 @@ pub(crate) async fn watch(call: Call) -> Answer {
         .map_or_else(|| spread(call.min_request_timeout), Duration::from_secs);
     let until = Instant::now() + timeout;
     let place = place(&call)?;
+    let selectors = selectors(&call)?;
     let options = options(&call, &query, until)?;
     let watch = match call.store().watch(options).await {
         // What is no longer kept, or not there yet, is said in the stream: clients act on this event, not on a status code.
@@ -81,6 +83,7 @@ pub(crate) async fn watch(call: Call) -> Answer {
         frames: Encoder::Idle(frames),
         pool: compute::current(),
         place,
+        _selectors: selectors,
         parts: VecDeque::new(),
         timeout: Box::pin(tokio::time::sleep(timeout)),
         metrics: call.watch_metrics.clone(),
@@ -105,6 +108,24 @@ fn place(call: &Call) -> Result<Option<WatchPlace>> {
     place
         .map(Some)
         .map_err(|why| Status::too_many_requests(why.to_string(), AGAIN))
+}
+
+/// Memory for long selectors, which a client may make by the thousand; `None` for those of usual length.
+fn selectors(call: &Call) -> Result<Option<Reservation>> {
+    /// Queries up to this many bytes are not counted.
+    const USUAL: usize = 2 << 10;
+    /// What a parsed selector takes, by byte.
+    const PARSED: usize = 16;
+    let length = call.parts.uri.query().map_or(0, str::len);
+    let Some((pool, flow)) = compute::current()
+        .filter(|_| length > USUAL)
+        .and_then(|current| current.pool())
+    else {
+        return Ok(None);
+    };
+    let mut reservation = pool.reservation(flow);
+    reservation.grow(length * PARSED).map_err(offload::refused)?;
+    Ok(Some(reservation))
 }
 
 /// A random time between one and two of these, so that watches do not all end together.
@@ -155,6 +176,8 @@ struct Stream {
     /// Where large objects are encoded.
     pool: Option<Current>,
     place: Option<WatchPlace>,
+    /// Counts the memory of long selectors, which live as long as the watch.
+    _selectors: Option<Reservation>,
     /// Of a large frame, what is still to be sent.
     parts: VecDeque<Bytes>,
     metrics: Option<WatchMetrics>,

@@ -127,11 +127,11 @@ pub fn all(cases: &mut Cases, form: &Form) {
     cases.add(
         "apiservice: asks whether there is a Secret that its author may not read",
         |scene| {
-            let secret = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"yes"},"data":{"a":"YQ=="}}"#;
+            let secret = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"stored-one"},"data":{"a":"YQ=="}}"#;
             scene
                 .stage
                 .admin(&Request::post("/api/v1/namespaces/calm/secrets", secret));
-            let told: Vec<String> = ["yes", "not"]
+            let told: Vec<String> = ["stored-one", "absent-one"]
                 .iter()
                 .map(|name| {
                     let group = new_group();
