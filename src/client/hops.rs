@@ -2,14 +2,17 @@
 //! proxy, and of its own probes, and refuses a request that carries its own id already.
 //!
 //! A request that comes directly from a client is passed on without the header, so that a backend sees exactly what
-//! kube-aggregator would send it. A gateway that is its own backend is found by its probes; a client's request that goes round is
-//! marked when it comes back for the first time, and refused the second time.
+//! kube-aggregator would send it. A gateway that is its own backend is found by its probes; a client's request that comes back
+//! while it is under way is known by its audit id, which gateways pass on.
 //!
 //! A client may write the header, too. It gains nothing: its own request is refused where it names this gateway or too many,
 //! and no header can take away the id that this gateway adds.
 
 use crate::apimachinery::status::Status;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The instance ids of the gateways that have passed a request on, first to last.
 pub const HOPS: HeaderName = HeaderName::from_static("x-torana-hops");
@@ -25,6 +28,29 @@ const LONGEST_ID: usize = 64;
 pub struct Hops {
     id: String,
     own: HeaderValue,
+    under_way: Arc<UnderWay>,
+}
+
+/// Requests that wait for a backend, by a hash of their audit id and of what they ask for.
+#[derive(Debug, Default)]
+struct UnderWay {
+    hasher: RandomState,
+    requests: Mutex<HashSet<u64>>,
+}
+
+/// A request that waits for a backend; dropped, it does not any more.
+pub struct Passing(Arc<UnderWay>, u64);
+
+impl UnderWay {
+    fn requests(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.requests.lock().expect("no code panics while holding this lock")
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.0.requests().remove(&self.1);
+    }
 }
 
 impl Default for Hops {
@@ -44,6 +70,7 @@ impl Hops {
         Self {
             id: id.to_owned(),
             own: HeaderValue::from_str(id).expect("an id is letters and digits"),
+            under_way: Arc::default(),
         }
     }
 
@@ -56,6 +83,20 @@ impl Hops {
     /// from a client. Proxies name the client they act for, and gateways pass on the audit id as well.
     pub fn first(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         (headers.contains_key(FORWARDED_FOR) && headers.contains_key(AUDIT_ID)).then(|| self.own.clone())
+    }
+
+    /// Notes that a request waits for the backend of `handler`; `None`: one with this audit id does already.
+    pub fn begin(&self, audit_id: &HeaderValue, handler: usize) -> Option<Passing> {
+        let key = self.under_way.hasher.hash_one((audit_id.as_bytes(), handler));
+        let is_new = self.under_way.requests().insert(key);
+        is_new.then(|| Passing(self.under_way.clone(), key))
+    }
+
+    /// 508 of a request that came back while it was under way.
+    pub fn came_back(&self) -> Status {
+        let id = &self.id;
+        let message = format!("loop detected: the request has passed this gateway before: {id} -> {id}");
+        Status::new(508, "LoopDetected", message)
     }
 
     /// What a request carries on that came with these headers.
@@ -127,6 +168,17 @@ mod tests {
         );
         let junk = carrying(&["b<script>, ,c", &"x".repeat(LONGEST_ID + 1)]);
         assert_eq!(a.onward(&junk).unwrap().unwrap(), "c, a");
+    }
+
+    #[test]
+    fn a_request_is_under_way_once_for_each_backend() {
+        let a = Hops::named("a");
+        let id = HeaderValue::from_static("1");
+        let passing = a.begin(&id, 1).unwrap();
+        assert!(a.begin(&id, 1).is_none());
+        assert!(a.begin(&id, 2).is_some(), "another backend");
+        drop(passing);
+        assert!(a.begin(&id, 1).is_some());
     }
 
     #[test]

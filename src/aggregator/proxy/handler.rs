@@ -12,7 +12,7 @@ use crate::aggregator::ledger::{Account, Permit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
 use crate::apimachinery::status::Status;
 use crate::client::headers::Special;
-use crate::client::hops::HOPS;
+use crate::client::hops::{HOPS, Passing};
 use crate::client::html::{self, Encoding};
 use crate::client::links::{self, Links};
 use crate::client::policy::ProxyPolicy;
@@ -88,6 +88,7 @@ struct Ready {
     authority: Arc<str>,
     endpoints: Endpoints,
     permit: Permit,
+    passing: Option<Passing>,
     out: Box<Outgoing>,
     /// Where it asks for an upgrade.
     client: Option<ClientSide>,
@@ -144,6 +145,12 @@ impl ProxyHandler {
                 Err(status) => return Err(end(respond::status(&status, req.headers()))),
             },
         };
+        let audit_id = Facts::of(&req).audit_id.as_ref();
+        let passing = audit_id.and_then(|id| hops.begin(id.header(), std::ptr::from_ref(self).addr()));
+        // A client may use an audit id twice at a time; a proxy does not.
+        if passing.is_none() && audit_id.is_some() && hop.is_some() {
+            return Err(end(respond::status(&hops.came_back(), req.headers())));
+        }
         if !remote.available {
             return Err(end(answers::unavailable()));
         }
@@ -178,6 +185,7 @@ impl ProxyHandler {
             authority,
             endpoints,
             permit,
+            passing,
             out,
             client,
             interim,
@@ -266,6 +274,7 @@ impl ProxyShared {
             authority,
             endpoints,
             mut permit,
+            passing,
             out,
             client,
             interim,
@@ -273,6 +282,8 @@ impl ProxyShared {
             info,
         } = ready;
         async move {
+            // Until there is an answer.
+            let _passing = passing;
             if let Some(client) = client {
                 let client = client.holding(permit);
                 // Boxed: it holds a handshake, some 8 kB, which every request would make room for.
