@@ -149,7 +149,7 @@ fn frames() -> Vec<Row> {
         .front2(),
         story(
             "S.11",
-            "a request that a backend sends back to the gateway goes round no further",
+            "a request from another gateway that the backend sends back goes round no further",
             comes_back,
         )
         .beyond(),
@@ -328,6 +328,10 @@ fn comes_back<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     Box::pin(async move {
         let mut stage = scene.backend.arm([Script::default()]);
         let mut ask = scene.ask("GET", "{base}/things");
+        // As a gateway passes requests on.
+        let passed_on = [("X-Forwarded-For", "127.0.0.1"), ("Audit-Id", "goes-round")];
+        ask.headers
+            .extend(passed_on.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let first = scene.exchange(&ask).await?;
         if first.status != 200 {
             return Err(format!("the first request is answered {}", first.status));
