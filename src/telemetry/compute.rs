@@ -30,7 +30,7 @@ impl ComputeMetrics {
         let gauge = |name, help| int_gauges(r, name, help, &[]).with_label_values::<&str>(&[]);
         let histogram =
             |name, help, buckets: &[f64]| histograms(r, name, help, &[], buckets).with_label_values::<&str>(&[]);
-        Self {
+        let made = Self {
             jobs: gauge(
                 "torana_compute_jobs",
                 "Computations that the compute pool has accepted and not finished.",
@@ -71,7 +71,12 @@ impl ComputeMetrics {
                 "Seconds of polls on a reactor thread that took longer than 10 ms.",
                 &[0.02, 0.05, 0.1, 0.25, 1.0, 5.0],
             ),
+        };
+        // There from the start, so that a first stall adds no series.
+        for kind in ["request", "connection"] {
+            made.stalls.with_label_values(&[kind]);
         }
+        made
     }
 
     /// A job was accepted; [`Self::left`] must follow.
