@@ -5,6 +5,8 @@
 //! debug build, where the tests run, a poll that used half a second of CPU time panics, so that a test fails.
 
 use crate::request::RequestInfo;
+#[cfg(debug_assertions)]
+use crate::tasks::compute::thread_cpu_time;
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,13 +40,6 @@ pub struct Begun {
     cpu: Duration,
 }
 
-/// CPU time the thread has used.
-#[cfg(debug_assertions)]
-fn cpu_time() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
-}
-
 impl StallDetector {
     /// Counts with `telemetry`.
     pub fn new(telemetry: Telemetry) -> Self {
@@ -60,7 +55,7 @@ impl StallDetector {
         Begun {
             at: Instant::now(),
             #[cfg(debug_assertions)]
-            cpu: cpu_time(),
+            cpu: thread_cpu_time(),
         }
     }
 
@@ -72,7 +67,7 @@ impl StallDetector {
             self.report(took, info, caller);
             #[cfg(debug_assertions)]
             {
-                let used = cpu_time().saturating_sub(begun.cpu);
+                let used = thread_cpu_time().saturating_sub(begun.cpu);
                 let what = (&info.verb, &info.path);
                 assert!(
                     used < UNACCEPTABLE,

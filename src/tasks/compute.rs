@@ -18,6 +18,7 @@ mod worker;
 
 pub use bodies::{Reservation, hold};
 pub use current::{Current, Within, current, offload};
+pub use worker::thread_cpu_time;
 
 use crate::interrupt::Interrupted;
 use crate::telemetry::compute::ComputeMetrics;

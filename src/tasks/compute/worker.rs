@@ -27,8 +27,8 @@ pub(super) fn start(shared: Arc<Shared>, runtime: tokio::runtime::Handle) -> io:
     thread.spawn(work).map(drop)
 }
 
-/// CPU time this thread has used.
-fn cpu_time() -> Duration {
+/// CPU time this thread has used. Unlike a clock, it stands still while other threads run.
+pub fn thread_cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
@@ -41,7 +41,7 @@ struct PollLimit {
 
 impl Limit for PollLimit {
     fn is_exceeded(&self) -> bool {
-        self.job.abandoned.load(Ordering::Relaxed) || cpu_time() > self.until
+        self.job.abandoned.load(Ordering::Relaxed) || thread_cpu_time() > self.until
     }
 }
 
@@ -65,7 +65,7 @@ fn run(shared: &Arc<Shared>) {
         }
         drop(state);
 
-        let begun = cpu_time();
+        let begun = thread_cpu_time();
         let limit = Rc::new(PollLimit {
             job: Arc::clone(&job),
             until: begun + shared.config.longest_poll,
@@ -73,7 +73,7 @@ fn run(shared: &Arc<Shared>) {
         // A panic, and an interruption, is kept by the task for whoever waits for it.
         let polled = interrupt::run(limit, || runnable.run());
         debug_assert!(polled.is_ok(), "the task catches what unwinds");
-        let used = cpu_time().saturating_sub(begun);
+        let used = thread_cpu_time().saturating_sub(begun);
         shared.metrics.polled(used.as_secs_f64());
         if let Flow::Caller(id) = job.flow {
             let used = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
