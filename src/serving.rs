@@ -16,6 +16,7 @@
 //!
 //! How many there may be, and which one is closed for a new one: `slots`.
 
+mod bulk;
 pub mod certs;
 mod connection;
 mod gate;

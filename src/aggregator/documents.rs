@@ -11,7 +11,8 @@ mod sieve;
 use super::internal::LargeDocuments;
 use super::shelf::Document;
 use crate::apimachinery::value::Value;
-use crate::endpoints::openapi::kept::off_thread;
+use crate::endpoints::openapi::kept::MEMORY;
+use crate::tasks::off_thread;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -81,7 +82,7 @@ impl Documents {
     /// When dropped, work that has begun goes on to its end.
     pub async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let place = self.parsing.clone().acquire_owned().await.ok()?;
-        off_thread(move || {
+        off_thread(MEMORY, move || {
             let _place = place;
             work()
         })

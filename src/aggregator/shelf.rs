@@ -7,7 +7,8 @@ use super::apiservice::ApiService;
 use super::documents::Documents;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Value};
-use crate::endpoints::openapi::kept::off_thread;
+use crate::endpoints::openapi::kept::MEMORY;
+use crate::tasks::off_thread;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -99,7 +100,7 @@ impl Shelf {
         file.insert("uid", of.uid.as_str());
         file.insert("document", document);
         let file = Value::Object(file);
-        let written = off_thread(move || {
+        let written = off_thread(MEMORY, move || {
             let dir = place.parent().unwrap_or(&place);
             DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(dir)?;
             let draft = place.with_extension("draft");

@@ -30,6 +30,7 @@ pub use postings::{Spent, Steps};
 use super::attributes::Question;
 use super::{Attributes, Authorizer, Rules, Verdict};
 use crate::request::UserInfo;
+use crate::tasks::off_thread;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use follow::Followed;
@@ -137,14 +138,16 @@ fn undecided(error: impl Into<String>) -> Verdict {
     }
 }
 
-/// Decides what takes longer than a thread that serves connections may spend.
-async fn decide_aside(index: Arc<Index>, asked: &Attributes<'_>) -> Verdict {
+/// Decides off the reactor what takes longer than a reactor may be held.
+async fn decide_off_thread(index: Arc<Index>, asked: &Attributes<'_>) -> Verdict {
+    /// What a decision allocates at most, in bytes: the names of dangling bindings.
+    const MEMORY: usize = 64 << 10;
     let question = Question::of(asked);
     let work = move || decide(&index, &question.asked(), &mut Steps::unbounded());
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(verdict)) => verdict,
-        Ok(Err(Spent)) => undecided("the roles and bindings that apply are too many"),
-        Err(_) => undecided("the decision was given up"),
+    match off_thread(MEMORY, work).await {
+        Some(Ok(verdict)) => verdict,
+        Some(Err(Spent)) => undecided("the roles and bindings that apply are too many"),
+        None => undecided("the decision was not finished in time"),
     }
 }
 
@@ -157,7 +160,7 @@ impl Authorizer for Rbac {
         };
         match decide(&index, asked, &mut Steps::of_reactor()) {
             Ok(verdict) => verdict,
-            Err(Spent) => decide_aside(index, asked).await,
+            Err(Spent) => decide_off_thread(index, asked).await,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::registry::resource::Backing;
 use crate::request::Body;
 use crate::request::body::CollectError;
 use crate::tasks::compute::{self, Error, Reservation};
+use bytes::Bytes;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use std::future::Future;
@@ -36,10 +37,10 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> Answer {
     let Some((pool, flow)) = current else {
         return verbs::run(action, call, body).await;
     };
-    let (body, reservation) = receive(body, pool.reservation(flow)).await?;
-    let bytes = body.as_full().map_or(0, <[u8]>::len) + live_size(&call);
+    let (received, reservation) = receive(body, pool.reservation(flow)).await?;
+    let bytes = received.len() + live_size(&call);
     let work = async move {
-        let answer = verbs::run(action, call, body).await;
+        let answer = verbs::run(action, call, received.into_body()).await;
         drop(reservation);
         answer
     };
@@ -104,41 +105,98 @@ fn live_size(call: &Call) -> usize {
     call.store().storage().peek_size(&key)
 }
 
+/// A received body. Copying its chunks into one buffer is left to the pool: megabytes of it hold a reactor for milliseconds.
+enum Received {
+    Whole(Body),
+    Chunks(Chunks),
+}
+
+#[derive(Default)]
+struct Chunks {
+    /// As they arrived, small ones joined: a chunk keeps the buffer alive that it was read into.
+    chunks: Vec<Bytes>,
+    small: Vec<u8>,
+    length: usize,
+}
+
+impl Chunks {
+    /// Chunks below this size are copied, so that a client that sends single bytes costs no more than their number.
+    const SMALL: usize = 4 << 10;
+    /// Small chunks are joined to about this size.
+    const JOINED: usize = 16 << 10;
+
+    fn push(&mut self, chunk: Bytes) {
+        self.length += chunk.len();
+        if chunk.len() < Self::SMALL {
+            self.small.extend_from_slice(&chunk);
+            if self.small.len() < Self::JOINED {
+                return;
+            }
+            self.flush();
+        } else {
+            self.flush();
+            self.chunks.push(chunk);
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.small.is_empty() {
+            self.chunks.push(std::mem::take(&mut self.small).into());
+        }
+    }
+
+    fn join(mut self) -> Vec<u8> {
+        self.flush();
+        let mut whole = Vec::with_capacity(self.length);
+        // Each chunk is freed as soon as it is copied.
+        self.chunks.drain(..).for_each(|chunk| whole.extend_from_slice(&chunk));
+        whole
+    }
+}
+
+impl Received {
+    fn len(&self) -> usize {
+        match self {
+            Self::Whole(body) => body.as_full().map_or(0, <[u8]>::len),
+            Self::Chunks(chunks) => chunks.length,
+        }
+    }
+
+    fn into_body(self) -> Body {
+        match self {
+            Self::Whole(body) => body,
+            Self::Chunks(chunks) => Body::full(chunks.join()),
+        }
+    }
+}
+
 /// Receives a body within the limit of one body and the memory of all. What is wrong with it is said by the body that
 /// comes back, when the verb reads it: the order of a verb's checks decides which of several errors a client reads.
-async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Body, Reservation)> {
+async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Received, Reservation)> {
     if body.as_full().is_some() {
-        return Ok((body, reservation));
+        return Ok((Received::Whole(body), reservation));
     }
+    let failed = |e| Received::Whole(Body::failed(e));
     let announced = body.size_hint().exact().and_then(|n| usize::try_from(n).ok());
     if announced.is_some_and(|n| n > body::LIMIT) {
-        return Ok((Body::failed(CollectError::TooLarge(body::LIMIT)), reservation));
+        return Ok((failed(CollectError::TooLarge(body::LIMIT)), reservation));
     }
-    let mut received: Vec<u8> = Vec::new();
+    let mut received = Chunks::default();
     while let Some(frame) = body.frame().await {
         let data = match frame {
             Ok(frame) => match frame.into_data() {
                 Ok(data) => data,
                 Err(_) => continue,
             },
-            Err(e) => return Ok((Body::failed(CollectError::Read(e)), reservation)),
+            Err(e) => return Ok((failed(CollectError::Read(e)), reservation)),
         };
-        let length = received.len() + data.len();
-        if length > body::LIMIT {
-            return Ok((Body::failed(CollectError::TooLarge(body::LIMIT)), reservation));
+        if received.length + data.len() > body::LIMIT {
+            return Ok((failed(CollectError::TooLarge(body::LIMIT)), reservation));
         }
-        if length > received.capacity() {
-            // Doubled, but never beyond what was announced: what is reserved is what is occupied.
-            let room = (received.capacity() * 2)
-                .max(LIGHT)
-                .min(announced.unwrap_or(body::LIMIT))
-                .max(length);
-            reservation.grow(room - received.capacity()).map_err(refused)?;
-            received.reserve_exact(room - received.len());
-        }
-        received.extend_from_slice(&data);
+        reservation.grow(data.len()).map_err(refused)?;
+        received.push(data);
     }
-    Ok((Body::full(received), reservation))
+    Ok((Received::Chunks(received), reservation))
 }
 
 #[cfg(test)]
@@ -146,7 +204,6 @@ mod tests {
     use super::*;
     use crate::tasks::compute::{ComputePool, Config};
     use crate::telemetry::Telemetry;
-    use bytes::Bytes;
     use futures_util::stream;
     use http_body::Frame;
     use http_body_util::StreamBody;
@@ -177,7 +234,7 @@ mod tests {
         let (body, _reservation) = receive(chunks(&[10_000, 1, 20_000]), pool.reservation(pool.flow("a")))
             .await
             .unwrap();
-        assert_eq!(body.as_full().map(<[u8]>::len), Some(30_001));
+        assert_eq!(body.into_body().as_full().map(<[u8]>::len), Some(30_001));
     }
 
     #[tokio::test]
@@ -188,7 +245,20 @@ mod tests {
         let (body, _reservation) = receive(Body::stream(announced), pool.reservation(pool.flow("a")))
             .await
             .unwrap();
-        assert_eq!(body.as_full().map(<[u8]>::len), Some(2));
+        assert_eq!(body.into_body().as_full().map(<[u8]>::len), Some(2));
+    }
+
+    #[tokio::test]
+    async fn chunks_are_joined_in_order() {
+        let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
+        let sizes = [1, 5_000, 2, 3, 20_000, 4_095, 4_096, 4_000, 4_000, 4_000, 4_000, 4_000];
+        let mut chunks = Chunks::default();
+        let mut at = 0;
+        for size in sizes {
+            chunks.push(Bytes::copy_from_slice(&bytes[at..at + size]));
+            at += size;
+        }
+        assert_eq!(chunks.join(), &bytes[..at]);
     }
 
     #[tokio::test]
@@ -197,7 +267,7 @@ mod tests {
         let (body, _reservation) = receive(chunks(&[body::LIMIT, 1]), pool.reservation(pool.flow("a")))
             .await
             .unwrap();
-        assert_eq!(body::read(body).await.unwrap_err().code, 413);
+        assert_eq!(body::read(body.into_body()).await.unwrap_err().code, 413);
     }
 
     #[tokio::test]

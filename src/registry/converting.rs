@@ -15,8 +15,10 @@ use crate::storage::{
     Budget, Draft, Entry, Error, Event, EventType, Form, ListOptions, Listing, MinRevision, Precondition, Predicate,
     Revision, Storage, Watch, WatchItem, WatchOptions,
 };
-use crate::tasks::compute;
+use crate::tasks::compute::{self, Current};
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -24,6 +26,8 @@ use std::task::{Context, Poll, ready};
 const CONVERTED_IN_PLACE: usize = 32 << 10;
 /// What converting holds at most at a time, beside what the cache keeps.
 const MEMORY: usize = 8 << 20;
+/// About what converting an object allocates, by byte of its stored form: two trees and the served bytes.
+const MEMORY_PER_BYTE: usize = 16;
 
 /// Both ways between the stored and the served version. Each sets `apiVersion` and `kind`, and gives the shape the
 /// version is written in.
@@ -145,6 +149,8 @@ impl Storage for Converting {
             inner: self.inner.watch(options).await?,
             conversion: self.conversion.clone(),
             budget: self.inner.budget().cloned(),
+            pool: compute::current(),
+            converting: None,
         }))
     }
 
@@ -186,45 +192,85 @@ impl Storage for Converting {
     }
 }
 
+/// Converts what the watch of the stored version delivers. Large objects are converted on the compute pool, one at a time
+/// so that the order of events is kept.
 struct ConvertingWatch {
     inner: Box<dyn Watch>,
     conversion: Arc<dyn Conversion>,
     budget: Option<Arc<Budget>>,
+    /// The pool of the request. The stream is polled after its handler has returned, when there is no current one.
+    pool: Option<Current>,
+    /// The item that is being converted on the pool; `None`, its result: the pool gave it up.
+    converting: Option<BoxFuture<'static, Option<WatchItem>>>,
+}
+
+/// The served version of an item, shared by all watchers that read the same.
+fn serve_item(conversion: &Arc<dyn Conversion>, budget: Option<&Arc<Budget>>, item: WatchItem) -> WatchItem {
+    match item {
+        WatchItem::Initial(e) => {
+            let form = Form::Version(number(conversion), None);
+            let make = || serve(&**conversion, &e);
+            WatchItem::Initial(e.forms.entry(budget, form, make))
+        }
+        WatchItem::Change(t, event) => {
+            // An event is an addition for one watcher and a modification for another, by their selectors. The form names
+            // the type, so that the converted event is shared by those that agree.
+            let form = Form::Version(number(conversion), Some(t));
+            let make = || {
+                let entry = Arc::new(serve(&**conversion, &event.object(t)));
+                Event::new(entry, None, t == EventType::Deleted)
+            };
+            WatchItem::Change(t, event.forms.event(budget, form, make))
+        }
+        bookmark => bookmark,
+    }
 }
 
 impl ConvertingWatch {
-    fn item(&self, item: WatchItem) -> WatchItem {
-        match item {
-            WatchItem::Initial(e) => {
-                let form = Form::Version(number(&self.conversion), None);
-                let make = || serve(&*self.conversion, &e);
-                WatchItem::Initial(e.forms.entry(self.budget.as_ref(), form, make))
-            }
-            WatchItem::Change(t, event) => {
-                // What the watcher reads is decided here; the converted event says so as a whole, to all watchers that
-                // read the same.
-                let form = Form::Version(number(&self.conversion), Some(t));
-                let make = || {
-                    let entry = Arc::new(serve(&*self.conversion, &event.object(t)));
-                    Event::new(entry, None, t == EventType::Deleted)
-                };
-                WatchItem::Change(t, event.forms.event(self.budget.as_ref(), form, make))
-            }
-            bookmark => bookmark,
-        }
+    /// The converted item, or `None` where its conversion has begun on the pool.
+    fn convert(&mut self, item: WatchItem) -> Option<WatchItem> {
+        let size = match &item {
+            WatchItem::Initial(e) => e.json.len(),
+            WatchItem::Change(t, event) => event.object(*t).json.len(),
+            _ => 0,
+        };
+        let pool = self.pool.as_ref().filter(|_| size > CONVERTED_IN_PLACE);
+        let Some((pool, flow)) = pool.and_then(Current::pool) else {
+            return Some(serve_item(&self.conversion, self.budget.as_ref(), item));
+        };
+        let (conversion, budget) = (self.conversion.clone(), self.budget.clone());
+        let convert = async move { serve_item(&conversion, budget.as_ref(), item) };
+        let memory = size.saturating_mul(MEMORY_PER_BYTE);
+        self.converting = Some(async move { pool.run(flow, memory, convert).await.ok() }.boxed());
+        None
     }
 }
 
 #[async_trait]
 impl Watch for ConvertingWatch {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
-        let item = ready!(self.inner.poll_next(cx));
-        Poll::Ready(item.map(|item| self.item(item)))
+        loop {
+            if let Some(converting) = &mut self.converting {
+                let item = ready!(converting.poll_unpin(cx));
+                self.converting = None;
+                // `None` ends the watch: the client resumes after the last event it has seen.
+                return Poll::Ready(item);
+            }
+            let Some(item) = ready!(self.inner.poll_next(cx)) else {
+                return Poll::Ready(None);
+            };
+            if let Some(item) = self.convert(item) {
+                return Poll::Ready(Some(item));
+            }
+        }
     }
 
     fn try_next(&mut self) -> Option<WatchItem> {
+        if self.converting.is_some() {
+            return None;
+        }
         let item = self.inner.try_next()?;
-        Some(self.item(item))
+        self.convert(item)
     }
 }
 
@@ -332,5 +378,63 @@ mod tests {
         assert!(Arc::ptr_eq(&get().await, &get().await));
         let listed = served.list(ListOptions::latest("")).await.unwrap();
         assert!(Arc::ptr_eq(&listed.entries[0], &get().await));
+    }
+
+    /// Records on which threads it runs.
+    #[derive(Default)]
+    struct Recorded(std::sync::Mutex<Vec<std::thread::ThreadId>>);
+
+    impl Conversion for Recorded {
+        fn serve(&self, stored: Value) -> Value {
+            self.0.lock().unwrap().push(std::thread::current().id());
+            stored
+        }
+        fn store(&self, served: Value) -> Value {
+            served
+        }
+    }
+
+    #[tokio::test]
+    async fn large_watched_objects_are_converted_off_the_reactor_and_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), Options::default()).unwrap();
+        let stored = engine.resource(ResourceConfig {
+            prefix: "/registry/events/".to_owned(),
+            fields: None,
+        });
+        let conversion = Arc::new(Recorded::default());
+        let served = Converting::new(stored.clone(), conversion.clone(), None);
+        let telemetry = crate::telemetry::Telemetry::new();
+        let pool = compute::ComputePool::start(compute::Config::default(), telemetry.compute.clone()).unwrap();
+        let watch = WatchOptions {
+            prefix: String::new(),
+            single: false,
+            predicate: Predicate::default(),
+            since: Some(Revision(1)),
+            initial: None,
+            bookmarks: false,
+            until: None,
+        };
+        let mut watch = pool.within(pool.flow("reader"), served.watch(watch)).await.unwrap();
+        let long = "m".repeat(CONVERTED_IN_PLACE);
+        for (name, message) in [("large", &*long), ("small", "m")] {
+            let v = crate::json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "message": message});
+            stored
+                .put(name, Precondition::Absent, Draft::new(&v, vec![]), None)
+                .await
+                .unwrap();
+        }
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let Some(WatchItem::Change(_, event)) = watch.next().await else {
+                panic!("both are delivered")
+            };
+            seen.push(event.entry.key.to_string());
+        }
+        assert_eq!(seen, ["large", "small"]);
+        let threads = conversion.0.lock().unwrap().clone();
+        let here = std::thread::current().id();
+        assert_eq!(threads.iter().map(|t| *t == here).collect::<Vec<_>>(), [false, true]);
+        engine.shutdown();
     }
 }

@@ -12,6 +12,7 @@ mod io;
 
 pub(super) use activity::{Activity, signals};
 
+use super::bulk::BulkReads;
 use super::gate::Gate;
 use super::limits::Limits;
 use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
@@ -46,6 +47,8 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// Handshakes take turns on the processors.
     pub(super) handshakes: Arc<Gate>,
+    /// Uploads take turns, too.
+    pub(super) bulk: BulkReads,
     pub(super) protocols: Protocols,
     pub(super) handler: Arc<dyn Handler>,
     pub(super) metrics: PortMetrics,
@@ -127,7 +130,7 @@ pub(super) async fn run(connection: Connection) {
         certificates,
         cache: ConnectionCache::with_standing(slot.standing()),
     };
-    let io = Watched::new(tls, Arc::clone(&activity), slot);
+    let io = Watched::new(tls, Arc::clone(&activity), slot, &shared.bulk);
     activity.begin(!is_http2);
     let end = if is_http2 {
         let http2 = pin!(Http2::new(io, &shared.protocols.http2, shared.limits.turn, &answerer,));

@@ -1,5 +1,6 @@
 //! The running server: the accept loop, and how it ends.
 
+use super::bulk::BulkReads;
 use super::connection::{self, Activity, Connection, Tickets, signals};
 use super::gate::Gate;
 use super::limits::Limits;
@@ -56,6 +57,7 @@ impl Server {
         let slots = Slots::new(&self.limits);
         let shared = Arc::new(connection::Shared {
             handshakes: Gate::new(self.limits.handshake_steps),
+            bulk: BulkReads::default(),
             protocols: connection::Protocols::new(&self.limits),
             tls: self.tls,
             limits: self.limits,

@@ -28,7 +28,7 @@ use crate::tasks::{Signal, TaskGroup};
 use client::Members;
 use handle::Handle;
 use lease::Leases;
-use resource::{Resource, Shared, State};
+use resource::{Decoder, Resource, Shared, State};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -200,11 +200,16 @@ impl Cluster {
         }
         let resource = Arc::new(Resource {
             number: self.made.fetch_add(1, Ordering::Relaxed),
+            decoder: Arc::new(Decoder {
+                prefix: prefix.clone(),
+                fields: config.fields,
+                transform: wiring.transform.unwrap_or_else(Plain::shared),
+                metrics: wiring.metrics.clone(),
+                revive: wiring.revive,
+                media: self.shared.media,
+            }),
             prefix,
-            fields: config.fields,
-            transform: wiring.transform.unwrap_or_else(Plain::shared),
             metrics: wiring.metrics,
-            revive: wiring.revive,
             wrote: AtomicU64::new(0),
             state: watch::Sender::new(State::Loading(Instant::now(), None)),
             stop: Signal::new("resource released"),

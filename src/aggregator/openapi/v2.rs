@@ -18,8 +18,9 @@ use crate::apimachinery::value::{Str, Value};
 use crate::client::Informer;
 use crate::endpoints::discovery::aggregated::hash;
 use crate::endpoints::openapi::OpenApiV3;
-use crate::endpoints::openapi::kept::{Kept, off_thread};
+use crate::endpoints::openapi::kept::{Kept, MEMORY};
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use crate::tasks::off_thread;
 use crate::telemetry::backends::BackendMetrics;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use async_trait::async_trait;
@@ -297,7 +298,7 @@ impl V2Handler {
             (Some(local), _) => local,
         };
         let (merged, metrics) = (self.merged.clone(), self.metrics.clone());
-        let built = off_thread(move || merged.build(&etag, &bytes, &parts, hashes, &metrics)).await;
+        let built = off_thread(MEMORY, move || merged.build(&etag, &bytes, &parts, hashes, &metrics)).await;
         built.ok_or_else(unavailable)?.map_err(|_| unavailable())
     }
 }

@@ -8,7 +8,7 @@ use crate::endpoints::discovery::aggregated::hash;
 use crate::endpoints::negotiate::{Clause, accept_line, clauses};
 use crate::endpoints::respond::gzip;
 use crate::request::{Body, Response, WhenRead};
-use crate::tasks::compute;
+use crate::tasks::off_thread;
 use bytes::{Buf as _, Bytes};
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -26,7 +26,7 @@ use std::task::{Context, Poll};
 /// Bytes that are unpacked at a time.
 const CHUNK: usize = 64 << 10;
 /// About what packing or unpacking a document holds.
-const MEMORY: usize = 1 << 20;
+pub const MEMORY: usize = 1 << 20;
 
 /// What a document is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl Kept {
             bare(StatusCode::NOT_MODIFIED)
         } else {
             let me = self.clone();
-            let packed = off_thread(move || me.packed(encoding).clone()).await;
+            let packed = off_thread(MEMORY, move || me.packed(encoding).clone()).await;
             match packed {
                 Some(packed) if zipped => Response::new(Body::full(packed)),
                 Some(packed) => unpacked(packed),
@@ -213,19 +213,6 @@ fn unpack(packed: &[u8]) -> Vec<u8> {
     let read = GzDecoder::new(packed).read_to_end(&mut out);
     read.expect("these bytes were compressed by this crate");
     out
-}
-
-/// Runs `work` where it holds nobody up: on the current compute pool, or on a blocking thread where there is none, as for the
-/// server's own tasks. `None` where it was not done: too much waits, it took too long, or the process is ending.
-pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    if compute::current().is_some() {
-        return compute::offload(MEMORY, async move { work() }).await.ok();
-    }
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => Some(done),
-        Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
-        Err(_) => None,
-    }
 }
 
 /// Sets a header to a text that is known to be one.

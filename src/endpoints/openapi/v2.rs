@@ -1,12 +1,13 @@
 //! `/openapi/v2`: one document of everything, for older tools.
 
-use super::kept::{Kept, bare, off_thread};
+use super::kept::{Kept, MEMORY, bare};
 use super::{operations, paths, small, v3};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
 use crate::registry::resource::Resource;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
+use crate::tasks::off_thread;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use http::StatusCode;
@@ -50,7 +51,7 @@ impl OpenApiV2 {
     /// The document.
     pub async fn document(&self) -> Option<Kept> {
         let current = self.current.load_full();
-        let built = off_thread(move || {
+        let built = off_thread(MEMORY, move || {
             let build = || Kept::new(&document(&current.served), Dialect::V2);
             current.kept.get_or_init(build).clone()
         });

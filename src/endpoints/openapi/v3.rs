@@ -1,6 +1,6 @@
 //! `/openapi/v3`: an index with hashes, and one document for each group version.
 
-use super::kept::{Kept, bare, off_thread, set};
+use super::kept::{Kept, MEMORY, bare, set};
 use super::{operations, paths};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::codec::json;
@@ -9,6 +9,7 @@ use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::options::Query;
 use crate::registry::resource::Resource;
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use crate::tasks::off_thread;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES};
@@ -68,7 +69,7 @@ impl OpenApiV3 {
     /// Key and `serverRelativeURL` of every document; builds those that were not needed before.
     pub async fn urls(&self) -> Vec<(String, String)> {
         let all = self.documents.load_full();
-        let hashes = off_thread(move || {
+        let hashes = off_thread(MEMORY, move || {
             let one =
                 |(key, d): (&String, &Arc<Document>)| (key.clone(), format!("{ROOT}/{key}?hash={}", d.kept().hash));
             all.iter().map(one).collect()
@@ -82,7 +83,7 @@ impl OpenApiV3 {
         if let Some(kept) = document.kept.get() {
             return Some(kept.clone());
         }
-        off_thread(move || document.kept().clone()).await
+        off_thread(MEMORY, move || document.kept().clone()).await
     }
 
     /// Answers for a key, with the rules of `?hash=`. The key has no slash at its beginning.

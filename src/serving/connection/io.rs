@@ -2,6 +2,7 @@
 
 use super::activity::{Activity, signals};
 use crate::request::interim::Lane;
+use crate::serving::bulk::{BulkReads, Reader};
 use crate::serving::slots::Slot;
 use bytes::{Buf, Bytes};
 use std::io::{ErrorKind, IoSlice, Result};
@@ -16,6 +17,7 @@ pub(super) struct Watched<S> {
     inner: S,
     activity: Arc<Activity>,
     interim: Option<Ahead>,
+    reader: Reader,
     _slot: Slot,
 }
 
@@ -29,11 +31,12 @@ struct Ahead {
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(inner: S, activity: Arc<Activity>, slot: Slot) -> Self {
+    pub(super) fn new(inner: S, activity: Arc<Activity>, slot: Slot, bulk: &BulkReads) -> Self {
         Self {
             inner,
             activity,
             interim: None,
+            reader: bulk.reader(),
             _slot: slot,
         }
     }
@@ -66,11 +69,16 @@ impl<S> Watched<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        if !self.reader.may_read(cx.waker()) {
+            return Poll::Pending;
+        }
         let before = buf.filled().len();
         let poll = Pin::new(&mut self.inner).poll_read(cx, buf);
-        if buf.filled().len() > before {
+        let read = buf.filled().len() - before;
+        if read > 0 {
             self.activity.read();
         }
+        self.reader.has_read(read);
         // An upgraded connection has nobody else who would hear that it is evicted.
         if poll.is_pending() && self.interim.is_some() && self.activity.signals(cx) & signals::KILL != 0 {
             return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));

@@ -1,7 +1,7 @@
 //! Lists that etcd itself answers. Only keys and revisions are asked for; objects come from the cache where it has that
 //! very state, and are fetched where it has not.
 
-use super::resource::{ReadError, Resource, end_of};
+use super::resource::{DECODED_IN_PLACE, DECODED_PER_BYTE, ReadError, Resource, decode_off_thread, end_of};
 use crate::storage::cacher::Snapshot;
 use crate::storage::{ContinueToken, Entry, Error, ListOptions, Listing, Revision};
 use crate::telemetry::Operation;
@@ -79,19 +79,14 @@ async fn objects(
         entry.filter(|e| e.revision == revision).cloned()
     };
     let unknown = page.found.iter().filter(|(own, r)| known(own, *r).is_none()).count();
-    let mut out = Vec::with_capacity(page.found.len());
     if unknown > SINGLE {
         let options = GetOptions::new()
             .with_limit(limit)
             .with_revision(page.revision.0.cast_signed());
         let answer = range(resource, Operation::List, from, prefix, options).await?;
-        for pair in answer.kvs() {
-            if let Some(own) = resource.own(pair.key()) {
-                out.push(resource.entry_of(own, pair).map_err(ReadError::Broken)?);
-            }
-        }
-        return Ok(out);
+        return decode(resource, answer).await.map_err(ReadError::Broken);
     }
+    let mut out = Vec::with_capacity(page.found.len());
     for (own, revision) in &page.found {
         match known(own, *revision) {
             Some(entry) => out.push(entry),
@@ -99,6 +94,43 @@ async fn objects(
         }
     }
     Ok(out)
+}
+
+/// The entries of an answer's pairs. Those the cache does not have are decoded in one go, off the reactor where they are large.
+pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Result<Vec<Arc<Entry>>, Error> {
+    let mut found: Vec<(String, Revision, Found)> = Vec::with_capacity(answer.kvs().len());
+    let mut size = 0;
+    for pair in answer.take_kvs() {
+        let Some(own) = resource.own(pair.key()) else { continue };
+        let (own, revision) = (own.to_owned(), Revision(pair.mod_revision().cast_unsigned()));
+        let state = match resource.cached(&own, revision) {
+            Some(entry) => Found::Cached(entry),
+            None => {
+                let (_, value) = pair.into_key_value();
+                size += value.len();
+                Found::Stored(value)
+            }
+        };
+        found.push((own, revision, state));
+    }
+    let decoder = resource.decoder.clone();
+    let decode = move || {
+        let entries = found.into_iter().map(|(own, revision, state)| match state {
+            Found::Cached(entry) => Ok(entry),
+            Found::Stored(value) => decoder.entry(&own, revision, &value),
+        });
+        entries.collect()
+    };
+    match size <= DECODED_IN_PLACE {
+        true => decode(),
+        false => decode_off_thread(size.saturating_mul(DECODED_PER_BYTE), decode).await,
+    }
+}
+
+/// Where an entry comes from.
+enum Found {
+    Cached(Arc<Entry>),
+    Stored(Vec<u8>),
 }
 
 /// The list, in the state right after a revision, or in the latest.

@@ -9,7 +9,9 @@
 //! ```
 
 use super::direct;
-use super::resource::{Resource, Serving, State, end_of};
+use super::resource::{
+    DECODED_IN_PLACE, DECODED_PER_BYTE, Decoder, Resource, Serving, State, decode_off_thread, end_of,
+};
 use crate::storage::cacher::{Cacher, Comparison as Outcome, Initial, Progress, Snapshot};
 use crate::storage::{Entry, Error, Event, Revision};
 use crate::telemetry::Operation;
@@ -140,17 +142,12 @@ async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
         let answer = resource.counted(Operation::List, read).await?;
         let revision = pinned.unwrap_or_else(|| resource.shared.members.saw(answer.header()));
         pinned = Some(revision);
-        for pair in answer.kvs() {
-            if let Some(own) = resource.own(pair.key()) {
-                let at = Revision(pair.mod_revision().cast_unsigned());
-                entries.push(resource.entry(own, at, pair.value())?);
-            }
-        }
-        match answer.kvs().last() {
-            Some(last) if answer.more() => {
-                from = String::from_utf8_lossy(last.key()).into_owned() + "\0";
-            }
-            _ => break revision,
+        let next = answer.kvs().last().filter(|_| answer.more());
+        let next = next.map(|last| String::from_utf8_lossy(last.key()).into_owned() + "\0");
+        entries.extend(direct::decode(resource, answer).await?);
+        match next {
+            Some(next) => from = next,
+            None => break revision,
         }
     };
     let progress = Arc::new(Progress::new(revision, resource.shared.patience));
@@ -268,9 +265,8 @@ async fn read(
         if unfinished {
             continue;
         }
-        match events(resource, serving, &parts, *at) {
+        match decode(resource, serving, std::mem::take(&mut parts), *at).await {
             Ok(events) => {
-                parts.clear();
                 let Some(last) = events.last() else { continue };
                 *at = last.entry.revision;
                 serving.cacher.apply(&events);
@@ -283,17 +279,29 @@ async fn read(
     }
 }
 
-/// The changes of one answer. The state before each is the cache's, or what the answer itself said before.
-fn events(
+/// The changes of one answer, decoded off the reactor where they are large: the size of an object is its author's choice.
+async fn decode(
     resource: &Resource,
     serving: &Serving,
-    parts: &[WatchResponse],
+    parts: Vec<WatchResponse>,
     at: Revision,
 ) -> Result<Vec<Arc<Event>>, Error> {
+    let changes = parts.iter().flat_map(WatchResponse::events);
+    let size: usize = changes.filter_map(|c| Some(c.kv()?.value().len())).sum();
+    if size <= DECODED_IN_PLACE {
+        return events(&resource.decoder, &serving.cacher, &parts, at);
+    }
+    let (decoder, cacher) = (resource.decoder.clone(), serving.cacher.clone());
+    let events = move || events(&decoder, &cacher, &parts, at);
+    decode_off_thread(size.saturating_mul(DECODED_PER_BYTE), events).await
+}
+
+/// The changes of one answer. The state before each is the cache's, or what the answer itself said before.
+fn events(decoder: &Decoder, cacher: &Cacher, parts: &[WatchResponse], at: Revision) -> Result<Vec<Arc<Event>>, Error> {
     let mut out: Vec<Arc<Event>> = Vec::new();
     let mut overlay: HashMap<String, Option<Arc<Entry>>> = HashMap::new();
     for change in parts.iter().flat_map(WatchResponse::events) {
-        let Some((pair, own)) = change.kv().and_then(|pair| Some((pair, resource.own(pair.key())?))) else {
+        let Some((pair, own)) = change.kv().and_then(|pair| Some((pair, decoder.own(pair.key())?))) else {
             continue;
         };
         let revision = Revision(pair.mod_revision().cast_unsigned());
@@ -302,11 +310,11 @@ fn events(
         }
         let previous = match overlay.get(own) {
             Some(previous) => previous.clone(),
-            None => serving.cacher.peek(own),
+            None => cacher.peek(own),
         };
         let deleted = change.event_type() == etcd_client::EventType::Delete;
         let entry = match (deleted, &previous) {
-            (false, _) => resource.entry(own, revision, pair.value())?,
+            (false, _) => decoder.entry(own, revision, pair.value())?,
             (true, Some(previous)) => Arc::new(previous.at_revision(revision)),
             (true, None) => continue,
         };

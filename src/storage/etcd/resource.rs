@@ -8,7 +8,7 @@ use crate::storage::backend::{Revive, SelectableFields};
 use crate::storage::cacher::{Cacher, Counters, Progress, Setting};
 use crate::storage::transform::Transform;
 use crate::storage::{Budget, Draft, Entry, Error, Precondition, Revision};
-use crate::tasks::Signal;
+use crate::tasks::{Signal, off_thread};
 use crate::telemetry::{Operation, StorageMetrics};
 use bytes::Bytes;
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
@@ -20,6 +20,10 @@ use tokio::time::Instant;
 
 /// How long a write waits, once it is durable, for the cache of this process to show it.
 const OWN_WRITE: Duration = Duration::from_secs(1);
+/// Up to so many stored bytes are decoded on the reactor: 200 µs is the most that a reactor may be held.
+pub(super) const DECODED_IN_PLACE: usize = 32 << 10;
+/// About how much memory decoding takes, by stored byte.
+pub(super) const DECODED_PER_BYTE: usize = 8;
 
 /// What all resources of a cluster have in common.
 pub(super) struct Shared {
@@ -53,15 +57,25 @@ pub(super) enum State {
     Stopped,
 }
 
-pub(super) struct Resource {
-    /// The how manieth of its cluster it is.
-    pub number: usize,
-    /// Of its keys, the cluster's own prefix included.
+/// Turns stored bytes into entries. It is separate from [`Resource`] so that large values can be decoded on other threads.
+pub(super) struct Decoder {
+    /// Of the resource's keys, as in [`Resource::prefix`]; encrypted values are bound to their whole key.
     pub prefix: String,
     pub fields: Option<SelectableFields>,
     pub transform: Arc<dyn Transform>,
     pub metrics: Arc<StorageMetrics>,
     pub revive: Option<Revive>,
+    /// Entries that are stored in another media type are marked as stale.
+    pub media: MediaType,
+}
+
+pub(super) struct Resource {
+    /// The how manieth of its cluster it is.
+    pub number: usize,
+    /// Of its keys, the cluster's own prefix included.
+    pub prefix: String,
+    pub decoder: Arc<Decoder>,
+    pub metrics: Arc<StorageMetrics>,
     /// The newest revision written here: whoever is told of a write is told after this says so.
     pub wrote: AtomicU64,
     pub state: watch::Sender<State>,
@@ -171,7 +185,7 @@ impl Resource {
 
     /// Below the prefix; `None` for a key of somebody else.
     pub fn own<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
-        std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)
+        self.decoder.own(key)
     }
 
     /// Counts a call, and how long it took.
@@ -186,40 +200,29 @@ impl Resource {
         outcome
     }
 
-    /// The entry of stored bytes.
-    pub fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
-        let entry = self.open(own, revision, value);
-        if entry.is_err() {
-            self.metrics.could_not_decode();
+    /// The entry of stored bytes, decoded off the reactor where they are many.
+    pub async fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
+        if value.len() <= DECODED_IN_PLACE {
+            return self.decoder.entry(own, revision, value);
         }
-        entry
-    }
-
-    fn open(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
-        let key = self.key(own);
-        let broken = |why: String| Error::Unreadable(format!("unable to transform key {key:?}: {why}"));
-        let opened = self
-            .transform
-            .open(&key, Bytes::copy_from_slice(value))
-            .map_err(broken)?;
-        let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
-        let mut tree = values::decode(&opened.bytes).map_err(broken)?;
-        let today = values::is_written_so(&opened.bytes, &tree, self.shared.media);
-        let revived = self.revive.as_ref().map_or(Ok(false), |revive| revive(&mut tree));
-        let converted = revived.map_err(broken)?;
-        let mut entry = values::entry(own, revision, &tree, self.fields.as_ref());
-        entry.stale = opened.stale || converted || !today;
-        Ok(Arc::new(entry))
+        let (decoder, own, value) = (self.decoder.clone(), own.to_owned(), value.to_vec());
+        let memory = value.len() * DECODED_PER_BYTE;
+        decode_off_thread(memory, move || decoder.entry(&own, revision, &value)).await
     }
 
     /// The entry of a pair, from the cache where that has just this state.
-    pub fn entry_of(&self, own: &str, pair: &KeyValue) -> Result<Arc<Entry>, Error> {
+    pub async fn entry_of(&self, own: &str, pair: &KeyValue) -> Result<Arc<Entry>, Error> {
         let revision = Revision(pair.mod_revision().cast_unsigned());
-        let cached = self.ready().and_then(|s| s.cacher.peek(own));
-        match cached.filter(|e| e.revision == revision) {
+        match self.cached(own, revision) {
             Some(entry) => Ok(entry),
-            None => self.entry(own, revision, pair.value()),
+            None => self.entry(own, revision, pair.value()).await,
         }
+    }
+
+    /// The cache's entry of a key, where it is the one of this revision.
+    pub fn cached(&self, own: &str, revision: Revision) -> Option<Arc<Entry>> {
+        let cached = self.ready().and_then(|s| s.cacher.peek(own));
+        cached.filter(|e| e.revision == revision)
     }
 
     /// What etcd has at a key, now or at a revision, and the revision of the answer.
@@ -232,8 +235,11 @@ impl Resource {
         let answer = self.counted(Operation::Get, self.shared.members.range(&key, options));
         let answer = answer.await?;
         let revision = self.shared.members.saw(answer.header());
-        let entry = answer.kvs().first().map(|pair| self.entry_of(own, pair)).transpose();
-        Ok((entry.map_err(ReadError::Broken)?, revision))
+        let entry = match answer.kvs().first() {
+            None => None,
+            Some(pair) => Some(self.entry_of(own, pair).await.map_err(ReadError::Broken)?),
+        };
+        Ok((entry, revision))
     }
 
     /// The revision of the cluster, asked of its majority.
@@ -257,7 +263,7 @@ impl Resource {
             Precondition::Unchanged(revision) => revision.0.cast_signed(),
         };
         let value = values::encode(&draft.json, self.shared.media);
-        let value = self.transform.seal(&key, value).map_err(Error::Unreadable)?;
+        let value = self.decoder.transform.seal(&key, value).map_err(Error::Unreadable)?;
         let what = match when {
             Precondition::Absent => Operation::Create,
             Precondition::Unchanged(_) => Operation::Update,
@@ -306,8 +312,10 @@ impl Resource {
             self.await_own(revision).await;
             return Ok(Arc::new(draft.into_entry(own, revision)));
         }
-        let there = there.map(|pair| self.entry_of(own, &pair)).transpose()?;
-        Err(Error::Conflict(there))
+        match there {
+            None => Err(Error::Conflict(None)),
+            Some(pair) => Err(Error::Conflict(Some(self.entry_of(own, &pair).await?))),
+        }
     }
 
     pub async fn delete(&self, own: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
@@ -333,7 +341,7 @@ impl Resource {
             let gone = match (known, responses.first()) {
                 (Some(known), _) => known,
                 (None, Some(TxnOpResponse::Delete(deleted))) => match deleted.prev_kvs().first() {
-                    Some(pair) => self.entry(own, unchanged, pair.value())?,
+                    Some(pair) => self.entry(own, unchanged, pair.value()).await?,
                     None => return Err(Error::Conflict(None)),
                 },
                 (None, _) => return Err(Error::Conflict(None)),
@@ -345,7 +353,7 @@ impl Resource {
             // The attempt before was made after all.
             (None, Some(known)) if tries.into_inner() > 1 => Ok(Arc::new(known.at_revision(revision))),
             (None, _) => Err(Error::Conflict(None)),
-            (Some(pair), _) => Err(Error::Conflict(Some(self.entry_of(own, &pair)?))),
+            (Some(pair), _) => Err(Error::Conflict(Some(self.entry_of(own, &pair).await?))),
         }
     }
 
@@ -367,6 +375,53 @@ impl Resource {
             }
         }
     }
+}
+
+impl Decoder {
+    /// A key below the prefix; `None` for a key of somebody else.
+    pub fn own<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
+        std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)
+    }
+
+    /// The entry of stored bytes. It takes time by their number: see [`DECODED_IN_PLACE`].
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`] where the value cannot be decrypted, [`Error::Failed`] where it cannot be decoded.
+    pub fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
+        let entry = self.open(own, revision, value);
+        if entry.is_err() {
+            self.metrics.could_not_decode();
+        }
+        entry
+    }
+
+    fn open(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
+        let key = format!("{}{own}", self.prefix);
+        let broken = |why: String| Error::Unreadable(format!("unable to transform key {key:?}: {why}"));
+        let opened = self
+            .transform
+            .open(&key, Bytes::copy_from_slice(value))
+            .map_err(broken)?;
+        let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
+        let mut tree = values::decode(&opened.bytes).map_err(broken)?;
+        let today = values::is_written_so(&opened.bytes, &tree, self.media);
+        let revived = self.revive.as_ref().map_or(Ok(false), |revive| revive(&mut tree));
+        let converted = revived.map_err(broken)?;
+        let mut entry = values::entry(own, revision, &tree, self.fields.as_ref());
+        entry.stale = opened.stale || converted || !today;
+        Ok(Arc::new(entry))
+    }
+}
+
+/// Runs `decode` on the caller's compute pool, or on a blocking thread for the server's own reads.
+///
+/// # Errors
+/// Those of `decode`, and [`Error::NotReady`] where the pool is full, the work was interrupted, or the process is ending.
+pub(super) async fn decode_off_thread<T: Send + 'static>(
+    memory: usize,
+    decode: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    off_thread(memory, decode).await.unwrap_or(Err(Error::NotReady(1)))
 }
 
 fn first_pair(responses: &[TxnOpResponse]) -> Option<KeyValue> {

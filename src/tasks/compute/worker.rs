@@ -3,6 +3,7 @@
 use super::{Flow, Job, Shared};
 use crate::interrupt::{self, Limit};
 use rustix::time::{ClockId, clock_gettime};
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,15 +34,25 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
+/// CPU time after which a job lets other threads run. A lower priority alone does not do that: Linux (EEVDF) lets a thread
+/// finish its slice of some 3 ms even where one of higher priority wakes up, and a small request would wait for it.
+const YIELD_AFTER: Duration = Duration::from_micros(300);
+
 /// One poll's bounds.
 struct PollLimit {
     job: Arc<Job>,
     until: Duration,
+    next_yield: Cell<Duration>,
 }
 
 impl Limit for PollLimit {
     fn is_exceeded(&self) -> bool {
-        self.job.abandoned.load(Ordering::Relaxed) || thread_cpu_time() > self.until
+        let now = thread_cpu_time();
+        if now >= self.next_yield.get() {
+            self.next_yield.set(now + YIELD_AFTER);
+            std::thread::yield_now();
+        }
+        self.job.abandoned.load(Ordering::Relaxed) || now > self.until
     }
 }
 
@@ -69,6 +80,7 @@ fn run(shared: &Arc<Shared>) {
         let limit = Rc::new(PollLimit {
             job: Arc::clone(&job),
             until: begun + shared.config.longest_poll,
+            next_yield: Cell::new(begun + YIELD_AFTER),
         });
         // A panic, and an interruption, is kept by the task for whoever waits for it.
         let polled = interrupt::run(limit, || runnable.run());

@@ -17,6 +17,7 @@ use crate::authz::rbac::{Held, Missing, PolicyRule, Spent};
 use crate::authz::{Attributes, Authorizer, Decision, Rbac, Rules};
 use crate::registry::strategy::Context;
 use crate::request::user::MASTERS;
+use crate::tasks::off_thread;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -62,6 +63,8 @@ const MOST_VERBS: usize = 100;
 const MOST_TEXT: usize = 32 * 1024;
 /// Strings up to which rules are compared without leaving the thread.
 const FEW: usize = 300;
+/// What a comparison allocates, in bytes, as an estimate.
+const MEMORY: usize = 1 << 20;
 
 /// A missing rule as upstream prints it.
 fn line(mut rule: PolicyRule) -> String {
@@ -124,7 +127,9 @@ impl Guard {
         let missing = if small {
             compare()
         } else {
-            tokio::task::spawn_blocking(compare).await.map_err(Status::internal)?
+            let compared = off_thread(MEMORY, compare).await;
+            compared
+                .ok_or_else(|| Status::too_many_requests("the permissions held could not be compared in time", 1))?
         };
         let groups: Vec<String> = cx.user.groups.iter().map(|g| quote(g)).collect();
         let who = format!("user {} (groups=[{}])", quote(&cx.user.name), groups.join(" "));
